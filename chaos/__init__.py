@@ -1,4 +1,4 @@
-"""Faults for running nodes, load that keeps a history of what clients saw, and checkers of histories.
+"""Injects faults into running nodes under load, records the history of all clients, and checks the history.
 
-Nothing here knows the broker's code: it sees ports, processes and what an AMQP client sees.
+This package does not import the broker: it uses ports, processes and AMQP clients.
 """

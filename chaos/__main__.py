@@ -1,4 +1,4 @@
-"""`python -m chaos`: hurt a cluster under load and judge what its clients saw."""
+"""`python -m chaos`: inject faults into a cluster under load, and judge the history of its clients."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from chaos.targets.target import Target, TargetError
 BROKEN_EXIT = 1
 UNABLE_EXIT = 2
 LINE_S = 10.0
-"""How often progress is printed where there is no terminal."""
+"""The interval of progress lines where standard error is no terminal."""
 
 
 @click.group()
 def main() -> None:
-    """Hurt a cluster of three nodes under load and judge what its clients saw.
+    """Inject faults into a cluster of three nodes under load, and judge the history of its clients.
 
     Exit codes: 0 every promise kept, 1 a promise broken, 2 the run was not possible.
     """
@@ -37,7 +37,7 @@ def main() -> None:
 
 @main.command("list")
 def list_scenarios() -> None:
-    """Name the scenarios."""
+    """List the scenarios."""
     for scenario in SCENARIOS.values():
         click.echo(f"{scenario.name:20}{scenario.about}")
 
@@ -63,7 +63,7 @@ def run(
     seed: int | None,
     reports: Path,
 ) -> None:
-    """Run a scenario: start the target, load it, hurt it, judge, and remove it again."""
+    """Run a scenario: start the target, load it, inject faults, judge, and remove the target."""
     chosen = SCENARIOS[scenario]
     seed = random.SystemRandom().randrange(1 << 31) if seed is None else seed
     directory = reports / f"{time.strftime('%Y%m%d-%H%M%S')}-{scenario}-{broker}-{target}-{seed}"
@@ -91,7 +91,7 @@ def judge(history: Path) -> None:
 @main.command("table")
 @click.argument("reports", type=click.Path(exists=True, file_okay=False, path_type=Path), default=DIRECTORY)
 def show_table(reports: Path) -> None:
-    """Put the runs that have reports there side by side, in Markdown."""
+    """Print a Markdown table of the runs with reports in a directory."""
     click.echo(table(file.read_text(encoding="utf-8") for file in sorted(reports.glob("*/figures.json"))))
 
 
@@ -132,7 +132,7 @@ def _tell(verdict: Verdict, directory: Path) -> None:
 
 
 def _progress() -> Callable[[str], None]:
-    """Shows a line in its place on a terminal, and now and then elsewhere."""
+    """A function that shows a line in place on a terminal, and prints one each `LINE_S` elsewhere."""
     terminal = sys.stderr.isatty()
     last = [0.0]
 

@@ -1,7 +1,8 @@
-"""The promises that a history must keep, each checked on its own. Pure.
+"""The checks of a history, one for each promise. Pure.
 
-A consumer *loses its node* when the node is killed or frozen while it is connected there. Only then,
-or when it ends or gives back, may its unsettled messages go to another consumer.
+A consumer *loses its node* when the node is killed or frozen while the consumer is connected there. A
+consumer's unsettled messages may go to another consumer only when the consumer loses its node, ends, or
+returns them.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from chaos.ledger import Client, Delivery, Ledger, Message
 
 @dataclass(frozen=True, slots=True)
 class Allowances:
-    """What a client cannot know. Both in seconds."""
+    """Tolerances of the checks for facts that no client can observe, in seconds."""
 
     settle: float = 2.0
-    """An acknowledgement sent this long before its connection is lost has reached the owner."""
+    """An acknowledgement sent so long before its connection is lost counts as one that has reached
+    the owner.
+    """
 
     read: float = 5.0
-    """A frozen node may be told by its clients' sockets this long after it goes on."""
+    """Clients may notice a node's freeze so long after the node goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +48,23 @@ def check(events: Iterable[Event], allowances: Allowances | None = None) -> list
 
 
 def judge(ledger: Ledger, allowances: Allowances | None = None) -> list[Violation]:
-    """The same of a history that is sorted already."""
+    """As `check`, for a history that is a ledger already."""
     return [violation for rule in RULES for violation in rule(ledger, allowances or Allowances())]
 
 
 def lost(ledger: Ledger, _: Allowances) -> Iterator[Violation]:
-    """A consumer has settled each confirmed message, where the queue must keep it."""
+    """Each confirmed message was settled by a consumer, except in at-most-once queues."""
     for message in ledger.confirmed:
         if ledger.queues[ledger.queue_of(message)]:
             continue
         deliveries = ledger.deliveries.get(message, [])
         if not any(delivery.settled is not None for delivery in deliveries):
-            had = ", ".join(delivery.consumer.name for delivery in deliveries) or "nobody"
-            yield Violation("confirmed and lost", f"{message}, delivered to {had} and settled by nobody")
+            had = ", ".join(delivery.consumer.name for delivery in deliveries) or "no consumer"
+            yield Violation("confirmed and lost", f"{message}, delivered to {had} and settled by none")
 
 
 def doubled(ledger: Ledger, _: Allowances) -> Iterator[Violation]:
-    """An at-most-once queue delivers nothing twice."""
+    """An at-most-once queue delivers no message twice."""
     for message, deliveries in ledger.deliveries.items():
         if ledger.queues[ledger.queue_of(message)] and len(deliveries) > 1:
             names = ", ".join(delivery.consumer.name for delivery in deliveries)
@@ -69,7 +72,7 @@ def doubled(ledger: Ledger, _: Allowances) -> Iterator[Violation]:
 
 
 def invented(ledger: Ledger, _: Allowances) -> Iterator[Violation]:
-    """Only what was published to a queue comes out of it, and what is confirmed is confirmed once."""
+    """A queue delivers only messages that were published to it, and a message is confirmed at most once."""
     for event in ledger.unknown:
         yield Violation("delivered but not published", f"{event}")
     for message, times in ledger.confirmed.items():
@@ -80,7 +83,7 @@ def invented(ledger: Ledger, _: Allowances) -> Iterator[Violation]:
 
 
 def unanswered(ledger: Ledger, _: Allowances) -> Iterator[Violation]:
-    """Each publish on a channel that was not broken is confirmed or refused, and not both."""
+    """Each publish on an unbroken channel is confirmed or refused, and not both."""
     for message in ledger.published:
         answers = (message in ledger.confirmed) + (message in ledger.refused)
         if answers == 0 and not ledger.publishers[message.publisher].broken:
@@ -90,9 +93,9 @@ def unanswered(ledger: Ledger, _: Allowances) -> Iterator[Violation]:
 
 
 def disordered(ledger: Ledger, _: Allowances) -> Iterator[Violation]:
-    """First deliveries of one publisher's messages come in its order.
-
-    To each consumer, and over consumers of a queue that were there one after the other.
+    """The first deliveries of one publisher's messages come in the order of the publishes: to each consumer,
+    and
+    over consumers of a queue of which one began after the end of the other.
     """
     firsts: dict[tuple[str, str], dict[str, list[tuple[float, int]]]] = defaultdict(lambda: defaultdict(list))
     for message, deliveries in ledger.deliveries.items():
@@ -107,7 +110,7 @@ def disordered(ledger: Ledger, _: Allowances) -> Iterator[Violation]:
 
 
 def _ascending(where: str, seen: list[tuple[float, int]]) -> Iterator[Violation]:
-    # Equal times were recorded in one callback; sorting is stable and the ledger keeps their order.
+    # Events with equal times come from one callback. Sorting is stable, so they keep the ledger's order.
     numbers = [number for _, number in sorted(seen, key=lambda pair: pair[0])]
     for earlier, later in itertools.pairwise(numbers):
         if later < earlier:
@@ -129,8 +132,9 @@ def _one_after_the_other(
 
 
 def redelivered(ledger: Ledger, allowances: Allowances) -> Iterator[Violation]:
-    """A message comes again, marked so, only when the consumer that had it unsettled gave it back or lost its
-    node.
+    """A message is redelivered, and marked so, only when the consumer that had it unsettled has returned it,
+    has
+    ended, or has lost its node.
     """
     for message, deliveries in ledger.deliveries.items():
         if len(deliveries) < 2:
@@ -148,12 +152,14 @@ def redelivered(ledger: Ledger, allowances: Allowances) -> Iterator[Violation]:
 
 
 def _left(ledger: Ledger, delivery: Delivery, allowances: Allowances) -> float:
-    """When the delivery left its node at the latest."""
+    """The latest time at which the delivery can have left its node."""
     return min(delivery.time, _node_lost(ledger, delivery, allowances))
 
 
 def _node_lost(ledger: Ledger, delivery: Delivery, allowances: Allowances) -> float:
-    """When the delivery's consumer lost its node: later, or shortly before it read the delivery."""
+    """The time at which the delivery's consumer lost its node: after it read the delivery, or
+    shortly before.
+    """
     starts = [
         fault.start
         for fault in ledger.faults_of(delivery.consumer.node)
@@ -164,7 +170,7 @@ def _node_lost(ledger: Ledger, delivery: Delivery, allowances: Allowances) -> fl
 
 
 def _not_given_up(ledger: Ledger, had: Delivery, by: float, allowances: Allowances) -> str | None:
-    """Why the message was not free to go to another consumer at the time `by`; None if it was."""
+    """The reason why the message was not free for another consumer at the time `by`; None if it was free."""
     where = f"{had.consumer.name} on {had.consumer.node}"
     if had.returned is not None and had.returned <= by:
         return None
@@ -180,7 +186,7 @@ def _not_given_up(ledger: Ledger, had: Delivery, by: float, allowances: Allowanc
 
 
 def disturbed(ledger: Ledger, allowances: Allowances) -> Iterator[Violation]:
-    """Clients of nodes that were not hurt lose no connection, channel or subscription, and get no nack."""
+    """Clients of nodes without a fault lose no connection, channel or subscription, and get no nack."""
     for client in (*ledger.publishers.values(), *ledger.consumers.values()):
         if client.broken and not _hurt(ledger, client, allowances):
             yield Violation("disturbed", f"{client.name} on {client.node} was broken at {client.closed:.3f}")
@@ -194,7 +200,7 @@ def disturbed(ledger: Ledger, allowances: Allowances) -> Iterator[Violation]:
 
 
 def unrecovered(ledger: Ledger, _: Allowances) -> Iterator[Violation]:
-    """No node ends by itself, and each one that was hurt takes clients again when the cause is gone."""
+    """No node ends by itself, and each node takes clients again after its fault is healed."""
     for event in ledger.ended:
         yield Violation("ended by itself", f"{event.node} at {event.time:.3f}, with {event.code}")
     for fault in ledger.faults:
@@ -203,7 +209,7 @@ def unrecovered(ledger: Ledger, _: Allowances) -> Iterator[Violation]:
 
 
 def _hurt(ledger: Ledger, client: Client, allowances: Allowances) -> bool:
-    """Whether the client's node was hurt in its time, or so shortly before that it shows."""
+    """Whether the client's node had a fault while the client was open, or so shortly before that it shows."""
     return any(
         fault.start <= client.closed and client.opened <= fault.end + allowances.read
         for fault in ledger.faults_of(client.node)

@@ -1,7 +1,7 @@
-"""Publishers and consumers, as ordinary pika programs that write down what they do and see.
+"""Publishers and consumers: ordinary pika programs that record their actions and observations.
 
-They run in one event loop in a thread of their own (`ClientLoop`). A client that loses its
-connection connects again, under a new name.
+They run in one event loop in a thread of their own (`ClientLoop`). A client that loses its connection
+connects again, under a new name.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from chaos.history import (
 BODY_BYTES: Final = 256
 PERSISTENT: Final = pika.BasicProperties(delivery_mode=2)
 STEP_S: Final = 0.01
-"""How often publishers publish; each time what their rate has brought together."""
+"""The interval at which publishers publish the messages that are due at their rate."""
 
 RECONNECT_S: Final = 0.05
 CONNECT_S: Final = 2.0
-"""How long one try to connect may take: a frozen node accepts and then says nothing."""
+"""The time for one attempt to connect: a frozen node accepts the socket and then sends nothing."""
 
 ACK_S: Final = 0.1
-"""Deliveries short of a group are acknowledged after this time."""
+"""A consumer acknowledges deliveries after this time, also where they are fewer than a group."""
 
 T = TypeVar("T")
 
@@ -58,7 +58,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class PublisherTerms:
-    """The settings of a publisher. `places` are tried in turn, the first one first."""
+    """The settings of a publisher: `rate` in messages a second. It tries `places` in turn, from the
+    first on.
+    """
 
     name: str
     queue: str
@@ -69,7 +71,7 @@ class PublisherTerms:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerTerms:
-    """The settings of a consumer. It gives every `return_every`th message back; 0: none."""
+    """The settings of a consumer. It returns every `return_every`th message; with 0 it returns none."""
 
     name: str
     queue: str
@@ -106,7 +108,7 @@ class ClientLoop:
         return client
 
     def finish(self, clients: Iterable[Publisher | Consumer]) -> None:
-        """Have clients end when what they began is done: confirms have come, acknowledgements are sent."""
+        """Have clients end once their confirms have come and their acknowledgements are sent."""
         for client in clients:
             client.told_to_finish = True
             self.loop.call_soon_threadsafe(client.finish)
@@ -120,7 +122,7 @@ class ClientLoop:
         return [client for client in self.clients if isinstance(client, Consumer)]
 
     def stop(self) -> None:
-        """End the thread. Raises what went wrong in a client's own code."""
+        """End the thread. Raises RuntimeError where a client's own code has raised an exception."""
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         if self._failures:
@@ -129,7 +131,7 @@ class ClientLoop:
             )
 
     def abandon(self) -> None:
-        """End the thread, whatever the clients are doing, if it has not ended."""
+        """End the thread at once, if it has not ended."""
         if self._thread.is_alive():
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join()
@@ -142,7 +144,9 @@ class ClientLoop:
 
 
 class Client:
-    """One connection after the other. The events on one of them are a *life*, with a name of its own."""
+    """A client with successive connections. The events on one connection are a *life* with a name
+    of its own.
+    """
 
     def __init__(self, owner: ClientLoop, name: str, places: tuple[Place, ...]) -> None:
         self.loop = owner.loop
@@ -227,12 +231,12 @@ class Client:
             self.loop.call_later(RECONNECT_S, self.connect)
 
     def begin_life(self) -> str:
-        """A new name for what begins on the new connection."""
+        """Begin a life, with a new name, on the new connection."""
         self.life = f"{self.name}.{next(self._lives)}"
         return self.life
 
     def close(self) -> None:
-        """Leave in good order."""
+        """Close the connection in order, and do not connect again."""
         self._finishing = True
         if self._connection is not None and self._connection.is_open:
             self._connection.close()
@@ -243,10 +247,10 @@ class Client:
         self.finished = True
 
     def opened(self, channel: Any) -> None:
-        """There is a new channel."""
+        """The client has a new channel."""
 
     def ended(self) -> None:
-        """The channel is gone."""
+        """The client's channel is closed."""
 
 
 class Publisher(Client):
@@ -302,7 +306,7 @@ class Publisher(Client):
             self.close()
 
     def _covered(self, method: Any) -> list[tuple[int, int]]:
-        """The publishes that an answer speaks of; one that was answered before is recorded again."""
+        """The publishes that an answer covers. A second answer to one publish is recorded again."""
         tag = method.delivery_tag
         if not method.multiple or tag not in self.outstanding:
             return [(tag, tag)]
@@ -334,7 +338,7 @@ class Consumer(Client):
         channel.basic_qos(prefetch_count=self.terms.prefetch, callback=lambda _: self._begin(channel))
 
     def _begin(self, channel: Any) -> None:
-        # The name must be there before the first delivery, which may come with the answer.
+        # The life must have its name before the first delivery, which may come with the answer.
         name = self.begin_life()
         self.recorder.record(ConsumerOpened(self.now, name, self.place.name, self.terms.queue))
         channel.basic_consume(self.terms.queue, self._deliver, auto_ack=self.terms.no_ack)

@@ -1,7 +1,7 @@
-"""Faults: what is done to which nodes, and how it is taken away again. A target knows the means.
+"""Faults: what a run does to nodes, and how the run heals it. A target provides the means.
 
-A fault is injected and healed once. `nodes` are those whose clients may notice; a fault that is not
-`excused` must go unnoticed by clients, and the checkers allow nothing for it.
+A run injects and heals a fault once. `nodes` are the nodes whose clients may notice the fault. Clients must
+not notice a fault that is not `excused`, and the checkers tolerate no effect of it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from itertools import permutations
 from typing import ClassVar, Protocol
 
 Link = tuple[str, str]
-"""From the first node to the second; the other direction is another link."""
+"""The direction from the first node to the second; the other direction is another link."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Of every packet between two nodes. Times in seconds, the others shares from 0 to 1.
+    """The conditions for every packet between two nodes: times in seconds, the other values shares from 0 to
+    1.
 
-    A packet that is reordered waits for `reorder_s` while later ones pass.
+    A reordered packet waits for `reorder_s` while later packets pass.
     """
 
     delay_s: float = 0.0
@@ -61,32 +62,32 @@ class Means(Protocol):
         """SIGTERM; returns when the process has ended by itself."""
 
     def start_again(self, node: str) -> None:
-        """Start the node on the data that it has, if it does not run."""
+        """Start the node with its data, if it does not run."""
 
     def pause(self, node: str) -> None:
-        """SIGSTOP: connections stay open and say nothing."""
+        """SIGSTOP: the node's connections stay open and silent."""
 
     def resume(self, node: str) -> None: ...
 
     def cut(self, links: Iterable[Link]) -> None:
-        """These links carry nothing any more."""
+        """Drop all packets on these links."""
 
     def mend(self, links: Iterable[Link]) -> None: ...
 
     def degrade(self, conditions: Conditions) -> None:
-        """All links between nodes are like this from now on."""
+        """Apply these conditions to all links between nodes."""
 
     def sync(self, node: str, how: Fsync) -> None: ...
 
     def fill(self, node: str) -> None:
-        """Leave no room on the node's disk."""
+        """Fill the node's disk."""
 
     def free(self, node: str) -> None: ...
 
     def skew(self, node: str, by: Skew) -> None: ...
 
     def squeeze(self, node: str) -> None:
-        """The node may have little more memory than it has."""
+        """Limit the node's memory to little more than it uses."""
 
     def relax(self, node: str) -> None: ...
 
@@ -107,7 +108,7 @@ class Fault(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """Nodes end at once and are started again on what their disks have."""
+    """The run kills nodes, and starts them again with their disks."""
 
     kind: ClassVar[str] = "killed"
     excused: ClassVar[bool] = True
@@ -124,7 +125,7 @@ class Killed:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """Nodes hang, as a machine that is suspended, and go on."""
+    """Nodes hang, like a suspended machine, and go on."""
 
     kind: ClassVar[str] = "paused"
     excused: ClassVar[bool] = True
@@ -141,7 +142,7 @@ class Paused:
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """Nodes are stopped in order and started again."""
+    """The run stops nodes in order, and starts them again."""
 
     kind: ClassVar[str] = "stopped"
     excused: ClassVar[bool] = True
@@ -158,7 +159,7 @@ class Restarted:
 
 @dataclass(frozen=True, slots=True)
 class Partitioned:
-    """Some links between nodes carry nothing. Clients still reach every node."""
+    """Some links between nodes drop all packets. Clients still reach every node."""
 
     kind: ClassVar[str] = "partitioned"
     excused: ClassVar[bool] = True
@@ -174,7 +175,7 @@ class Partitioned:
 
 @dataclass(frozen=True, slots=True)
 class Degraded:
-    """Packets between all nodes are late, lost, doubled or out of order."""
+    """Packets between all nodes are late, lost, duplicated or out of order."""
 
     kind: ClassVar[str] = "network degraded"
     excused: ClassVar[bool] = True
@@ -190,7 +191,7 @@ class Degraded:
 
 @dataclass(frozen=True, slots=True)
 class SlowDisk:
-    """Each fsync takes longer. No connection may break for it."""
+    """Each fsync takes longer. No connection may break because of it."""
 
     kind: ClassVar[str] = "fsync slow"
     excused: ClassVar[bool] = False
@@ -208,7 +209,7 @@ class SlowDisk:
 
 @dataclass(frozen=True, slots=True)
 class BadDisk:
-    """Each fsync fails. A node that ends for it is started again once its disk is well."""
+    """Each fsync fails. The run starts a node that ends because of it again when the fault is healed."""
 
     kind: ClassVar[str] = "fsync fails"
     excused: ClassVar[bool] = True
@@ -227,7 +228,7 @@ class BadDisk:
 
 @dataclass(frozen=True, slots=True)
 class FullDisk:
-    """No room is left. A node that ends for it is started again once there is."""
+    """The disk is full. The run starts a node that ends because of it again when the fault is healed."""
 
     kind: ClassVar[str] = "disk full"
     excused: ClassVar[bool] = True
@@ -245,7 +246,7 @@ class FullDisk:
 
 @dataclass(frozen=True, slots=True)
 class WrongClock:
-    """Clocks jump or run at another pace. No client may notice."""
+    """Clocks jump, or run faster or slower. No client may notice."""
 
     kind: ClassVar[str] = "clock wrong"
     excused: ClassVar[bool] = False
@@ -263,7 +264,7 @@ class WrongClock:
 
 @dataclass(frozen=True, slots=True)
 class LittleMemory:
-    """Nodes get hardly any more memory. One that the system kills for it is started again."""
+    """Nodes get hardly any more memory. The run starts a node again that the system kills because of it."""
 
     kind: ClassVar[str] = "memory short"
     excused: ClassVar[bool] = True
@@ -288,7 +289,7 @@ def between(some: Iterable[str], others: Iterable[str]) -> tuple[Link, ...]:
 def not_in_ring(nodes: tuple[str, ...]) -> tuple[Link, ...]:
     """The links that a ring of the nodes, in their order, does not have.
 
-    Of three nodes, where a ring would have all, those between the first and the last.
+    A ring of three nodes would have all links: there, the links between the first node and the last.
     """
     if len(nodes) <= 3:
         return between(nodes[:1], nodes[-1:])

@@ -15,10 +15,10 @@ from chaos.ledger import Fault, Ledger
 
 @dataclass(frozen=True, slots=True)
 class Blow:
-    """A fault, whatever nodes it hurt, and how long it took until all was well. Seconds.
+    """A fault of one or more nodes, and the times of recovery, in seconds.
 
-    `next_confirm`: from the fault to the first confirm of a message sent after it, in each queue that its
-    nodes owned, or in all if they owned none. `ready`: from the healing until all its nodes took clients.
+    `next_confirm`: from the fault until each queue that its nodes owned (each queue, if they owned none) has
+    confirmed a message sent after the fault. `ready`: from the healing until all its nodes took clients.
     `whole`: from the healing until each queue confirmed a message sent after it.
     """
 
@@ -51,7 +51,7 @@ class Figures:
     confirm_max: float
     blows: tuple[Blow, ...]
     promises: dict[str, int]
-    """Broken promises and how often."""
+    """The number of violations of each broken promise."""
 
     @classmethod
     def of(cls, ledger: Ledger, violations: Iterable[Violation]) -> Figures:
@@ -76,12 +76,12 @@ class Figures:
 
 
 def quantile(ascending: Sequence[float], share: float) -> float:
-    """Infinite when there is nothing."""
+    """The value below which `share` of the values are; infinite without values."""
     return ascending[min(len(ascending) - 1, int(len(ascending) * share))] if ascending else inf
 
 
 def confirm_times(ledger: Ledger) -> dict[str, list[float]]:
-    """Of each queue, ascending; all of them under the load, none of the time after."""
+    """The times of confirms in each queue, ascending, up to the end of the load."""
     times: dict[str, list[float]] = {queue: [] for queue in ledger.queues}
     for message, answers in ledger.confirmed.items():
         if message.publisher in ledger.publishers and answers[0] <= ledger.load_ended:
@@ -145,7 +145,7 @@ def _blows(ledger: Ledger) -> Iterable[Blow]:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The figures of each second since `start`; latencies in seconds, by when the message was sent."""
+    """The figures of each second since `start`. Latencies are in seconds, by the second of the publish."""
 
     start: float
     published: tuple[int, ...]

@@ -1,8 +1,8 @@
 """The history of a run: the clients' actions and observations as events, and their form as lines of JSON.
 
-Times are seconds of the machine's monotonic clock, which all processes of the machine share. A
-*publisher* is one channel that publishes, a *consumer* is one subscription of one channel: a client that
-connects again is another. A message is named by its publisher and its number there, from 1 on.
+Times are in seconds of the machine's monotonic clock, which all processes of the machine share. A *publisher*
+is one channel that publishes, a *consumer* is one subscription of one channel. A client that connects again
+is another publisher or consumer. The name of a message is its publisher and its number there, from 1 on.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RunBegan:
 
 @dataclass(frozen=True, slots=True)
 class LoadEnded:
-    """Publishers are told to stop: from here on queues are drained."""
+    """Publishers stop, and consumers drain the queues from now on."""
 
     time: float
 
@@ -47,7 +47,7 @@ class QueueDeclared:
 
 @dataclass(frozen=True, slots=True)
 class PublisherOpened:
-    """From now on messages go from this publisher into one queue, through a node."""
+    """A publisher begins to publish to one queue, through a node."""
 
     time: float
     publisher: str
@@ -65,7 +65,7 @@ class ConsumerOpened:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A publisher or consumer ends. `broken`: not because the client wanted it."""
+    """A publisher or consumer ends. `broken`: the client did not ask for it."""
 
     time: float
     client: str
@@ -74,7 +74,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """About to be written to the socket: the broker cannot have it earlier."""
+    """The publisher is about to write the message to its socket: the broker cannot have it earlier."""
 
     time: float
     publisher: str
@@ -83,7 +83,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """The broker takes responsibility (basic.ack to a publisher) for a range of messages."""
+    """The broker confirms a range of messages (basic.ack to a publisher)."""
 
     time: float
     publisher: str
@@ -93,7 +93,7 @@ class Confirmed:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The broker does not take a range of messages (basic.nack to a publisher)."""
+    """The broker refuses a range of messages (basic.nack to a publisher)."""
 
     time: float
     publisher: str
@@ -122,7 +122,7 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """The consumer gives the message back to the queue."""
+    """The consumer returns the message to the queue."""
 
     time: float
     consumer: str
@@ -132,9 +132,11 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Faulted:
-    """A node is about to be hurt. `kind` groups faults in reports; `queues` are those it owns.
+    """The run is about to inject a fault into a node. `kind` groups faults in reports; `queues` are those
+    that the
+    node owns.
 
-    `excused`: the node's clients may notice, as connections that break and messages that come again.
+    `excused`: the node's clients may notice, by broken connections and redelivered messages.
     """
 
     time: float
@@ -146,7 +148,7 @@ class Faulted:
 
 @dataclass(frozen=True, slots=True)
 class Healed:
-    """The fault is taken away; the nodes may take a while to recover."""
+    """The run has healed the fault. The nodes may take a while to recover."""
 
     time: float
     kind: str

@@ -1,4 +1,6 @@
-"""A history sorted by what the checkers ask: messages, who had them, which nodes were hurt when. Pure."""
+"""A history sorted for the checkers: messages with their deliveries, clients, and the faults of
+nodes. Pure.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ class Client:
 
 @dataclass(slots=True)
 class Delivery:
-    """One message at one consumer, and what became of it there."""
+    """A delivery of one message to one consumer, with the times at which the consumer settled or
+    returned it.
+    """
 
     time: float
     consumer: Client
@@ -64,7 +68,7 @@ class Delivery:
 
 @dataclass(slots=True)
 class Fault:
-    """A node was hurt from `start` until `end`."""
+    """A fault of one node, from `start` until the node took clients again at `end`."""
 
     kind: str
     node: str
@@ -73,7 +77,7 @@ class Fault:
     end: float = inf
     excused: bool = True
     healed: float = inf
-    """When its cause was taken away."""
+    """The time at which the run healed the fault."""
 
 
 class BrokenHistoryError(ValueError):
@@ -82,10 +86,12 @@ class BrokenHistoryError(ValueError):
 
 @dataclass(slots=True)
 class Ledger:
-    """Everything by message, client and node. Deliveries are in the order in which clients saw them."""
+    """The facts of a history by message, client and node. Deliveries are in the order in which clients got
+    them.
+    """
 
     queues: dict[str, bool] = field(default_factory=dict)
-    """Name to whether it is at-most-once."""
+    """Whether each queue is at-most-once, by name."""
 
     publishers: dict[str, Client] = field(default_factory=dict)
     consumers: dict[str, Client] = field(default_factory=dict)
@@ -94,7 +100,7 @@ class Ledger:
     refused: dict[Message, float] = field(default_factory=dict)
     deliveries: dict[Message, list[Delivery]] = field(default_factory=lambda: defaultdict(list))
     unknown: list[Delivered] = field(default_factory=list)
-    """Deliveries of what was never published to that queue."""
+    """Deliveries of messages that were never published to that queue."""
 
     faults: list[Fault] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
@@ -129,14 +135,14 @@ class Ledger:
             try:
                 handlers[type(event)](event)
             except (KeyError, StopIteration) as error:
-                raise BrokenHistoryError(f"{event} speaks of what is not there") from error
+                raise BrokenHistoryError(f"{event} names an unknown client or message") from error
         return ledger
 
     def queue_of(self, message: Message) -> str:
         return self.publishers[message.publisher].queue
 
     def faults_of(self, node: str) -> Iterator[Fault]:
-        """The faults that excuse what clients of the node see."""
+        """The faults that excuse effects on clients of the node."""
         return (fault for fault in self.faults if fault.node == node and fault.excused)
 
     # -- events ---------------------------------------------------------------------------------

@@ -17,23 +17,26 @@ from chaos.unsettled import Unsettled
 
 REPLICATED: Final = ("chaos-1", "chaos-2", "chaos-3")
 AUTOMATIC: Final = "chaos-automatic"
-"""Its consumers acknowledge nothing: the broker removes a message before it sends it."""
+"""The queue whose consumers do not acknowledge: the broker removes a message before it delivers it."""
 ONCE: Final = "chaos-once"
-"""It has at-most-once semantics, where the broker has such a thing."""
+"""The queue with at-most-once semantics, where the broker has such queues."""
 
 FINISH_S: Final = 60.0
 FINISHED_POLL_S: Final = 0.1
-"""How often clients are asked whether they have ended."""
+"""The interval of checks whether clients have ended."""
 
 DRAINED_POLL_S: Final = 0.5
-"""How often the history is asked whether all is settled."""
+"""The interval of checks whether all messages are settled."""
 
 QUIET_S: Final = 15.0
-"""Seconds without a fault after which a message that no consumer got counts as lost."""
+"""Draining ends when no consumer has got a message for so many seconds; confirmed messages without a
+settlement are
+then lost.
+"""
 
 
 class Load:
-    """Publishers and consumers of a target. `rate`: messages a second in all."""
+    """The publishers and consumers of a run. `rate` is in messages a second, of all publishers together."""
 
     def __init__(self, target: Target, recorder: Recorder, rate: float) -> None:
         self._places = target.places()
@@ -68,7 +71,7 @@ class Load:
         return sum(publisher.confirmed for publisher in self.clients.publishers)
 
     def finish(self) -> None:
-        """End the publishers, let the consumers have what is there, and end them too."""
+        """End the publishers, have the consumers drain the queues, and end the consumers."""
         self._recorder.record(LoadEnded(self._recorder.clock()))
         self._end(self.clients.publishers)
         self._drain()
@@ -88,7 +91,7 @@ class Load:
             raise TargetError(f"declaring {queue} on {place.name}: {error!r}") from error
 
     def _from(self, first: int) -> tuple[Place, ...]:
-        """All places, beginning with this one."""
+        """All places in order, from this one on."""
         first %= len(self._places)
         return self._places[first:] + self._places[:first]
 
@@ -101,7 +104,9 @@ class Load:
         self.clients.consume(ConsumerTerms(name, queue, places, no_ack=no_ack, return_every=return_every))
 
     def _end(self, clients: Iterable[Publisher | Consumer]) -> None:
-        """Clients that get no answer are left as they are: the checkers tell what they lack."""
+        """Have clients end, and wait for `FINISH_S` at most. The checkers report the missing answers of
+        others.
+        """
         clients = list(clients)
         self.clients.finish(clients)
         deadline = time.monotonic() + FINISH_S
@@ -109,7 +114,7 @@ class Load:
             time.sleep(FINISHED_POLL_S)
 
     def _drain(self) -> None:
-        """Until all confirmed messages are settled, or no consumer gets any more messages."""
+        """Wait until all confirmed messages are settled, or no consumer has got a message for `QUIET_S`."""
         unsettled, taken = Unsettled(), 0
         seen, quiet_since = -1, time.monotonic()
         while time.monotonic() - quiet_since < QUIET_S:

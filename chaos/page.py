@@ -1,4 +1,4 @@
-"""The report of a run as one HTML page that needs nothing else, its time line drawn as SVG. Pure."""
+"""The report of a run as one self-contained HTML page, with its time line as SVG. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LEFT: Final = 60
 TOP: Final = 16
 BOTTOM: Final = 24
 SHOWN: Final = 100
-"""Broken promises that are printed in full."""
+"""At most so many violations are printed in full."""
 
 Line = tuple[str, str, Sequence[float | None]]
-"""Name, colour and a value for each second."""
+"""(name, colour, a value for each second)."""
 
 _STYLE: Final = """
 body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:1020px;padding:0 1rem;
@@ -79,7 +79,7 @@ def page(began: RunBegan, figures: Figures, timeline: Timeline, violations: Sequ
 
 
 def seconds(value: float) -> str:
-    """With as many digits as matter."""
+    """A time in seconds as text, in milliseconds or seconds; `never` for infinity."""
     if math.isinf(value):
         return "never"
     return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
@@ -168,7 +168,7 @@ def _plot(lines: Sequence[Line], timeline: Timeline, blows: Sequence[Blow], *, l
 
 
 class _Scale:
-    """Of values to the plot's height, linear from 0 or logarithmic."""
+    """Maps values to the plot's height, linear from 0 or logarithmic."""
 
     def __init__(self, values: Sequence[float], *, logarithmic: bool) -> None:
         highest = max(values, default=1.0)
@@ -188,7 +188,7 @@ class _Scale:
 
 
 def _round_step(least: float) -> int:
-    """1, 2 or 5 times a power of ten, at least this."""
+    """The smallest of 1, 2 and 5 times a power of ten that is at least this."""
     step = 1
     while step < least:
         step = step * 5 // 2 if str(step)[0] == "2" else step * 2
@@ -198,7 +198,7 @@ def _round_step(least: float) -> int:
 def _path(
     name: str, colour: str, values: Sequence[float | None], x: Callable[[float], float], scale: _Scale
 ) -> str:
-    """A line through the middles of the seconds; it has a gap where there is no value."""
+    """A line through the middles of the seconds, with a gap where a second has no value."""
     commands = []
     pen = "M"
     for second, value in enumerate(values):

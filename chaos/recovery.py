@@ -1,4 +1,4 @@
-"""How long a queue confirms nothing after its owner was hurt. Pure."""
+"""The time without confirms in a queue after a fault of its owner. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from chaos.ledger import Ledger
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Seconds from a fault to the first confirm, in a queue of the hurt node, of a message sent after it.
-
-    Infinite when there was none.
+    """The seconds from a fault until a queue of its node confirms a message sent after the fault; infinite
+    where it
+    does not.
     """
 
     kind: str
@@ -26,7 +26,7 @@ class Pause:
 
 
 def pauses(events: Iterable[Event]) -> list[Pause]:
-    """One for each fault and each queue that the hurt node owned. Raises BrokenHistoryError."""
+    """One pause for each fault and each queue that its node owned. Raises BrokenHistoryError."""
     ledger = Ledger.of(events)
     answers: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for message, times in ledger.confirmed.items():

@@ -1,4 +1,4 @@
-"""The files of a run: its history, its page, a line for people and the figures for programs."""
+"""The files of a run: its history, its HTML page and its figures as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HISTORY: Final = "history.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Kept if there are no violations."""
+    """The result of a run: every promise is kept if there are no violations."""
 
     began: RunBegan
     figures: Figures
@@ -29,7 +29,7 @@ class Verdict:
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> Verdict:
-        """Raises BrokenHistoryError, and ValueError if the history is of no run."""
+        """Raises BrokenHistoryError, and ValueError for a history without RunBegan."""
         ledger = Ledger.of(events)
         if ledger.began is None:
             raise ValueError("the history is of no run: it has no RunBegan")
@@ -38,7 +38,7 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """A few lines."""
+        """The result in a few lines."""
         figures = self.figures
         blows = figures.blows
         lines = [
@@ -59,7 +59,7 @@ class Verdict:
         return "\n".join(lines)
 
     def write(self, directory: Path) -> Path:
-        """The page and the figures; returns the page."""
+        """Write the page and the figures; return the page's path."""
         file = directory / "index.html"
         file.write_text(page(self.began, self.figures, self.timeline, self.violations), encoding="utf-8")
         told = {"run": asdict(self.began), "figures": asdict(self.figures)}

@@ -1,4 +1,4 @@
-"""One run: a load on a target, faults as the scenario has them, and the history of both."""
+"""One run: puts a target under load, injects the scenario's faults, and records the history."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from chaos.targets.target import Target, until
 
 RECOVER_S: Final = 90.0
 WATCH_POLL_S: Final = 0.1
-"""How often the nodes are looked at, to see whether one has ended by itself."""
+"""The interval of checks whether a node has ended by itself."""
 
 RECOVERED_POLL_S: Final = 0.05
-"""How often a node that was hurt is asked whether it takes clients again: how exact that time is."""
+"""The interval of checks whether a node takes clients again after a fault, and so the error of that time."""
 
 SHARE: Final = 0.35
 """A fault of a short run lasts no longer than this share of it."""
@@ -30,7 +30,7 @@ OWNERS_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How long, how much, and by which seed."""
+    """The settings of a run: `rate` is in messages a second."""
 
     target: str
     seconds: float
@@ -39,7 +39,7 @@ class Terms:
 
 
 class Run:
-    """`progress` gets a line of text several times a second."""
+    """One run. `progress` is called with a line of text several times a second."""
 
     def __init__(
         self, scenario: Scenario, target: Target, terms: Terms, progress: Callable[[str], None]
@@ -56,7 +56,7 @@ class Run:
         self._doing = ""
 
     def execute(self) -> None:
-        """The whole run; `recorder` has its history, also when this raises TargetError."""
+        """Carry out the whole run. `recorder` has its history, also where this raises TargetError."""
         terms = self._terms
         what = (self._scenario.name, self._target.broker, terms.target)
         began = RunBegan(self._now, *what, terms.seed, terms.seconds, terms.rate)
@@ -79,7 +79,7 @@ class Run:
         return self.recorder.clock()
 
     def _turn(self, turn: int) -> bool:
-        """Whether all nodes are well again."""
+        """Inject and heal one fault; return whether all nodes take clients again."""
         owners = self._owners()
         queue = REPLICATED[turn % len(REPLICATED)]
         situation = Situation(self._target.nodes, owners[queue], turn, self._chance)
@@ -100,7 +100,7 @@ class Run:
         return True
 
     def _owners(self) -> dict[str, str]:
-        """Of all replicated queues, once each of them has one."""
+        """The owners of all replicated queues, once each queue has one. Raises TargetError."""
         found: dict[str, str] = {}
 
         def complete() -> bool:
@@ -117,7 +117,9 @@ class Run:
             self.recorder.record(Faulted(now, node, fault.kind, queues, fault.excused))
 
     def _recover(self, fault: Fault) -> bool:
-        """Whether all nodes take clients again; one that does not is left unrecovered in the history."""
+        """Wait for `RECOVER_S` at most until all nodes of the fault take clients; return whether they do. The
+        history has no Recovered of a node that does not.
+        """
         waiting = set(fault.nodes)
         deadline = self._now + RECOVER_S
         while waiting and self._now < deadline:
@@ -137,7 +139,7 @@ class Run:
             time.sleep(min(WATCH_POLL_S, left))
 
     def _watch(self) -> None:
-        """Start what ended by itself again, as a supervisor would, and remember that it did."""
+        """Record nodes that have ended by themselves, and start them again, as a supervisor would."""
         for node in self._target.nodes:
             code = self._target.ended(node)
             if code is not None and node not in self._hurt:

@@ -1,4 +1,6 @@
-"""The scenarios: for each turn of a run, which fault hits which nodes, how long, and the peace after it."""
+"""The scenarios: the fault and its nodes for each turn of a run, how long it lasts, and the pause
+after it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from chaos.faults import (
 
 
 class Need(Enum):
-    """The means that a target has to prepare before its nodes start."""
+    """Means that a target has to prepare before its nodes start."""
 
     NETWORK = "a network of their own for the nodes"
     SHIM = "a library between the nodes and the system's fsync and clocks"
@@ -39,7 +41,9 @@ class Need(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The choice of a scenario's nodes. `owner`: of one of the load's queues, another one each turn."""
+    """The facts by which a scenario chooses nodes. `owner` owns one of the load's queues, another one each
+    turn.
+    """
 
     nodes: tuple[str, ...]
     owner: str
@@ -60,7 +64,7 @@ class Situation:
 
     @property
     def ring(self) -> tuple[str, ...]:
-        """The nodes in their order, from another one on each turn."""
+        """The nodes in order, from another node on in each turn."""
         first = self.turn % len(self.nodes)
         return self.nodes[first:] + self.nodes[:first]
 
@@ -70,7 +74,10 @@ Choice = Callable[[Situation], Fault]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`lasts` and `peace` in seconds; peace begins when all nodes are ready again."""
+    """A scenario. `lasts` is the duration of each fault, `peace` the pause after all nodes are ready again;
+    both in
+    seconds.
+    """
 
     name: str
     about: str
@@ -156,7 +163,7 @@ _SINGLE: Final = tuple(Scenario(*row) for row in (
     ("rolling-restart", "SIGTERM and a start of each node in turn", 0.5, 2, _rolling),
     ("partition-halves", "the nodes in two parts that cannot reach each other", 12, 8, _halves, _NETWORK),
     ("partition-ring", "each node reaches only its neighbours in a ring", 12, 8, _ring, _NETWORK),
-    ("partition-one-way", "nobody hears a queue's owner, or it hears nobody", 12, 8, _one_way, _NETWORK),
+    ("partition-one-way", "a queue's owner can only send, or only receive", 12, 8, _one_way, _NETWORK),
     ("isolated-owner", "a queue's owner reaches no node; clients reach all", 12, 8, _isolated, _NETWORK),
     ("latency", "50 ms each way between nodes, give or take 20", 10, 5, _packets(_LATE), _NETWORK),
     ("loss", "a tenth of the packets between nodes is lost", 10, 5, _packets(_LOSSY), _NETWORK),

@@ -1,4 +1,4 @@
-"""Faults done to running nodes, written into the history before they happen."""
+"""Injects faults by signals, and records each fault in the history before it happens."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ class Target(Protocol):
 
 
 def kill(recorder: Recorder, kind: str, targets: Sequence[Target], queues: Iterable[str]) -> None:
-    """SIGKILL to all targets at once. `queues`: those that they own."""
+    """Send SIGKILL to all targets at once. `queues` are those that the targets own."""
     _hurt(recorder, kind, targets, queues, signal.SIGKILL)
 
 
 def freeze(recorder: Recorder, kind: str, targets: Sequence[Target], queues: Iterable[str]) -> None:
-    """SIGSTOP to all targets: their connections stay open and say nothing."""
+    """Send SIGSTOP to all targets: their connections stay open and silent."""
     _hurt(recorder, kind, targets, queues, signal.SIGSTOP)
 
 
 def thaw(targets: Sequence[Target]) -> None:
-    """SIGCONT to all targets."""
+    """Send SIGCONT to all targets."""
     for target in targets:
         os.kill(target.pid, signal.SIGCONT)
 
 
 def recovered(recorder: Recorder, targets: Sequence[Target]) -> None:
-    """The targets take clients again."""
+    """Record that the targets take clients again."""
     for target in targets:
         recorder.record(Recovered(recorder.clock(), target.name))
 
@@ -48,7 +48,7 @@ def _hurt(
     names = tuple(sorted(queues))
     now = recorder.clock()
     for place, target in enumerate(targets):
-        # The pause of a queue is counted once, however many nodes were hurt together.
+        # A queue's pause counts once, for the first of the nodes.
         recorder.record(Faulted(now, target.name, kind, () if place else names))
     for target in targets:
         os.kill(target.pid, number)

@@ -1,4 +1,4 @@
-"""Runs side by side, as a table in Markdown, from the figures that reports keep. Pure."""
+"""A Markdown table of runs, from the figures in their reports. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ HEAD: Final = (
 
 
 def table(reports: Iterable[str]) -> str:
-    """One row a report, in the order of the scenarios; each is the text of a figures.json."""
+    """The table, with one row a report, in the order of the scenarios. A report is the text of a
+    figures.json.
+    """
     told = [json.loads(text) for text in reports]
     order = list(SCENARIOS)
     told.sort(key=lambda one: (order.index(one["run"]["scenario"]), one["run"]["broker"]))

@@ -1,4 +1,4 @@
-"""Which confirmed messages no consumer has settled yet, followed event by event. Pure."""
+"""The confirmed messages that no consumer has settled yet, kept up to date with each event. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from chaos.ledger import Message
 
 
 class Unsettled:
-    """Of the queues that keep messages until they are settled."""
+    """The unsettled messages of the queues that keep messages until they are settled. `len()` is their
+    number.
+    """
 
     def __init__(self) -> None:
         self._removing: set[str] = set()
@@ -21,7 +23,7 @@ class Unsettled:
         return len(self._open)
 
     def take(self, events: Iterable[Event]) -> None:
-        """Events in the order in which they were recorded, each once."""
+        """Add further events, in the order in which they were recorded."""
         for event in events:
             if isinstance(event, Confirmed):
                 if event.publisher in self._keeping:

@@ -8,7 +8,7 @@ root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 debootstrap --variant=minbase --include=python3,python3-venv,python3-dev,gcc,libc6-dev,ca-certificates bookworm "$root" \
     ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"}
-# Whom this machine trusts, the image trusts: mirrors may have certificates of their own.
+# The image trusts the certificates that this machine trusts: mirrors may have their own.
 cp --dereference /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
 rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/*
 ln -sf python3 "$root/usr/bin/python"

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Makes what a cluster needs to be founded, once: found.sh TEMPLATE DIRECTORY NAME=HOST …
+# Makes the keys, the shared file and the passwords of a new cluster: found.sh TEMPLATE DIRECTORY NAME=HOST …
 # Writes DIRECTORY/NAME/key for each node, DIRECTORY/shared/quorate.toml with hashes of passwords for all of them, and
-# the passwords themselves where no node looks: DIRECTORY/secret/password, that of the user "quorate", and
-# DIRECTORY/prometheus/password, made up for the user "prometheus", who may look on. Run again it changes nothing.
-# The password of the user "quorate" is the first line of the file PASSWORD_FILE (by default the secret that
-# compose gives), or made up where that is empty or absent. It is no argument of any command: others could see it.
+# the passwords themselves in files that no node gets: DIRECTORY/secret/password for the user "quorate", and
+# DIRECTORY/prometheus/password for the user "prometheus", who may only read. A second run changes nothing.
+# The password of the user "quorate" is the first line of the file PASSWORD_FILE (by default the secret of compose);
+# where that is empty or absent the script generates one. No command has a password as an argument, which others could see.
 set -eu
 umask 077
 template=$1 directory=$2
@@ -37,8 +37,8 @@ if [ -s "$given" ]; then
 else
     password=$(python3 -c 'import secrets; print(secrets.token_urlsafe(24))')
 fi
-# user NAME FILE PASSWORD TAG: the password into the file, its hash into what the nodes read.
-# The shell's own printf: no process has the password among its arguments. The command asks twice.
+# user NAME FILE PASSWORD TAG: writes the password into the file, and its hash into the nodes' shared file.
+# printf is the shell's own, so no process has the password among its arguments. The command asks for it twice.
 user() {
     printf '%s\n' "$3" >"$2"
     hash=$(printf '%s\n%s\n' "$3" "$3" | quorate hash-password 2>/dev/null)
@@ -52,11 +52,11 @@ END
 user quorate "$directory/secret/password" "$password" administrator
 user prometheus "$directory/prometheus/password" \
     "$(python3 -c 'import secrets; print(secrets.token_urlsafe(24))')" monitoring
-# In the image the nodes' account reads it; elsewhere there need be no such account.
+# In the image the nodes' account reads the file; elsewhere the account need not exist.
 if [ "$(id -u)" = 0 ] && id quorate >/dev/null 2>&1; then
     chown -R quorate:quorate "$directory"
     # Prometheus' image runs as nobody.
     chown -R 65534:65534 "$directory/prometheus"
 fi
-# Last: whoever finds this file finds everything.
+# Last: where this file exists, all others do.
 mv "$scratch" "$shared/quorate.toml"

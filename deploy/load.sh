@@ -1,5 +1,5 @@
 #!/bin/sh
-# Traffic to look at: load.sh publish|consume QUEUE HOST … takes the hosts in turn, for ever.
+# Traffic for a demonstration: load.sh publish|consume QUEUE HOST … uses the hosts in turn, for ever.
 set -eu
 what=$1 queue=$2
 shift 2

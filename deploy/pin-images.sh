@@ -1,8 +1,8 @@
 #!/bin/sh
 # Pins the images of deploy/compose.yml that come from a registry: pin-images.sh [FILE]
-# Fetches each, and writes it with the digest that the registry gave for it into FILE, by default the .env beside
-# compose.yml, which compose reads by itself; other lines in it stay. From then on compose takes these octets and no
-# others, until this is run again. It needs docker and the registry.
+# Fetches each image, and writes its name with the registry's digest into FILE, by default the .env beside compose.yml,
+# which compose reads by itself; other lines in FILE stay. From then on compose uses exactly these images, until the
+# script runs again. It needs docker and the registry.
 set -eu
 file=${1:-$(dirname "$0")/.env}
 pin() {

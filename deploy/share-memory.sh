@@ -1,8 +1,8 @@
 #!/bin/sh
-# Says how the nodes of deploy/compose.yml share this machine's memory: share-memory.sh [NODES] [FILE]
+# Shares this machine's memory among the nodes of deploy/compose.yml: share-memory.sh [NODES] [FILE]
 # Writes QUORATE_MEMORY and QUORATE_MEMORY_RESERVATION, in octets, into FILE, by default the .env beside compose.yml,
-# which compose reads by itself; other lines in it stay. Each of NODES (by default 3) gets as much as the others, after
-# a gibibyte, or a quarter of a small machine, for the system, Prometheus and Grafana. A node's memory alarm goes by its limit.
+# which compose reads by itself; other lines in FILE stay. NODES (by default 3) nodes get equal shares. A gibibyte, or a quarter
+# of a small machine, is left for the system, Prometheus and Grafana. A node's memory alarm depends on its limit.
 set -eu
 nodes=${1:-3}
 file=${2:-$(dirname "$0")/.env}

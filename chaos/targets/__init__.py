@@ -1,1 +1,1 @@
-"""Clusters to hurt: processes of this machine, or containers, and the means to hurt them with."""
+"""Clusters for runs: processes of this machine, or containers, with the means to inject faults into them."""

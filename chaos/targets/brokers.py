@@ -17,7 +17,9 @@ _direct: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where a node runs. `prefix`: words before each command that is to see the node's network."""
+    """The place of a node. `prefix` are the words before each command that is to run in the node's
+    network.
+    """
 
     name: str
     host: str
@@ -35,25 +37,25 @@ class Spot:
 
 
 class Broker(Protocol):
-    """A broker that runs as one process, or one group of processes, a node."""
+    """A broker, each node of which is one process or one group of processes."""
 
     name: str
     at_most_once: dict[str, Any] | None
 
     def prepare(self, spots: Sequence[Spot]) -> None:
-        """Write what the nodes need into their directories."""
+        """Write the nodes' files into their directories."""
 
     def command(self, spot: Spot) -> list[str]: ...
 
     def environment(self, spot: Spot) -> dict[str, str]: ...
 
     def found(self, spots: Sequence[Spot]) -> None:
-        """Make a cluster of nodes that run."""
+        """Join running nodes to a cluster."""
 
     def ready(self, spot: Spot) -> bool: ...
 
     def owners(self, spots: Sequence[Spot]) -> dict[str, str]:
-        """The owner of each queue that has one now."""
+        """The owner of each queue that has one now, by queue."""
 
 
 Login = tuple[str, str]
@@ -61,7 +63,7 @@ Login = tuple[str, str]
 
 
 def fetch(url: str, seconds: float = 2.0, login: Login | None = None) -> bytes | None:
-    """The answer if it is 200 and comes in time."""
+    """The body of the answer; None unless the answer is 200 and comes in time."""
     asked = urllib.request.Request(url)
     if login is not None:
         asked.add_header("Authorization", "Basic " + base64.b64encode(":".join(login).encode()).decode())

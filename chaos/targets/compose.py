@@ -1,7 +1,7 @@
-"""The containers of deploy/compose.yml: started, hurt and removed with docker.
+"""The containers of deploy/compose.yml, started and removed with docker.
 
-For the network faults each container gets one device more, over which it reaches its peers' addresses;
-a switch of our own joins these. Clients come by free ports of loopback, which the compose file publishes.
+For network faults each container gets a further device, over which it reaches its peers' addresses; quorate's
+own switch joins these devices. Clients use free ports of loopback, which the compose file publishes.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from chaos.targets.wiring import Wiring, tap
 
 FILE: Final = ROOT / "deploy" / "compose.yml"
 NODES: Final = ("n1", "n2", "n3")
-"""As the compose file has them."""
+"""The nodes' names in the compose file."""
 
 ACCOUNT: Final = 10001
 INSIDE: Final = "/run/chaos"
-"""Where the containers find the library and its orders."""
+"""The directory in the containers that has the library and its orders."""
 
 
 class ComposeTarget(EquippedTarget):
@@ -135,7 +135,7 @@ class ComposeTarget(EquippedTarget):
     # -- docker ---------------------------------------------------------------------------------
 
     def _container(self, node: str) -> str:
-        # Asked once: a run makes no other containers later, and docker-compose takes a second to answer.
+        # Looked up once: a run makes no other containers later, and docker-compose takes a second to answer.
         if node not in self._containers:
             found = self._compose("ps", "--quiet", node).split()
             if not found:
@@ -158,7 +158,7 @@ class ComposeTarget(EquippedTarget):
         return shell(*command, environment=os.environ | published)
 
     def _override(self, node: str, override: dict[str, Any]) -> None:
-        """The scenario's means in the node's container, added to the compose file."""
+        """Add the scenario's means for the node's container to the compose file."""
         service: dict[str, Any] = {"environment": {}, "volumes": []}
         if self._shim is not None:
             self._shim.environment(node)
@@ -179,7 +179,7 @@ class ComposeTarget(EquippedTarget):
         override["services"][node] = service
 
     def _plug(self) -> None:
-        """Lead all traffic between the containers that run through the switch."""
+        """Route all traffic between the running containers through the switch."""
         if self._wiring is None:
             return
         running = [node for node in self.nodes if self.ended(node) is None]

@@ -1,4 +1,4 @@
-"""A small file system for each node, in memory, that can be filled to the last octet."""
+"""A small file system in memory for each node, which can be filled to the last octet."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SmallDisks:
         self._mounted[node] = directory
 
     def fill(self, node: str) -> None:
-        """Take what is left with a file beside the node's own, until the system has no more to give."""
+        """Fill the file system with a file beside the node's own."""
         descriptor = os.open(self._filler(node), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         step = _STEP
         try:

@@ -1,4 +1,4 @@
-"""The means that are the same wherever nodes run: a switch, a library before the system's, small disks."""
+"""The means that all targets share: a switch, a library before the system's, small disks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class EquippedTarget:
-    """Has of these what a run's scenario needs, and nothing of the rest (part of chaos.faults.Means)."""
+    """A target with those of the means that its run's scenario needs (part of chaos.faults.Means)."""
 
     def __init__(self, needs: frozenset[Need], wiring: Wiring | None) -> None:
         self._wiring = wiring
@@ -45,7 +45,7 @@ class EquippedTarget:
 
 
 def needed(part: T | None) -> T:
-    """The means that a fault asks for; its scenario has said so before the run
+    """The means that a fault needs. The scenario must have stated the need
     (chaos.scenarios.Scenario.needs).
     """
     assert part is not None, "the scenario does not say that it needs this"

@@ -1,5 +1,7 @@
-"""Things that a run makes outside of its process have the process's id in their names, so that the things
-that a run that was killed left behind can be found and removed."""
+"""Finds and removes the leftovers of killed runs.
+
+Everything that a run makes outside of its process has the process's id in its name.
+"""
 
 from __future__ import annotations
 
@@ -19,22 +21,22 @@ from chaos.targets.target import TargetError, shell
 _MARK: Final = re.compile(r"chaos-(\d+)(?:-|$)")
 NAMESPACES: Final = Path("/run/netns")
 GROUPS: Final = (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup"))
-"""Where control groups for memory are: of the first version, of the second."""
+"""The directories of control groups for memory, of version 1 and of version 2."""
 
 
 def mark() -> str:
-    """Begins every name that this process gives."""
+    """The beginning of every name that this process gives."""
     return f"chaos-{os.getpid()}"
 
 
 def is_left_over(name: str) -> bool:
-    """Whether a name is that of a run whose process is gone."""
+    """Whether a name is of a run whose process has ended."""
     found = _MARK.match(name)
     return found is not None and not Path(f"/proc/{found[1]}").exists()
 
 
 def sweep() -> None:
-    """Remove what runs left behind that were killed: processes, namespaces, groups, mounts, directories."""
+    """Remove the processes, namespaces, control groups, mounts and directories of killed runs."""
     for directory in _left_in(Path(tempfile.gettempdir())):
         _end_processes_of(directory)
     for namespace in _left_in(NAMESPACES):
@@ -70,7 +72,7 @@ def _left_in(place: Path) -> Iterator[Path]:
 
 
 def _end_processes_of(directory: Path) -> None:
-    """Nodes name their directory on their command line."""
+    """End the processes with this directory on their command line, as nodes have theirs."""
     needle = str(directory).encode() + b"/"
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

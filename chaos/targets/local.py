@@ -26,7 +26,7 @@ AMQP, HTTP, PEERS = 5672, 15672, 25672
 
 
 class LocalTarget(EquippedTarget):
-    """See chaos.targets.target.Target. All that it makes carries this process's id in its name."""
+    """See chaos.targets.target.Target. The names of all that it makes have this process's id in them."""
 
     def __init__(self, broker: Broker, needs: Iterable[Need], nodes: int = 3, seed: int = 0) -> None:
         needs = frozenset(needs)
@@ -145,7 +145,7 @@ class LocalTarget(EquippedTarget):
         self._signal(node, signal.SIGCONT)
 
     def _signal(self, node: str, number: signal.Signals) -> None:
-        # A node that ended by itself is as good as killed; its process id may be another process's by now.
+        # A node that has ended needs no signal, and its process id may be another process's by now.
         if self._processes[node].poll() is None:
             os.killpg(self._processes[node].pid, number)
 

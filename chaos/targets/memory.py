@@ -1,4 +1,4 @@
-"""A control group of the kernel for each node, whose memory can be limited while the node runs."""
+"""A control group for each node, whose memory can be limited while the node runs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from chaos.targets.leftovers import GROUPS
 from chaos.targets.target import TargetError, until
 
 MARGIN_BYTES: Final = 4 << 20
-"""Octets that a squeezed node gets beyond its own, apart from files that the kernel keeps for it."""
+"""Octets that a squeezed node gets in addition to its own memory, which excludes the kernel's cache
+of files.
+"""
 
 RECLAIMED_S: Final = 10.0
-"""How long the kernel may take to get back what a node has above a limit: files that are being written."""
+"""The time for the kernel to free memory above a limit: the pages of files that are being written."""
 
 REMOVED_S: Final = 5.0
-"""How long the kernel may take to let go of a group whose processes have ended."""
+"""The time for the kernel to release a group whose processes have ended."""
 
 
 class Groups:
@@ -42,11 +44,11 @@ class Groups:
                 raise TargetError(f"{group}: {error}: control groups are made by root only") from error
 
     def prefix(self, node: str) -> list[str]:
-        """Runs what follows in the node's group."""
+        """The words that run a command in the node's group."""
         return ["sh", "-c", 'echo $$ >"$0" && exec "$@"', str(self._groups[node] / "cgroup.procs")]
 
     def squeeze(self, node: str) -> None:
-        """The limit is what the node has that is in no file, and a little."""
+        """Limit the node's memory to its memory without files, and `margin_bytes` of it."""
         pids = (self._groups[node] / "cgroup.procs").read_text(encoding="ascii").split()
         self._limit(node, str(sum(margin_bytes(int(pid)) for pid in pids)))
 
@@ -62,7 +64,7 @@ class Groups:
         until(partial(self._takes, node, text), f"limit of {text} octets for {node}", RECLAIMED_S)
 
     def _takes(self, node: str, text: str) -> bool:
-        """Whether the kernel takes the limit. Version 1 refuses one that is below what the group has."""
+        """Whether the kernel accepts the limit. Version 1 refuses a limit below the group's memory."""
         name = "memory.limit_in_bytes" if self._old else "memory.max"
         try:
             (self._groups[node] / name).write_text(text, encoding="ascii")
@@ -74,7 +76,7 @@ class Groups:
 
 
 def margin_bytes(pid: int) -> int:
-    """The process's memory that is in no file, and a little more, in octets."""
+    """The limit for a squeezed process, in octets: its memory without files, and a little more."""
     lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
     [kib] = (int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
     return kib * 1024 + MARGIN_BYTES

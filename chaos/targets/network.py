@@ -1,7 +1,7 @@
-"""A network namespace for each node, joined by a switch of our own (docs/decisions: a switch of our own).
+"""A network namespace for each node, joined by quorate's own switch (docs/decisions/0008).
 
-The clients are in the machine's own namespace and have a port of the switch too. The namespaces end with
-`remove`, or with the next run's `sweep`.
+The clients are in the machine's own namespace, and have a port of the switch, too. `remove`, or the next
+run's `sweep`, deletes the namespaces.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from chaos.targets.wiring import Wiring, tap
 
 
 class Network(Wiring):
-    """Needs iproute2 besides."""
+    """A network namespace for each node. Needs iproute2, in addition to the needs of `Wiring`."""
 
     def __init__(self, label: str, nodes: Sequence[str], seed: int) -> None:
         super().__init__(seed)
@@ -37,14 +37,14 @@ class Network(Wiring):
         return f"{self._subnet}.{self._hosts.index(host) + 1}"
 
     def prefix(self, host: str) -> tuple[str, ...]:
-        """Words that run what follows in the node's namespace."""
+        """The words that run a command in the node's namespace."""
         return ("ip", "netns", "exec", self._namespace(host))
 
     def _namespace(self, host: str) -> str:
         return f"{self._label}-{host}"
 
     def _plug(self, place: int, host: str) -> int:
-        """A device in the host's namespace; returns the switch's end."""
+        """Make a device in the host's namespace; return the switch's end of it."""
         device, descriptor = tap(place)
         inside: tuple[str, ...] = ()
         if host != CLIENTS:

@@ -12,7 +12,7 @@ from chaos.faults import Conditions, Link
 
 @dataclass(slots=True)
 class Fabric:
-    """All links: those that are cut, what the others are like, and the packets on their way.
+    """All links: which are cut, the conditions of the others, and the late packets.
 
     Conditions and cuts are for nodes; a client's packets pass as they come. `now` is in seconds.
     """
@@ -26,7 +26,7 @@ class Fabric:
     _number: int = 0
 
     def send(self, source: str, destination: str, packet: bytes, now: float) -> Iterable[bytes]:
-        """The packets for the destination now; late packets are in `due`."""
+        """Send a packet; return the packets that reach the destination now. `due` has late ones."""
         link = (source, destination)
         if source not in self.nodes or destination not in self.nodes:
             return (packet,)
@@ -42,7 +42,7 @@ class Fabric:
         return ()
 
     def due(self, now: float) -> Iterator[tuple[str, bytes]]:
-        """Destination and packet of those whose time has come."""
+        """(destination, packet) of the late packets whose time has come."""
         while self._late and self._late[0][0] <= now:
             _, _, destination, packet = heapq.heappop(self._late)
             yield destination, packet
@@ -55,7 +55,9 @@ class Fabric:
         return share > 0 and self.chance.random() < share
 
     def _arrival(self, link: Link, now: float) -> float:
-        """A late packet holds up those behind it on its link, unless it is one to be reordered."""
+        """The time of a packet's arrival. A late packet delays later ones on its link, unless it is
+        reordered.
+        """
         now_is = self.conditions
         if self._happens(now_is.reorder):
             return now + now_is.delay_s + now_is.reorder_s

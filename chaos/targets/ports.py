@@ -1,4 +1,4 @@
-"""Ports of loopback for what a run starts."""
+"""Free ports of loopback for the nodes of a run."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _given: set[int] = set()
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports without a listener now, which the system gives to no outgoing connection."""
+    """Ports without a listener now, outside of the range that the system gives to outgoing connections."""
     found: list[int] = []
-    # Where to look first differs from run to run, so that two that start together do not meet.
+    # The search begins at another port in each run, so that two runs that start together do not collide.
     port = 10_000 + os.getpid() * 97 % 15_000
     while len(found) < count:
         port = port + 1 if port < 32_000 else 10_000

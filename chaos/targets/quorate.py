@@ -19,7 +19,7 @@ _ENVIRONMENT: Final = {
     if name != "PYTHONDONTWRITEBYTECODE"
 }
 SMALL_DISK_LIMIT_BYTES: Final = 32 << 20
-"""Octets that have to be free on a disk that is small itself (chaos.targets.disks)."""
+"""The limit of free octets for nodes with a small disk (chaos.targets.disks)."""
 
 
 class Quorate:
@@ -43,11 +43,13 @@ class Quorate:
         return [*QUORATE, "node", "--config", file]
 
     def environment(self, spot: Spot) -> dict[str, str]:
-        """Bytecode is kept, as where it is installed: no node is compiled each time that it starts."""
+        """Keep Python's bytecode, as an installation does, so that a node does not compile it at
+        each start.
+        """
         return _ENVIRONMENT | {"PYTHONPYCACHEPREFIX": str(spot.directory.parent / "bytecode")}
 
     def found(self, spots: Sequence[Spot]) -> None:
-        """Nothing: the nodes find each other by their configuration."""
+        """Nothing to do: the nodes find each other by their configuration."""
 
     def ready(self, spot: Spot) -> bool:
         return fetch(f"http://{spot.host}:{spot.http}/health/ready") is not None
@@ -57,7 +59,7 @@ class Quorate:
 
 
 def owners_told(urls: Iterable[str], login: Login = ("guest", "guest")) -> dict[str, str]:
-    """By the first node that answers; the owner of each queue."""
+    """The owner of each queue, by the first node that answers."""
     for url in urls:
         report = fetch_json(url + "/api/status", login)
         if report is not None:
@@ -66,7 +68,7 @@ def owners_told(urls: Iterable[str], login: Login = ("guest", "guest")) -> dict[
 
 
 def _key(spot: Spot) -> str:
-    """The node's public key; the secret one is in a file. Only what listens beyond loopback needs one."""
+    """The node's public key; its secret key is in a file. Nodes on loopback need no keys."""
     file = spot.directory / "key"
     return shell(*QUORATE, "keygen", file, environment=_ENVIRONMENT).strip()
 

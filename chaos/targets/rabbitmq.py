@@ -1,8 +1,8 @@
-"""Nodes of RabbitMQ, of Debian's package `rabbitmq-server`, to compare with.
+"""Nodes of RabbitMQ, from Debian's package `rabbitmq-server`, for comparison.
 
-All is as the package has it, but for ports and paths, and but for schedulers that wait without using a
-processor, since all nodes share one machine. The nodes need a network of their own: each has its own epmd,
-at the same port.
+The nodes have the package's settings, except for ports, paths, and schedulers that do not spin while they
+wait, because all nodes share one machine. Each node needs a network of its own, as each has its own epmd at
+the same port.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class RabbitMQ:
         }
 
     def found(self, spots: Sequence[Spot]) -> None:
-        """What `rabbitmqctl stop_app`, `join_cluster` and `start_app` do."""
+        """Join the nodes as `rabbitmqctl stop_app`, `join_cluster` and `start_app` do."""
         until(lambda: all(map(self.ready, spots)), "all nodes are up")
         for spot in spots[1:]:
             _ask(spot, _JOIN.format(node=_node(spots[0])))

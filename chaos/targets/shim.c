@@ -1,9 +1,10 @@
 /* Stands between a node and the system's fsync and clocks (LD_PRELOAD).
  *
- * CHAOS_SHIM names a file of 64-bit numbers that chaos/targets/shim.py writes while the node runs: which of two sets of orders
- * counts, and the two sets. Orders are the delay of each fsync in nanoseconds, the errno it fails with (0: none), and, for
- * all clocks and for the time of day besides, an offset in nanoseconds; then since when (CLOCK_MONOTONIC, nanoseconds)
- * all clocks run faster, and by how many billionths. The set that counts never changes, so that nobody reads half of it.
+ * CHAOS_SHIM names a file of 64-bit numbers that chaos/targets/shim.py writes while the node runs: the number of the set of
+ * orders that counts, and two sets. A set has the delay of each fsync in nanoseconds, the errno that each fsync fails with
+ * (0: none), an offset in nanoseconds for all clocks, a further one for the time of day, the time (CLOCK_MONOTONIC,
+ * nanoseconds) since which all clocks run faster, and by how many billionths. The set that counts never changes, so that a
+ * node never reads half of a change.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

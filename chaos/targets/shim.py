@@ -1,4 +1,6 @@
-"""The library between a node and the system (shim.c): compiled for each run, told what to do meanwhile."""
+"""The library between a node and the system (shim.c): compiled for each run, and controlled by a file of
+orders.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,9 @@ class Orders:
         self.fsync_errno = how.errno
 
     def skew(self, by: Skew, now: int) -> None:
-        """From `now` (CLOCK_MONOTONIC) on. Clocks keep the time that they have gained: none goes back for
-        it.
+        """Skew the clocks from `now` (CLOCK_MONOTONIC) on. Clocks keep the time that they have gained, so
+        that no
+        monotonic clock goes back.
         """
         self.all_offset += (now - self.since) * self.rate // SECOND
         self.day_offset = round(by.offset_s * SECOND)
@@ -48,7 +51,10 @@ class Orders:
 
 
 class Shim:
-    """Needs a C compiler, `cc`. Nodes started with `environment` are told what to do by the other methods."""
+    """The library for the nodes of a run. `environment` makes a node load the library, and the other methods
+    write
+    its orders. Needs a C compiler, `cc`.
+    """
 
     def __init__(self) -> None:
         self._directory = Path()
@@ -56,7 +62,7 @@ class Shim:
         self._counts: dict[str, int] = {}
 
     def build(self, directory: Path) -> Path:
-        """Compile into the directory, which also gets a file of orders for each node."""
+        """Compile the library into the directory, which also gets a file of orders for each node."""
         self._directory = directory
         library = directory / "shim.so"
         shell("cc", "-O2", "-Wall", "-shared", "-fPIC", "-o", library, SOURCE, "-ldl", "-pthread")
@@ -79,7 +85,10 @@ class Shim:
         self._write(node)
 
     def _write(self, node: str) -> None:
-        """In place, since the node has it mapped: first the set that does not count, then which does."""
+        """Write orders in place, because the node has the file mapped: first the set that does not count,
+        then the
+        number of the set that counts.
+        """
         path = self._directory / f"{node}.orders"
         if not path.exists():
             path.write_bytes(bytes(_COUNTS.size + 2 * _ORDERS.size))

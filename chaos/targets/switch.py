@@ -1,4 +1,4 @@
-"""The switch between the namespaces of a run: a process that has the other end of each one's TAP device.
+"""The switch between the namespaces of a run: a process with the other end of each namespace's TAP device.
 
 `python -m chaos.targets.switch SEED NAME=DESCRIPTOR …` reads one JSON object a line from standard input,
 `cut` and `conditions` as chaos.targets.packets.Fabric has them, and answers each with an empty line. It
@@ -30,12 +30,12 @@ _SOURCE: Final = 11
 
 
 def mac(place: int) -> str:
-    """Of the port at this place; the first octet says that the address is local and of one station."""
+    """The MAC address of the port at this place. Its first octet says local and unicast."""
     return f"02:00:00:00:00:{place:02x}"
 
 
 class Switch:
-    """Ports by name, in order of their places."""
+    """The switch. `ports` are the devices' descriptors by name, in the order of their places."""
 
     def __init__(self, ports: dict[str, int], seed: int) -> None:
         nodes = frozenset(ports) - {CLIENTS}
@@ -66,11 +66,11 @@ class Switch:
             except BlockingIOError:
                 return
             except OSError:
-                # The device is gone with its namespace: the run is over.
+                # The device has ended with its namespace: the run is over.
                 self._selector.unregister(descriptor)
                 return
             source, destination = frame[_SOURCE], frame[_DESTINATION]
-            # Neighbours are permanent: packets to all ports are of no use.
+            # Neighbour tables are permanent, so broadcasts have no use.
             if not 0 < destination < len(self._names) or not 0 < source < len(self._names):
                 continue
             there = self._names[destination]
@@ -78,7 +78,7 @@ class Switch:
                 self._write(there, copy)
 
     def _write(self, destination: str, frame: bytes) -> None:
-        # A full queue drops, as a switch does, and so does a device that is gone.
+        # A full queue drops packets, as a switch does, and so does a device that has ended.
         with contextlib.suppress(OSError):
             os.write(self._descriptors[destination], frame)
 

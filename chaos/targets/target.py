@@ -1,4 +1,4 @@
-"""The interface of a target to a run, besides the means to inject faults."""
+"""The interface of a target to a run, beside the means to inject faults (`chaos.faults.Means`)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from chaos.clients import Place
 from chaos.faults import Means
 
 START_S = 300.0
-"""A cluster that is not ready after this time will never be."""
+"""The time within which a cluster must be ready."""
 
 COMMAND_S = 600.0
 POLL_S = 0.1
-"""How often `until` asks."""
+"""The interval at which `until` asks."""
 
 
 class TargetError(Exception):
-    """The target does not do what it was told; the text says what, and what there is to do."""
+    """The target does not do what the run asked. The text has the cause and the remedy."""
 
 
 class Target(Means, Protocol):
-    """A cluster that a run starts, hurts and removes."""
+    """A cluster that a run starts, injects faults into, and removes."""
 
     @property
     def broker(self) -> str: ...
@@ -37,10 +37,10 @@ class Target(Means, Protocol):
         """Returns when every node takes clients. Raises TargetError."""
 
     def stop(self) -> None:
-        """End the nodes and remove whatever the target made. Harmless when it was never started."""
+        """End the nodes, and remove everything that the target made. May be called without `start`."""
 
     def places(self) -> tuple[Place, ...]:
-        """Where clients reach the nodes, in the order of `nodes`."""
+        """The addresses of the nodes for clients, in the order of `nodes`."""
 
     def owners(self) -> dict[str, str]:
         """The owner of each queue that has one now."""
@@ -49,14 +49,14 @@ class Target(Means, Protocol):
         """Whether the node takes clients."""
 
     def ended(self, node: str) -> int | None:
-        """The exit code of the node's process if it does not run."""
+        """The exit code of the node's process; None while it runs."""
 
     def keep_logs(self, directory: Path) -> None:
-        """Copy what the nodes have logged."""
+        """Copy the nodes' logs into the directory."""
 
 
 def until(condition: Callable[[], bool], what: str, seconds: float = START_S) -> None:
-    """Asks again until the condition holds. Raises TargetError after `seconds`."""
+    """Wait until the condition holds. Raises TargetError after `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -65,7 +65,9 @@ def until(condition: Callable[[], bool], what: str, seconds: float = START_S) ->
 
 
 def shell(*command: str | Path, environment: dict[str, str] | None = None, given: str = "") -> str:
-    """The output of the command, which reads `given`. Raises TargetError with the command's complaint."""
+    """The output of the command, which gets `given` as input. Raises TargetError with the command's error
+    output.
+    """
     words = [str(word) for word in command]
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""TAP devices, and the switch that joins them and is told what to do with packets (chaos.targets.switch)."""
+"""TAP devices, and the control of the switch that joins them (chaos.targets.switch)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ TUN: Final = Path("/dev/net/tun")
 TUNSETIFF: Final = 0x400454CA
 IFF_TAP: Final = 0x0002
 IFF_NO_PI: Final = 0x1000
-"""linux/if_tun.h: frames as they are, without a header before them."""
+"""linux/if_tun.h: frames without a header before them."""
 
 ROOT_DIRECTORY: Final = Path(__file__).resolve().parents[2]
 
 
 def tap(place: int) -> tuple[str, int]:
-    """A new device's name and the switch's end of it; the device ends when no process has that end open."""
+    """A new device: its name, and the switch's end. The device ends when no process has that end open."""
     device = f"ch{os.getpid()}p{place}"
     descriptor = os.open(TUN, os.O_RDWR)
     fcntl.ioctl(descriptor, TUNSETIFF, struct.pack("16sH22x", device.encode(), IFF_TAP | IFF_NO_PI))
@@ -34,7 +34,7 @@ def tap(place: int) -> tuple[str, int]:
 
 
 class Wiring:
-    """Needs root and /dev/net/tun."""
+    """The switch of a run. Needs root and /dev/net/tun."""
 
     def __init__(self, seed: int) -> None:
         if os.geteuid() != 0:
@@ -47,7 +47,7 @@ class Wiring:
         self._switch: subprocess.Popen[str] | None = None
 
     def join(self, ports: Mapping[str, int]) -> None:
-        """Start the switch with these ports, in the order of their places, instead of the one there was."""
+        """Start the switch with these ports, in the order of their places. Ends the former switch."""
         self.part()
         command = [sys.executable, "-m", "chaos.targets.switch", str(self._seed)]
         self._switch = subprocess.Popen(
@@ -84,7 +84,7 @@ class Wiring:
         self._tell()
 
     def _tell(self) -> None:
-        """Returns when the switch does as it was told."""
+        """Send the switch its orders; returns when the switch follows them."""
         assert self._switch is not None
         assert self._switch.stdin is not None
         assert self._switch.stdout is not None

@@ -21,8 +21,8 @@ class PolicyUse(Enum):
     """Policies; an argument has precedence."""
 
     OPERATOR = 2
-    """Policies and operator policies; operator policies have precedence over arguments, these over
-    policies.
+    """Policies and operator policies. An argument has precedence over both, an operator policy over a
+    policy.
     """
 
     LIMIT = 3
