@@ -2,16 +2,17 @@
 
 A protocol's session makes one `SessionCore`, and gives it the client's logins, commands, runs of publishes,
 settlements and credit. The broker calls the protocol's session itself (`PublishingSession`) with deliveries,
-confirms and the like.
+confirms and the like. An `EffectLoop` carries out what the machine of the protocol asks for.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from node.delivery.settlements import Outcome, Settlement
 from node.delivery.unsettled import UnsettledRanges
@@ -317,4 +318,64 @@ class Containment:
         if not isinstance(error, Exception):
             return False
         self.failed(error)
+        return True
+
+
+class EffectLoop:
+    """Carries out the effects of a protocol's machine in one loop, so that pipelined requests do not grow
+    the stack.
+
+    `more` takes the effects that the machine has made meanwhile; `giving_back` are the kinds of effects that
+    return something from the session to the broker.
+    """
+
+    def __init__(
+        self,
+        handlers: Mapping[type[Any], Callable[[Any], None]],
+        more: Callable[[], list[Any]],
+        giving_back: frozenset[type[Any]],
+    ) -> None:
+        self.running = self.closed = False
+        self.failed = False
+        """The session has failed: only `giving_back` is carried out, and an exception of one effect does not
+        stop the next one.
+        """
+        self._handlers = handlers
+        self._more = more
+        self._giving_back = giving_back
+        self._due: deque[Any] = deque()
+
+    def close(self) -> None:
+        """Carry out nothing more, and drop the references to the handlers."""
+        self._handlers = {}
+        self._due.clear()
+        self.closed = True
+
+    def carry_out(self, wanted: list[Any], contained: Containment) -> bool:
+        """Carry out these effects and all that follow from them. False where the loop runs already, further
+        up the stack, or is closed.
+
+        A request that the broker answers at once calls back from inside the loop. The loop carries out the
+        effects of that answer after the call: otherwise a client could overflow the stack with pipelined
+        requests. After an exception the remaining effects stay in the loop.
+        """
+        due = self._due
+        if self.closed:
+            return False
+        due.extend(wanted)
+        if self.running:
+            return False
+        self.running = True
+        try:
+            while due:
+                effect = due.popleft()
+                if not self.failed:
+                    self._handlers[type(effect)](effect)
+                elif type(effect) in self._giving_back:
+                    with contained:
+                        self._handlers[type(effect)](effect)
+                if not due:
+                    due.extend(self._more())
+        finally:
+            self.running = False
         return True

@@ -17,8 +17,7 @@ from node.ranges.range_set import Numbers
 from node.refusal import Refusal
 from node.session.amqp091 import views
 from node.session.amqp091.authentication import Authentication
-from node.session.amqp091.effect_loop import EffectLoop, answer, refuse
-from node.session.amqp091.translation import answer_to, command_of
+from node.session.amqp091.translation import answer, answer_to, command_of, refuse
 from node.session.client_views import (
     ChannelTotals,
     ChannelTraffic,
@@ -28,7 +27,7 @@ from node.session.client_views import (
 )
 from node.session.commands import Consuming, Nothing, Result
 from node.session.consumers import nothing
-from node.session.core import Containment, SessionCore
+from node.session.core import Containment, EffectLoop, SessionCore
 from node.session.ports import BrokerPort, Got
 from node.session.traffic import Traffic
 from node.session.transport import NO_TRANSPORT, Transport
@@ -84,7 +83,7 @@ class Session(Containment):
             effects.CloseSocket: self._close_socket,
             effects.LogEffect: self._log,
         }
-        self._effects = EffectLoop(handlers, connection.take_effects)
+        self._effects = EffectLoop(handlers, connection.take_effects, effects.GIVING_BACK)
 
     @property
     def closed(self) -> bool:

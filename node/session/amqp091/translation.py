@@ -27,6 +27,7 @@ from node.session.commands import (
 from node.session.ports import QueueDeclaration
 from node.wire.amqp091 import effects
 from node.wire.amqp091 import methods as m
+from node.wire.amqp091.connection import Connection
 from node.wire.amqp091.primitives import Method
 
 
@@ -128,3 +129,13 @@ _COMPLETED: Final[dict[type[Method], Callable[[], Method]]] = {
     m.QueueBind: m.QueueBindOk,
     m.QueueUnbind: m.QueueUnbindOk,
 }
+
+
+def answer(connection: Connection, effect: effects.AnswerEffect) -> None:
+    """Answer a request that needs no command of the broker, in the order of requests."""
+    connection.reply(effect.channel, effect.method)
+
+
+def refuse(connection: Connection, effect: effects.RefuseEffect) -> None:
+    """Refuse a request, in the order of requests."""
+    connection.fail(effect.channel, effect.error)

@@ -224,6 +224,16 @@ Effect = (
 )
 
 
+GIVING_BACK: Final = frozenset(
+    (
+        SettleEffect,
+        Rollback,
+        ChannelClosed,
+        ConnectionClosed,
+    )
+)
+"""Effects that return something from the session to the broker. A failed session carries them out, too."""
+
 FRAMING: Final = Framing(
     channel_at=1,
     channel_octets=2,
