@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
 
 from cluster.broker.transit import Transit
 from cluster.catalog.membership.peer_status import PeerStatus
@@ -14,10 +13,6 @@ from cluster.gateway.link import Links
 from cluster.owner.transfers import FIRST_TRANSIT_ID
 from cluster.peers.link_messages import FrontEndPort, RemoteFrontEnd
 from replication.repair import Send
-
-DELIVERY_BACKLOG_BYTES: Final = 12 * 1024 * 1024
-"""Octets that may wait for a peer in the transport before owners deliver no more to its consumers: messages
-beyond the transport's queue would be dropped."""
 
 
 class KnownFrontEnds:
@@ -43,7 +38,9 @@ class KnownFrontEnds:
         if front_end == self._front_end:
             return self._links.by_partition.get(partition)
         found = self._node_of(front_end)
-        return None if found is None else RemoteFrontEnd(partition, front_end, partial(self._send, found))
+        if found is None:
+            return None
+        return RemoteFrontEnd(partition, front_end, partial(self._send, found), partial(self._backlog, found))
 
     def _node_of(self, front_end: int) -> str | None:
         nodes = self._catalog.state.nodes.values()
@@ -66,10 +63,3 @@ class KnownFrontEnds:
             return self._transit.gone(front_end - FIRST_TRANSIT_ID)
         # A catalog that is behind may not know a front end that has started since.
         return self._catalog.fresh(self._time.clock()) and self._node_of(front_end) is None
-
-    def room(self, front_end: int) -> int | None:
-        """Octets that may be queued for a front end's node now; None, no limit, for this node's front end."""
-        if front_end == self._front_end:
-            return None
-        node = self._node_of(front_end)
-        return 0 if node is None else DELIVERY_BACKLOG_BYTES - self._backlog(node)

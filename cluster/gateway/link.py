@@ -363,6 +363,9 @@ class PartitionLink:
 
     # -- calls of the owner (FrontEndPort) ------------------------------------------------------
 
+    def room(self) -> None:
+        """Nothing limits deliveries within one process."""
+
     def acknowledged(self, epoch: int, number: int, refused: Sequence[tuple[int, Ranges]] = ()) -> None:
         # A commit of an earlier epoch counts too: committed operations stay so.
         self._committed(number, dict(refused))

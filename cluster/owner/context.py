@@ -87,9 +87,6 @@ class ReachableFrontEnds(Protocol):
     def dead(self, front_end: int) -> bool:
         """Whether the front end's process is gone for good, so that nothing from it can come any more."""
 
-    def room(self, front_end: int) -> int | None:
-        """Octets that may be queued for a front end's node now; None, no limit, for this node's front end."""
-
 
 class OwnerContext(Protocol):
     """The node as an owner sees it."""

@@ -197,7 +197,8 @@ class OwnerState:
 
     def room(self, front_end: int) -> int | None:
         """The octets of deliveries that may be sent to a front end now; None: no limit."""
-        return self._context.front_ends.room(front_end)
+        state = self.front_ends.current(front_end)
+        return None if state is None else state.port.room()
 
     def send(self, outgoing: dict[int, list[Delivery]]) -> None:
         """Send deliveries to front ends; those to a lost front end are dropped."""

@@ -115,6 +115,9 @@ class TransferLink:
 
     # -- calls of the owner (FrontEndPort) ------------------------------------------------------
 
+    def room(self) -> None:
+        """There are no consumers here."""
+
     def acknowledged(self, epoch: int, number: int, refused: Sequence[tuple[int, Ranges]] = ()) -> None:
         """Transfers up to `number` are committed. Dead letters that a full queue has refused are dropped."""
         before = len(self._under_way)

@@ -135,6 +135,9 @@ class OwnerPort(Protocol):
 class FrontEndPort(Protocol):
     """The calls of an owner to a front end."""
 
+    def room(self) -> int | None:
+        """The octets of deliveries that may be sent to the front end now; None: no limit. No message."""
+
     def acknowledged(self, epoch: int, number: int, refused: Sequence[tuple[int, Ranges]] = ()) -> None:
         """All operation batches up to `number` are committed.
 
@@ -173,6 +176,10 @@ _CHANNEL_BITS: Final = 16
 """A delivery's channel number stands in so many bits of an integer, the format of its messages above."""
 
 _CHANNEL_MAX: Final = (1 << _CHANNEL_BITS) - 1
+
+DELIVERY_BACKLOG_BYTES: Final = 12 * 1024 * 1024
+"""Octets that may wait for a peer in the transport before owners deliver no more to its consumers: messages
+beyond the transport's queue would be dropped."""
 
 SendCall = Callable[[Sequence[bytes | memoryview]], object]
 
@@ -343,10 +350,17 @@ def _delivery_from_plain(plain: Sequence[Any], raw: bytes) -> Delivery:
 class RemoteFrontEnd:
     """`FrontEndPort` for a front end on another node."""
 
-    def __init__(self, partition: int, front_end: int, send: SendCall) -> None:
+    def __init__(
+        self, partition: int, front_end: int, send: SendCall, backlog: Callable[[], int] | None = None
+    ) -> None:
+        """`backlog` tells how many octets wait for the node in the transport; None where no consumers are."""
         self._partition = partition
         self._front_end = front_end
         self._send = send
+        self._backlog = backlog
+
+    def room(self) -> int | None:
+        return None if self._backlog is None else DELIVERY_BACKLOG_BYTES - self._backlog()
 
     def _call(
         self, call: FrontEndCall, epoch: int, arguments: Any, contents: Sequence[bytes | memoryview] = ()

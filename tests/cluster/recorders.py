@@ -59,6 +59,9 @@ class RecordedFrontEnd:
     def named(self, name: str) -> list[tuple[Any, ...]]:
         return [call[1:] for call in self.calls if call[0] == name]
 
+    def room(self) -> None:
+        """No limit."""
+
     def acknowledged(self, epoch: int, number: int, refused: Sequence[tuple[int, Ranges]] = ()) -> None:
         self.calls.append(("acknowledged", epoch, number, *([list(refused)] if refused else [])))
 
