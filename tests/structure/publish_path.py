@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from types import CodeType, FrameType
 from typing import Any
 
@@ -55,6 +56,7 @@ def watched() -> Iterator[Passed]:
         sys.setprofile(before)
 
 
+@cache
 def publish_passes() -> dict[str, set[str]]:
     """Publish and deliver a message in a cluster at rest; the functions that are called, by module."""
     site = Site("n1", "n2", "n3")
