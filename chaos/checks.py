@@ -94,8 +94,7 @@ def unanswered(ledger: Ledger, _: Allowances) -> Iterator[Violation]:
 
 def disordered(ledger: Ledger, _: Allowances) -> Iterator[Violation]:
     """The first deliveries of one publisher's messages come in the order of the publishes: to each consumer,
-    and
-    over consumers of a queue of which one began after the end of the other.
+    and over consumers of a queue of which one began after the end of the other.
     """
     firsts: dict[tuple[str, str], dict[str, list[tuple[float, int]]]] = defaultdict(lambda: defaultdict(list))
     for message, deliveries in ledger.deliveries.items():
@@ -133,8 +132,7 @@ def _one_after_the_other(
 
 def redelivered(ledger: Ledger, allowances: Allowances) -> Iterator[Violation]:
     """A message is redelivered, and marked so, only when the consumer that had it unsettled has returned it,
-    has
-    ended, or has lost its node.
+    has ended, or has lost its node.
     """
     for message, deliveries in ledger.deliveries.items():
         if len(deliveries) < 2:

@@ -133,8 +133,7 @@ class Returned:
 @dataclass(frozen=True, slots=True)
 class Faulted:
     """The run is about to inject a fault into a node. `kind` groups faults in reports; `queues` are those
-    that the
-    node owns.
+    that the node owns.
 
     `excused`: the node's clients may notice, by broken connections and redelivered messages.
     """

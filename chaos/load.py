@@ -30,8 +30,7 @@ DRAINED_POLL_S: Final = 0.5
 
 QUIET_S: Final = 15.0
 """Draining ends when no consumer has got a message for so many seconds; confirmed messages without a
-settlement are
-then lost.
+settlement are then lost.
 """
 
 

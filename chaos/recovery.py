@@ -15,8 +15,7 @@ from chaos.ledger import Ledger
 @dataclass(frozen=True, slots=True)
 class Pause:
     """The seconds from a fault until a queue of its node confirms a message sent after the fault; infinite
-    where it
-    does not.
+    where it does not.
     """
 
     kind: str

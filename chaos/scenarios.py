@@ -75,8 +75,7 @@ Choice = Callable[[Situation], Fault]
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """A scenario. `lasts` is the duration of each fault, `peace` the pause after all nodes are ready again;
-    both in
-    seconds.
+    both in seconds.
     """
 
     name: str

@@ -36,8 +36,7 @@ class Orders:
 
     def skew(self, by: Skew, now: int) -> None:
         """Skew the clocks from `now` (CLOCK_MONOTONIC) on. Clocks keep the time that they have gained, so
-        that no
-        monotonic clock goes back.
+        that no monotonic clock goes back.
         """
         self.all_offset += (now - self.since) * self.rate // SECOND
         self.day_offset = round(by.offset_s * SECOND)
@@ -52,8 +51,7 @@ class Orders:
 
 class Shim:
     """The library for the nodes of a run. `environment` makes a node load the library, and the other methods
-    write
-    its orders. Needs a C compiler, `cc`.
+    write its orders. Needs a C compiler, `cc`.
     """
 
     def __init__(self) -> None:
@@ -86,8 +84,7 @@ class Shim:
 
     def _write(self, node: str) -> None:
         """Write orders in place, because the node has the file mapped: first the set that does not count,
-        then the
-        number of the set that counts.
+        then the number of the set that counts.
         """
         path = self._directory / f"{node}.orders"
         if not path.exists():

@@ -157,8 +157,7 @@ class Incoming:
 
     def asked(self) -> list[tuple[int, int, Asked]]:
         """(first, last, wishes) for messages in a row with the same properties, counted from 0. Empty where
-        no
-        message asks for anything.
+        no message asks for anything.
         """
         found = self._asked
         if found is None:
@@ -174,8 +173,7 @@ class Incoming:
 @dataclass(frozen=True, slots=True)
 class Repeats:
     """The duplicates in a run, counted from 0: `had` repeat messages that the queue has seen, `again` repeat
-    other
-    messages of the run, whose index is the value.
+    other messages of the run, whose index is the value.
     """
 
     had: frozenset[int] = frozenset()
@@ -218,8 +216,7 @@ class Description:
 
 class Rule:
     """A feature's decisions about incoming messages, by a queue's settings. The queue may not have its share
-    of
-    the feature yet: then `share` is None. The hooks of the base class do nothing.
+    of the feature yet: then `share` is None. The hooks of the base class do nothing.
     """
 
     def __init__(self, *, special_only: bool = False) -> None:
@@ -244,15 +241,13 @@ class Rule:
         repeats: Repeats,
     ) -> list[Range]:
         """The messages of a run, counted from 0, that the queue refuses. `upcoming` are messages that the
-        owner
-        has accepted for the queue in entries that are not applied yet.
+        owner has accepted for the queue in entries that are not applied yet.
         """
         return []
 
     def omit(self, share: Feature | None, context: FeatureContext, incoming: Incoming) -> list[Range]:
         """The messages of a run, counted from 0, that the queue does not refuse and yet leaves out:
-        duplicates.
-        The share remembers the ids of the others, which the queue takes.
+        duplicates. The share remembers the ids of the others, which the queue takes.
         """
         return []
 
@@ -261,9 +256,8 @@ class Rule:
 
     def decide(self, incoming: Incoming, first: int, now: int, notes: Notes) -> None:
         """Add annotations of messages, numbered from `first` on. The log has them behind the messages in
-        their
-        entry; messages that are in no log have theirs with the owner. `now` is in milliseconds since the
-        epoch.
+        their entry; messages that are in no log have theirs with the owner. `now` is in milliseconds since
+        the epoch.
         """
 
 

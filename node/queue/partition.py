@@ -144,8 +144,7 @@ class SequenceOrderError(ValueError):
 
 class PartitionMachine:
     """The replicated state: queues by id, the highest batch number of each front end, and the log index of
-    each
-    message's entry.
+    each message's entry.
     """
 
     __slots__ = (
@@ -345,8 +344,7 @@ class PartitionMachine:
 
     def rewrite(self, index: int, data: Buffer) -> bytes:
         """The entry reduced to its live messages, without any other operation. Only for entries that a
-        snapshot
-        covers, which has the effects of their operations.
+        snapshot covers, which has the effects of their operations.
         """
         batches = []
         for start, publish in EntryMessages(data).publishes():

@@ -16,8 +16,7 @@ from node.ranges.range_set import Range
 
 SLOT_MS: Final = 16
 """The length of a slot. A message leaves the schedule at the end of the slot in which it is due: never early,
-and
-at most one slot late.
+and at most one slot late.
 """
 
 HORIZON_MS: Final = 20_000

@@ -7,8 +7,7 @@ own share. States in a participant:
     state      entry                state      publishes of the share       settlements of the share
     -          Prepared             prepared   in the queue, but withheld   no other settlement may come
     prepared   Conclude(committed)  -          visible                      carried out
-    prepared   Conclude(aborted)    -          removed                      not carried out: messages are
-    returned
+    prepared   Conclude(aborted)    -          removed                      not carried out, deliveries return
     -          Conclude             -          no effect: the outcome came twice
 
 States in the coordinator, which a participant asks when it does not hear from the front end:
@@ -128,8 +127,7 @@ class TransactionTable:
         cls, data: bytes, offset: int, queues: Mapping[int, QueueState]
     ) -> tuple[TransactionTable, int]:
         """The table encoded at `offset`, and the offset behind. Has the queues withhold the messages of
-        prepared
-        transactions. Raises ValueError or struct.error.
+        prepared transactions. Raises ValueError or struct.error.
         """
         made = cls()
         prepared, decided, abandoned = _COUNTS.unpack_from(data, offset)

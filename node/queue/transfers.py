@@ -59,8 +59,7 @@ class Transfers:
 
     def end(self, partition: int, number: int) -> Iterator[tuple[int, Range]]:
         """Remove the transfers up to a number, which the other partition has committed. Yields (queue, range)
-        of
-        messages that no other transfer has.
+        of messages that no other transfer has.
         """
         under_way = self._under_way.get(partition, {})
         arrived = [under_way.pop(each) for each in list(under_way) if each <= number]

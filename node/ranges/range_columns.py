@@ -31,8 +31,7 @@ def cut_out(
     starts: array[int], ends: array[int], removed: list[tuple[int, int]], *columns: array[int]
 ) -> list[array[int]]:
     """New columns of the ranges without `removed`, which are ascending. `columns` have a value of each range,
-    and
-    are returned for the ranges that are left. There is at least one range.
+    and are returned for the ranges that are left. There is at least one range.
     """
     new_starts, new_ends = array("Q"), array("Q")
     # For each new range the index of the old range that it is a part of.

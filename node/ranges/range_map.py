@@ -108,8 +108,7 @@ class RangeMap:
 
     def extend(self, firsts: array[int], lasts: array[int], values: array[int]) -> None:
         """As `set` for each of the spans, which are sorted and disjoint. Fast where they lie above all
-        numbers
-        of the map, as newly published messages do.
+        numbers of the map, as newly published messages do.
         """
         top = self._lasts[-1] if self._lasts else -1
         touching = (last + 1 == first for last, first in zip(lasts, firsts[1:], strict=False))

@@ -305,8 +305,7 @@ class RangeSet:
 
     def span(self, number: int) -> tuple[bool, int | None]:
         """Whether `number` is in the set, and the last number up to which the answer is the same; None (only
-        with
-        False) for no such bound.
+        with False) for no such bound.
         """
         found = self.range_from(number)
         if found is None:

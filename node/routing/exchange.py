@@ -41,8 +41,7 @@ class ExchangeKind(Enum):
     @classmethod
     def named(cls, name: str) -> ExchangeKind:
         """The type of this name. Raises PreconditionFailedError for another name, as RabbitMQ 4 does; 503
-        would end
-        the connection.
+        would end the connection.
         """
         try:
             return cls(name)

@@ -209,8 +209,7 @@ _MODES: Final = ("all", "any", "all-with-x", "any-with-x")
 
 class HeadersMatcher:
     """Matches bindings by fields of the message's headers (§3.1.3.4). Arguments named `x-…` are compared only
-    with
-    the modes `all-with-x` and `any-with-x`.
+    with the modes `all-with-x` and `any-with-x`.
     """
 
     uses_headers: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""`python -m tests.simulation --seeds N`: many seeds on all cores, or one again."""
+"""`python -m tests.simulation --seeds N`: runs many seeds on all cores, or one seed again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ MIXED = (
     Focus.RESTARTS, Focus.LEASES, Focus.EVERYTHING, Focus.MEMBERS,
     Focus.EVERYTHING, Focus.ANSWERS, Focus.EVERYTHING, Focus.MEMBERS,
 )  # fmt: skip
-"""What the seeds of each block of ten are about with `--mixed`, in turns: a quarter about members."""
+"""The focus of the seeds of each block of ten with `--mixed`, in turns: a quarter of them is about
+members.
+"""
 
 
 @click.command()
@@ -46,7 +48,7 @@ def main(
     keep_going: bool,
     processes: int,
 ) -> None:
-    """Run simulated clusters under faults and check what their clients saw."""
+    """Run simulated clusters under faults, and check the histories of their clients."""
     asked = {
         Focus.ELECTIONS: elections, Focus.MEMBERS: members, Focus.LEASES: leases, Focus.ANSWERS: answers,
         Focus.RESTARTS: restarts,
@@ -63,7 +65,7 @@ def main(
 
 
 def show(task: Task) -> int:
-    """Run one seed, and print what happened; the exit status."""
+    """Run one seed, and print its events; return the exit status."""
     try:
         with planted(task.bug) as node_type:
             cluster = run_seed(task.seed, node_type, task.bug, task.focus)
@@ -80,7 +82,7 @@ def show(task: Task) -> int:
 
 
 def run(tasks: list[Task], processes: int, keep_going: bool) -> int:
-    """Run many seeds, and print the reports of those that failed; the exit status."""
+    """Run many seeds, and print the reports of failed ones; return the exit status."""
     failed: list[Verdict] = []
     progress = Progress(len(tasks), sys.stderr)
     for verdict in verdicts(tasks, processes):

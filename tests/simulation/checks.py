@@ -1,4 +1,4 @@
-"""What is checked on the replicas themselves: one leader a term, equal states, memory given back."""
+"""Checks of the replicas themselves: one leader a term, equal states, memory given back."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.simulation.world import Violation
 
 
 class Agreement:
-    """Sees all nodes during the whole run."""
+    """Checks all nodes during the whole run."""
 
     def __init__(self) -> None:
         self.on_election: Callable[[SimulatedNode, Role], None] = lambda node, role: None
-        """Called when a node stands for election, and when it has won."""
+        """Called when a node stands for election, and when it has won the election."""
         self._stood: set[tuple[int, int, str]] = set()
         self._leaders: dict[tuple[int, int], tuple[str, int]] = {}
         self._inherited: dict[tuple[int, int], int] = {}
@@ -26,12 +26,13 @@ class Agreement:
         self._checked: dict[tuple[int, str, int], int] = {}
         self._held: dict[tuple[int, str], int] = {}
         self._seen: dict[tuple[str, int], dict[int, tuple[object, ...]]] = {}
-        """By node and life: of each of its replicas what was checked last."""
+        """The last checked state of each replica, by node and life."""
 
     def leaders(self, node: SimulatedNode) -> bool:
-        """No term of a partition has two leaders, nor two owners; and what is committed is what it was.
+        """Check that no term of a partition has two leaders or two owners, and that committed entries do not
+        change.
 
-        Returns whether the node's replicas differ in anything that is checked from when they were seen last.
+        Returns whether a checked part of the node's replicas has changed since the last check.
         """
         groups = node.broker.host.groups
         seen = self._seen.get((node.name, node.life))
@@ -50,11 +51,11 @@ class Agreement:
             self._entries(node, group)
             self._votes(node, group)
             if node.copied and group.raft.last_index and group.raft.membership.members == {node.name}:
-                # Its next start would set aside a damaged journal, with all that there is of the partition.
+                # The node's next start would set a damaged journal aside, with the partition's only replica.
                 raise Violation(f"{node.name} takes it that others have partition {partition}")
             role, term = group.raft.role, group.raft.term
             if len(group.raft.membership.voters) == 1 and not node.broker.owners[partition].active:
-                # Alone it leads at once, but shows nothing of a term that is not on its disk yet.
+                # A single replica leads at once, but shows no effects of a term that is not on its disk yet.
                 continue
             if role is Role.LEADER:
                 who = (node.name, node.life)
@@ -74,7 +75,7 @@ class Agreement:
 
     @staticmethod
     def _state(node: SimulatedNode, group: RaftGroup) -> tuple[object, ...]:
-        """All of a replica that is checked."""
+        """The checked parts of a replica."""
         raft, partition = group.raft, group.partition
         return (
             group, raft.role, raft.term, raft.commit_index, raft.last_index, raft._state.log.durable,
@@ -83,9 +84,9 @@ class Agreement:
         )  # fmt: skip
 
     def _entries(self, node: SimulatedNode, group: RaftGroup) -> None:
-        """Of the entries of one index only one is ever committed, on whichever nodes.
+        """Check that no two nodes commit different entries at one index.
 
-        A replica that has met a damaged entry may know that more is committed than its log has yet.
+        The commit index of a replica with a damaged entry may be beyond the end of its log.
         """
         partition, commit = group.partition, min(group.raft.commit_index, group.log.last_index())
         key = (partition, node.name, node.life)
@@ -97,12 +98,14 @@ class Agreement:
         self._checked[key] = commit
 
     def lacks(self, node: SimulatedNode, group: RaftGroup) -> bool:
-        """Whether a replica gets back what is committed and was on the node's disk before, and has a part."""
+        """Whether a replica still lacks committed entries that were on the node's disk before, and gets them
+        back.
+        """
         return 0 < group.raft.last_index < self._held.get((group.partition, node.name), 0)
 
     def _votes(self, node: SimulatedNode, group: RaftGroup) -> None:
-        """A replica that may vote has what is committed of all that it ever had on its disk: majorities were
-        counted with it, and those that elect a leader must have it as well.
+        """Check that a replica that may vote has all committed entries that were ever on its disk: commits
+        counted on this replica, and a majority that elects a leader must have the entries.
         """
         key = (group.partition, node.name)
         held = self._held.get(key, 0)
@@ -114,13 +117,13 @@ class Agreement:
         self._held[key] = max(held, min(group.raft.commit_index, group.raft._state.log.durable))
 
     def _check_commit(self, node: SimulatedNode, group: RaftGroup) -> None:
-        """§5.4.2: a leader commits what older terms left only together with an entry of its own term."""
+        """§5.4.2: a leader commits entries of older terms only together with an entry of its own term."""
         partition, term, commit = group.partition, group.raft.term, group.raft.commit_index
         if commit > self._inherited[partition, term] and group.log.term(commit) < term:
             raise Violation(f"{node.name}, leader of term {term}, commits entry {commit} of an older one")
 
     def states(self, node: SimulatedNode) -> None:
-        """Two replicas that have applied the same entries are equal."""
+        """Check that two replicas that have applied the same entries are equal."""
         for partition, index, digest in states_of(node):
             first = self._digests.setdefault((partition, index), (node.name, digest))
             if first[1] != digest:
@@ -130,7 +133,7 @@ class Agreement:
 
 
 def states_of(node: SimulatedNode) -> Iterator[tuple[int, int, bytes]]:
-    """Partition, applied index and digest of each replica on a node."""
+    """(partition, applied index, digest) of each replica on a node."""
     catalog = node.broker.catalog
     yield CATALOG, catalog.applied_index, catalog.state.snapshot()
     for partition in node.broker.replicas:
@@ -139,7 +142,7 @@ def states_of(node: SimulatedNode) -> Iterator[tuple[int, int, bytes]]:
 
 
 def check_replicas(nodes: Iterable[SimulatedNode]) -> str | None:
-    """What replica has not applied all that another one has; None when all have."""
+    """A replica that has not applied all that another one has; None where there is none."""
     applied: dict[int, int] = {}
     for node in nodes:
         for partition, index, _ in states_of(node):
@@ -149,7 +152,7 @@ def check_replicas(nodes: Iterable[SimulatedNode]) -> str | None:
 
 
 def check_memory(nodes: Iterable[SimulatedNode]) -> str | None:
-    """What is kept although nothing is left to do; None when everything was given back."""
+    """State that an idle node still keeps; None where no node keeps any."""
     nodes = list(nodes)
     front_ends = {node.front_end for node in nodes}
     for node in nodes:
@@ -160,7 +163,7 @@ def check_memory(nodes: Iterable[SimulatedNode]) -> str | None:
 
 
 def kept_by(node: SimulatedNode, front_ends: set[int]) -> Iterator[tuple[str, object]]:
-    """Everything on an idle node that should be empty."""
+    """(name, state) of everything that should be empty on an idle node."""
     broker = node.broker
     for link in broker.links.by_partition.values():
         name = f"of its link to partition {link.partition}"

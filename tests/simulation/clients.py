@@ -1,6 +1,6 @@
 """Clients of simulated nodes: AMQP 0-9-1 state machines that talk octets with real sessions.
 
-Each has one connection with one channel. It ends with the node's process.
+A client has one connection with one channel, and ends with the node's process.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tests.simulation.world import Action, Violation
 
 CHANNEL = 1
 LATENCIES_S = (0.0, 0.0, 0.0003, 0.002)
-"""How long octets may be on their way between a client and its node."""
+"""The longest time of octets between a client and its node."""
 
 _NAME = struct.Struct(">II")
 _HEADER = struct.Struct(">BHIHHQHB")
-"""A content header frame, but for its end, with the delivery mode as its only property (0-9-1 §4.2.6.1)."""
+"""A content header frame without its end, with the delivery mode as its only property (0-9-1 §4.2.6.1)."""
 
 _FRAME = struct.Struct(">BHI")
 FRAME_END = b"\xce"
@@ -38,14 +38,14 @@ Answered = Callable[[Method], None]
 
 
 class FrontEndOf(Protocol):
-    """Where clients find the front end of a node's process (`tests.simulation.front_ends.FrontEnds`)."""
+    """Gives the front end of a node's process (`tests.simulation.front_ends.FrontEnds`)."""
 
     def of(self, node: SimulatedNode) -> FrontEnd: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A process of a node, and what a client does and sees there is entered into."""
+    """A process of a node for a client, with the history that records the client's actions."""
 
     node: SimulatedNode
     front_ends: FrontEndOf
@@ -54,7 +54,7 @@ class Place:
 
 
 class Client:
-    """Opens a connection and a channel, and gives each answer to whoever waits for it."""
+    """Opens a connection and a channel, and passes each answer to its callback."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -81,24 +81,26 @@ class Client:
         return not self.gone and not self.closed
 
     def after(self, delay: float, action: Action) -> None:
-        """Do something later, unless the client or its node's process has gone by then."""
+        """Do something later, unless the client or its node's process has ended by then."""
         self.node.world.after(delay, lambda: action() if self.alive else None)
 
     def _open_channel(self) -> None:
         self.request(m.ChannelOpen(), lambda _: self.opened())
 
     def opened(self) -> None:
-        """There is a new channel."""
+        """The client has a new channel."""
 
     def send(self, method: Method) -> None:
         self.connection.send(CHANNEL, method)
 
     def request(self, method: Method, answered: Answered) -> None:
-        """A method that the broker answers; a channel that it closes instead answers nothing."""
+        """Send a method, and call back with the answer. Where the broker closes the channel there is no
+        answer.
+        """
         self._answers.append(answered)
         self.send(method)
 
-    # -- what the broker says (tests.simulation.connection.Receiver) ------------------------------
+    # -- calls of the connection (tests.simulation.connection.Receiver) ---------------------------
 
     def received(self, method: Method, content: bytes) -> None:
         match method:
@@ -125,7 +127,7 @@ class Client:
                 self._answers.popleft()(method)
 
     def read(self) -> None:
-        """Only a consumer acts on all that came at once."""
+        """Nothing to do: consumers act on all methods that came together."""
 
     def delivered(self, method: m.BasicDeliver, content: bytes) -> None:
         raise Violation(f"client {self.id} has no consumers but gets a delivery")
@@ -143,7 +145,7 @@ class Client:
         raise Violation(f"the broker cancels consumer {tag} of client {self.id}")
 
     def connection_closed(self, code: int, text: str) -> None:
-        """The broker has closed the connection: as a rule only where the node leaves."""
+        """The broker has closed the connection, as it does where the node leaves."""
         if code == m.ReplyCode.CONNECTION_FORCED and self.node.leaving:
             self.connection.send(0, m.ConnectionCloseOk())
             self.sent_away()
@@ -151,7 +153,7 @@ class Client:
         raise Violation(f"the broker closes the connection of client {self.id}: {code} {text}")
 
     def sent_away(self) -> None:
-        """The node leaves: nothing is waited for any more."""
+        """The node leaves: the client waits for no answer any more."""
         self.closed = True
 
     def refused(self, code: int, text: str) -> None:
@@ -160,7 +162,7 @@ class Client:
 
 
 def content_of(publisher: int, number: int, persistent: bool, filler: bytes, path: Path) -> bytes:
-    """Header and body frames of a message that names itself."""
+    """The header and body frames of a message, whose body has its publisher and number."""
     body = _NAME.pack(publisher, number) + filler
     if path.headers:
         mode = 2 if persistent else 1
@@ -170,7 +172,7 @@ def content_of(publisher: int, number: int, persistent: bool, filler: bytes, pat
 
 
 def name_of(content: bytes) -> tuple[int, int]:
-    """Publisher and number of a message."""
+    """(publisher, number) in a message's body."""
     header_octets = _FRAME.unpack_from(content)[2]
     publisher, number = _NAME.unpack_from(content, 2 * _FRAME.size + header_octets + len(FRAME_END))
     return publisher, number
@@ -179,7 +181,9 @@ def name_of(content: bytes) -> tuple[int, int]:
 def publishes_of(
     publisher: int, first: int, quantity: int, persistent: bool, path: Path, chance: random.Random
 ) -> bytes:
-    """Messages `first` and following of a publisher, of one size or of several, to go along a path."""
+    """The publish frames of a publisher's messages from `first` on, of one size or of several,
+    along a path.
+    """
     uniform = chance.random() < 0.7
     size = chance.choice((0, 20, 100, 400))
     method = encode_method(CHANNEL, m.BasicPublish(path.exchange, path.key, path.mandatory))
@@ -197,7 +201,7 @@ class Publisher(Client):
         self.stopped = False
         self.path = paths[queues]
         self.queues = queues
-        # The tags of what is not answered yet: the numbers of messages in the history.
+        # The numbers in the history of messages without an answer, by tag.
         self._unanswered: dict[int, None] = {}
         super().__init__(place)
         self.persistent = self.chance.random() < 0.9

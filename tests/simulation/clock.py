@@ -8,11 +8,11 @@ from tests.simulation.world import World
 
 
 class Clock:
-    """Seconds since some moment of the past, as CLOCK_BOOTTIME tells them, or CLOCK_MONOTONIC.
+    """A clock as CLOCK_BOOTTIME or CLOCK_MONOTONIC: seconds since some moment of the past.
 
-    zero: what it shows at first. drift: how much faster or slower than the true time it may run, as a
-    fraction; it often does so by as much as it may. counts_suspension: it goes on while the machine is
-    suspended, as CLOCK_BOOTTIME does.
+    zero: the first reading. drift: the bound on the error of the clock's rate, as a fraction; the error is
+    often as large as the bound. counts_suspension: the clock goes on while the machine is suspended, as
+    CLOCK_BOOTTIME does.
     """
 
     def __init__(
@@ -32,13 +32,13 @@ class Clock:
         self._suspended = False
 
     def read(self) -> float:
-        """What it shows now."""
+        """The reading now, in seconds."""
         if self._suspended and not self.counts_suspension:
             return self._shown
         return self._shown + (self._world.now - self._seen) * self.rate
 
     def true_time(self, seconds: float) -> float:
-        """How long it takes until it shows so many seconds more."""
+        """The true time in which the clock advances by so many seconds."""
         return seconds / self.rate
 
     def suspend(self) -> None:

@@ -41,21 +41,21 @@ OF_FIVE = {
     "invoices": ("n3", "n4", "n5"),
     "samples": ("n4", "n5", "n1"),
 }
-"""Replicas of queues that are elsewhere where there are five founders."""
+"""The replicas of some queues in clusters of five founders."""
 
 TARGETS = (
     ("orders",), ("orders",), ("invoices",), ("events",), ("samples",), ("local",),
     ("orders", "invoices"), ("orders", "events", "samples"), ("invoices", "local"),
 )  # fmt: skip
-"""What publishers publish to; a message for several queues may touch several partitions."""
+"""The queues of each publisher's messages; a message for several queues may go to several partitions."""
 
 PATIENCE_S = 60.0
-"""How long everything may take to come to rest once the faults are over."""
+"""The time within which the cluster must come to rest after the faults."""
 
 
 @dataclass(slots=True)
 class Shape:
-    """What a seed makes of a simulation. `names`: of the founders."""
+    """The parameters of a simulation, as a seed chooses them. `names` are the founders."""
 
     settings: NodeSettings = field(default_factory=NodeSettings)
     network: NetworkFaults = field(default_factory=NetworkFaults)
@@ -66,18 +66,18 @@ class Shape:
     transactors: int = 0
     names: tuple[str, ...] = NAMES
     trials: tuple[tuple[str, ...], ...] = ()
-    """The kinds of trials that each examiner carries out (`tests.simulation.trials`)."""
+    """The kinds of trials of each examiner (`tests.simulation.trials`)."""
     declares: bool = False
 
 
 class Cluster:
-    """Three nodes or five, their network, the clients and what they saw.
+    """Three or five nodes, their network, the clients and their history.
 
-    names: of the founders. newcomers: nodes that may join later; they run from the beginning.
+    `newcomers` are nodes that may join later; they run from the beginning.
     """
 
     new = 0
-    """How many newcomers there are."""
+    """The number of newcomers."""
 
     def __init__(self, seed: int, shape: Shape, node_type: type[SimulatedNode] = SimulatedNode) -> None:
         self.world = World(seed)
@@ -108,7 +108,7 @@ class Cluster:
         self._drained: dict[str, bool] = {}
 
     def turned(self, node: SimulatedNode) -> None:
-        """A node's event loop has made a turn."""
+        """A node's event loop has made a turn: check the node."""
         self.agreement.leaders(node)
 
     # -- circumstances (tests.simulation.history.Circumstances) ----------------------------------
@@ -129,13 +129,13 @@ class Cluster:
         return self.outages.during(receipt.node, receipt.time)
 
     def indispensable(self) -> set[str]:
-        """Nodes whose disks must last: the others would be no majority of what is on them."""
+        """The nodes whose disks must not be lost, because the other replicas would be no majority."""
         return {terms.replicas[0] for terms in QUEUES if len(terms.replicas) == 1}
 
     # -- the beginning --------------------------------------------------------------------------
 
     def start(self) -> None:
-        """All nodes up, all queues declared, all clients there."""
+        """Start all nodes, declare all queues, and start all clients."""
         for node in self.nodes.values():
             node.start()
         founders = [self.nodes[name] for name in self.names]
@@ -158,11 +158,11 @@ class Cluster:
         self.leases.start(declares=self.shape.declares)
 
     def replicas_of(self, terms: QueueTerms) -> tuple[str, ...]:
-        """Where a queue is, as it is declared."""
+        """The nodes of a queue's replicas at its declaration."""
         return terms.replicas if self.names == NAMES else OF_FIVE.get(terms.name, terms.replicas)
 
     def _found_access(self) -> None:
-        """What a new cluster does by itself: a virtual host, and a user who may do everything."""
+        """Make the first virtual host and a user with all permissions, as a new cluster does."""
         node, done = self.nodes[self.names[0]], []
 
         def answered(value: Any, refusal: Refusal | None) -> None:
@@ -186,7 +186,7 @@ class Cluster:
         witness.leave()
 
     def _declare_routes(self) -> Steps:
-        """One client declares how messages get to more than one queue."""
+        """Have one client declare the exchanges and bindings for messages to several queues."""
         client = Caller(self.place(self.nodes[self.chance.choice(self.names)]))
         for queues in sorted({*TARGETS, *COMMITTED}):
             self.paths[queues], declared = path_of(queues, self.chance)
@@ -195,7 +195,7 @@ class Cluster:
         client.leave()
 
     def _ask(self, client: Caller, method: Method) -> Generator[Answer | float, Any, Caller]:
-        """Ask until there is an answer: nodes restart in the beginning, too. Returns who got the answer."""
+        """Ask until a client gets an answer, as nodes restart in the beginning, too. Returns that client."""
         while True:
             try:
                 yield client.ask(method)
@@ -210,7 +210,7 @@ class Cluster:
         self._until(lambda: None if reached() else otherwise)
 
     def _until(self, obstacle: Callable[[], str | None], patience: float = PATIENCE_S) -> None:
-        """Let time pass until nothing is in the way any more."""
+        """Let time pass until there is no obstacle any more."""
         limit = self.world.now + patience
         while (found := obstacle()) is not None:
             if self.world.now > limit:
@@ -221,15 +221,15 @@ class Cluster:
 
     @property
     def wall_clocks_stepped(self) -> bool:
-        """Whether somebody has set a node's time of day wrong."""
+        """Whether a fault has set a node's time of day."""
         return any(node.stepped for node in self.nodes.values())
 
     def ready_nodes(self) -> list[SimulatedNode]:
-        """Those that take clients."""
+        """The nodes that take clients."""
         return [node for node in self.nodes.values() if node.ready]
 
     def place(self, node: SimulatedNode) -> Place:
-        """For a client of a node's present process."""
+        """The place for a client at the node's present process."""
         return Place(node, self.front_ends, self.history, self.chance)
 
     def _add_publisher(self, node: SimulatedNode) -> None:
@@ -244,7 +244,7 @@ class Cluster:
         self.sessions.append(Transactor(self.place(node), terms, self.paths))
 
     def _node_died(self, node: SimulatedNode) -> None:
-        """The clients of a node die with it, or connect to another one."""
+        """End the clients of a node that has ended, or have them connect to another node."""
         for examiner in self.examiners:
             examiner.node_died(node)
         for session in [one for one in self.sessions if one.node is node]:
@@ -262,14 +262,14 @@ class Cluster:
             self._add_publisher(node)
 
     def _node_ready(self, node: SimulatedNode) -> None:
-        """Clients come back to a node that is there again."""
+        """Have clients connect to a node that is ready again."""
         if self.history.delivered and not self.healed:
             if self.chance.random() < 0.7:
                 self._add_publisher(node)
             self._add_consumer(node, self.chance.choice(QUEUES))
 
     def close_some_consumer(self) -> None:
-        """A client cancels, and another one comes."""
+        """Have a consumer cancel, and start another one."""
         consumers = [one for one in self.sessions if isinstance(one, Consumer) and one.attached]
         if consumers:
             consumer = self.chance.choice(consumers)
@@ -295,7 +295,9 @@ class Cluster:
         return self.chance.choice(self.members())
 
     def settle(self) -> None:
-        """Faults are over: everything confirmed is delivered and settled, and all replicas agree."""
+        """After the faults, check that every confirmed message is delivered and settled, and all replicas
+        agree.
+        """
         self.healed = self.leases.over = True
         self._wait(lambda: all(node.ready for node in self.members()), "the nodes do not come back")
         for session in self.sessions:
@@ -337,7 +339,7 @@ class Cluster:
         return all(self._drained.get(terms.name) for terms in QUEUES)
 
     def _in_doubt(self) -> list[str]:
-        """Transactions whose outcome some partition does not know."""
+        """The transactions whose outcome some partition does not know."""
         return [
             f"{node.name}, partition {owner.partition}: {key}"
             for node in self.members()
@@ -381,8 +383,8 @@ class Cluster:
         self._until(lambda: check_memory(nodes), 15.0)
 
     def _check_answer(self, transaction: Transaction) -> None:
-        """Where nothing fails no commit is refused, and only a client that goes with its node hears nothing:
-        a node that was let go ends.
+        """Check that without faults no commit is refused, and that every commit has an answer, except those
+        of clients of a node that was removed.
         """
         if transaction.refused:
             raise Violation("a commit is refused without a reason")

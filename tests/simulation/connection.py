@@ -1,4 +1,6 @@
-"""A client's connection to a simulated node: octets into a real session, and what comes back taken apart."""
+"""A client's connection to a simulated node: passes octets to a real session, and decodes the session's
+output.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +19,17 @@ from tests.wire.client import CLIENT_CAPABILITIES
 
 WITH_CONTENT: Final = (m.BasicDeliver, m.BasicGetOk, m.BasicReturn)
 FLUSH_S: Final = 0.0001
-"""From the end of a turn to the moment when the session's output is with the client."""
+"""The time from the end of a turn until the client has the session's output."""
 
 
 class Receiver(Protocol):
     """The client behind a connection."""
 
     def received(self, method: Method, content: bytes) -> None:
-        """A method of the broker; `content` is its header and body frames, where it has some."""
+        """A method of the broker has come; `content` are its header and body frames, if it has any."""
 
     def read(self) -> None:
-        """Everything that had come has been received."""
+        """All methods that came together have been received."""
 
 
 class Wire:
@@ -41,16 +43,16 @@ class Wire:
         self.close_after_flush = close
 
     def pause_reading(self) -> None:
-        """The client sends all the same: sessions keep what they cannot take yet."""
+        """Ignored: the client goes on sending, and the session keeps input that it cannot take yet."""
 
     def resume_reading(self) -> None:
-        """See above."""
+        """Ignored, as `pause_reading`."""
 
     def log(self, event: str, fields: Mapping[str, str | int]) -> None:
-        """Nobody reads the log."""
+        """Ignored: no test reads this log."""
 
     def entered(self) -> None:
-        """Nobody counts strangers."""
+        """Ignored: the simulation has no gate."""
 
     def negotiation_failed(self, reason: str) -> None:
         raise AssertionError(reason)
@@ -60,9 +62,9 @@ class Wire:
 
 
 class Connection:
-    """See the module's docstring. `latency_s`: how long octets are on their way, in either direction.
+    """See the module's docstring. `latency_s` is the time of octets on their way, in each direction.
 
-    It ends with the node's process, and octets that are on their way then still arrive.
+    The connection ends with the node's process; octets that are on their way then still arrive.
     """
 
     def __init__(
@@ -71,20 +73,20 @@ class Connection:
     ) -> None:  # fmt: skip
         self.node = node
         self.lost = self.closed = False
-        """Lost: the client has left without a word. Closed: the broker has closed the socket."""
+        """`lost`: the client has left without a word. `closed`: the broker has closed the socket."""
         self._receiver = receiver
         self._latency_s = latency_s
         self._flushing = False
         self._content: tuple[Method, list[bytes]] | None = None
         self.sent = self._arrived_there = 0
-        """Octets that the client has sent, and those of them that have come to the node."""
+        """The octets that the client has sent, and those that the node has received."""
         wire = Wire(self._flush_soon, self._close)
         self.session = Session(front_end, wire, limits or ConnectionLimits(), node.clock)
         node.connections[self] = None
         self._tick()
 
     def open(self, user: str = "guest") -> None:
-        """Send all that opens a connection: its answers are received like others, Open-Ok as the last."""
+        """Send all methods that open a connection. The receiver gets the answers; the last one is Open-Ok."""
         properties: dict[str, Any] = {"capabilities": dict(CLIENT_CAPABILITIES)}
         self.send_octets(PROTOCOL_HEADER)
         self.send(0, m.ConnectionStartOk(properties, "PLAIN", f"\0{user}\0secret".encode()))
@@ -99,16 +101,16 @@ class Connection:
         self._later(lambda: self._receive(data))
 
     def drop(self, read: Callable[[int], None] = lambda _: None) -> None:
-        """The client is gone: nothing is received any more.
+        """The client leaves, and receives nothing any more.
 
-        `read` hears how many octets the session has looked at. It does not look at others any more: a node
-        that is cut off keeps what its clients send until it is ready again.
+        `read` is called with the number of octets that the session has processed. The session processes no
+        further ones: a node that is cut off keeps its clients' input until it is ready again.
         """
         self.lost = True
         self._later(lambda: self._lose(read))
 
     def _later(self, action: Action) -> None:
-        """Do something at the node, after what was sent before."""
+        """Do something at the node, after the octets sent before have arrived."""
         if self._latency_s:
             life = self.node.life
             self.node.world.after(
@@ -134,12 +136,12 @@ class Connection:
         return self.lost or self.closed or self.session.closed
 
     def hang_up(self) -> None:
-        """The node closes the socket, and waits for nothing any more."""
+        """The node closes the socket at once."""
         self.closed = True
         self.session.lost()
 
     def force_close(self, reason: str) -> None:
-        """The node sends its client away."""
+        """The node closes the client's connection, with a reason."""
         self.session.force_close(reason)
         self._flush_soon()
 

@@ -1,4 +1,4 @@
-"""Clients that take messages: by consuming a queue, or one by one."""
+"""Clients that get messages: consumers of a queue, and clients with basic.get."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tests.simulation.history import Outcome, QueueTerms, Receipt
 
 
 class Consumer(Client):
-    """Consumes one queue and settles, returns, discards or keeps what it gets."""
+    """Consumes one queue, and settles, returns, discards or keeps its messages."""
 
     def __init__(self, place: Place, terms: QueueTerms) -> None:
         self.terms = terms
         self.finishing = False
         self.attached = False
         self.unsettled: dict[int, Receipt] = {}
-        """By delivery tag."""
-        # What was settled after a request that may yet close the channel: then it was not settled.
+        """The unsettled messages, by delivery tag."""
+        # Settlements behind a request whose refusal would close the channel, and void them.
         self._doubtful: list[Receipt] = []
         self._settlements: list[tuple[int, Receipt]] = []
-        """With the octets that the client had sent with each."""
+        """Settlements, each with the number of octets that the client had sent with it."""
         self._fresh: list[int] = []
         self._tag = ""
         super().__init__(place)
@@ -41,7 +41,7 @@ class Consumer(Client):
         self.attached = True
 
     def refused(self, code: int, text: str) -> None:
-        """The queue's only node is down: what this channel had comes back; ask again."""
+        """The queue's only node is down: the channel's messages go back, and the consumer tries again."""
         if code != m.ReplyCode.NOT_FOUND or len(self.terms.replicas) > 1:
             super().refused(code, text)
         self.start_again()
@@ -51,13 +51,13 @@ class Consumer(Client):
         self.give_up()
 
     def start_again(self) -> None:
-        """On a new channel, in a while."""
+        """Consume again on a new channel, after a while."""
         self.attached = False
         self.give_up()
         self.after(0.05, self._open_channel)
 
     def give_up(self) -> None:
-        """The channel is closed: what was not settled on it comes back."""
+        """The channel is closed: its unsettled messages go back to the queue."""
         for receipt in (*self.unsettled.values(), *self._doubtful):
             receipt.outcome = Outcome.RETURNED
         self.unsettled.clear()
@@ -68,7 +68,7 @@ class Consumer(Client):
 
     def delivered(self, method: m.BasicDeliver, content: bytes) -> None:
         if self.closed:
-            # It has left the channel; the messages come back.
+            # The consumer has left the channel, and the messages go back to the queue.
             return
         self.receive(method.delivery_tag, content, method.redelivered, self.id)
         if not self.no_ack:
@@ -81,7 +81,7 @@ class Consumer(Client):
             self.after(delay, partial(self._act, fresh))
 
     def receive(self, tag: int, content: bytes, redelivered: bool, consumer: int) -> None:
-        """Enter a message into the history, and into what is to be settled."""
+        """Add a message to the history and to the unsettled ones."""
         publisher, number = name_of(content)
         receipt = Receipt(consumer, self.node.name, self.life, self.node.world.now)
         if self.no_ack:
@@ -91,7 +91,7 @@ class Consumer(Client):
             self.unsettled[tag] = receipt
 
     def _act(self, tags: list[int]) -> None:
-        """Decide about what was delivered."""
+        """Decide about delivered messages."""
         middle = self.chance.randint(1, len(tags))
         for part in (tags[:middle], tags[middle:]):
             left = [tag for tag in part if tag in self.unsettled]
@@ -115,7 +115,7 @@ class Consumer(Client):
             self.finish(left, Outcome.SETTLED)
 
     def finish(self, tags: list[int], outcome: Outcome) -> None:
-        """Settle, return or discard messages that are unsettled here."""
+        """Settle, return or discard unsettled messages."""
         multiple = len(tags) > 1 and tags == list(self.unsettled)[: len(tags)]
         receipts = [self.unsettled.pop(tag) for tag in tags]
         for receipt in receipts:
@@ -132,7 +132,7 @@ class Consumer(Client):
     # -- the end --------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Go, in one of several ways: what is not settled comes back."""
+        """End in one of several ways. Unsettled messages go back to the queue."""
         if not self.attached or not self.alive:
             return
         draw = self.chance.random()
@@ -148,7 +148,7 @@ class Consumer(Client):
         self.give_up()
 
     def _not_read(self, read: int) -> None:
-        """The node has lost this client, and looks at no settlement behind so many octets."""
+        """The node has lost this client, and processes no settlement behind so many octets."""
         for sent, receipt in self._settlements:
             if sent > read:
                 receipt.outcome = Outcome.RETURNED
@@ -175,7 +175,7 @@ class Getter(Consumer):
             self.request(m.BasicGet(self.terms.name, self.no_ack), self._answered)
 
     def got(self, method: m.BasicGetOk, content: bytes) -> None:
-        # Each get is a consumer of its own: order is promised to nobody.
+        # Each get counts as a consumer of its own, because the order over gets is not guaranteed.
         self.receive(method.delivery_tag, content, method.redelivered, -self.history.number())
         if not self.no_ack:
             self.after(self.think_s, partial(self._act, [method.delivery_tag]))
@@ -185,4 +185,4 @@ class Getter(Consumer):
         self.after(self.chance.uniform(0.02, 0.2), self._get)
 
     def close(self) -> None:
-        """Nothing to cancel."""
+        """End without a basic.cancel."""

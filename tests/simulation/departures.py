@@ -1,4 +1,4 @@
-"""Nodes that are told to stop, as by SIGTERM, and leave in order; by the product's own `Departure`."""
+"""Nodes that stop in order, as after SIGTERM, with the product's own `Departure`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Doors:
         return dict(enumerate(living))
 
     def close_ports(self) -> None:
-        """No client comes to a node that is not ready."""
+        """Nothing to do: clients do not connect to a node that is not ready."""
         self._node.ready = False
 
     def stop(self) -> None:
@@ -30,7 +30,7 @@ class Doors:
 
 
 def leave(node: SimulatedNode, ended: Action) -> None:
-    """Have a node leave, and call back when its process has ended, unless something else ends it before."""
+    """Have a node leave, and call back when its process has ended, unless a fault ends it before."""
 
     def handed_over(complete: bool) -> None:
         node.world.note(f"{node.name} has handed over{'' if complete else ', but for some partitions'}")

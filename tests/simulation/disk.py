@@ -1,8 +1,8 @@
-"""A disk that forgets what was not synced, tears writes, fills up, is slow and fails on demand.
+"""A disk that loses unsynced data, tears writes, fills up, is slow, and fails on demand.
 
-It implements the journal's `Files`. What a process has written is readable at once, as it is from a
-page cache, and survives a crash of the process; a loss of power keeps what was synced and, of the
-rest, any sectors and any directory entries, in no order.
+It implements the journal's `Files`. Written data is readable at once, as from a page cache, and survives a
+crash of the process. A loss of power keeps all synced data, and any of the unsynced sectors and directory
+entries, in any order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mypy_extensions import mypyc_attr
 from replication.journal.files import RecordOctets
 
 SECTOR = 512
-"""The unit that a disk writes all or nothing of."""
+"""The octets that a disk writes atomically."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class Inode:
         self.dirty.clear()
 
     def lose_power(self, chance: random.Random) -> None:
-        """Keep a random choice of what was not synced."""
+        """Keep a random choice of the unsynced sectors."""
         keep = chance.choice((0.0, 0.1, 0.5, 0.9, 1.0))
         for sector in sorted(self.dirty):
             start = sector * SECTOR
@@ -63,7 +63,9 @@ class Inode:
 
 
 Change = dict[str, Inode | None]
-"""What one directory operation does, atomically: names and what they stand for afterwards."""
+"""The effect of one directory operation, which is atomic: names, and the files that they stand for
+afterwards.
+"""
 
 
 class SimulatedFile:
@@ -98,21 +100,21 @@ class SimulatedFile:
         return len(self._inode.cached)
 
     def close(self) -> None:
-        """Nothing is lost by closing."""
+        """Nothing to do: closing loses no data."""
 
 
 @mypyc_attr(native_class=False)
 class PowerLost(BaseException):
-    """The machine stopped here: nothing of the process may run on, error handling included."""
+    """The machine has lost power: no code of the process may run on, error handling included."""
 
 
 class SimulatedDisk:
-    """One directory. `chance` decides what a loss of power keeps.
+    """One directory. `chance` chooses the data that a loss of power keeps.
 
-    stop_after: raise PowerLost instead of the operation when so many more writes, syncs and directory
-    operations were done. fail_sync_after: raise EIO at the sync that follows so many others, and
-    drop what it should have made durable, as Linux does. capacity: octets of all files together.
-    sync_seconds: how long a sync takes; only whoever plays the writer's part looks at it.
+    stop_after: after so many further writes, syncs and directory operations the next one raises PowerLost.
+    fail_sync_after: after so many syncs the next one raises EIO, and drops the data that it should have made
+    durable, as Linux does. capacity: octets of all files together. sync_seconds: the duration of a sync,
+    which only `SimulatedWriter` uses.
     """
 
     def __init__(self, chance: random.Random) -> None:
@@ -165,12 +167,12 @@ class SimulatedDisk:
         return self._secrets.randbytes(length)
 
     def close(self) -> None:
-        """A process that ends gives everything back."""
+        """Nothing to do: the end of a process closes everything."""
 
     # -- faults ---------------------------------------------------------------------------------
 
     def lose_power(self) -> None:
-        """Forget what was not synced, or not all of it; handles from before work no more."""
+        """Lose all or a part of the unsynced data. Earlier handles do not work any more."""
         for change in self._pending:
             if self.chance.random() < 0.5:
                 _apply(change, self._durable)
@@ -181,7 +183,7 @@ class SimulatedDisk:
         self.kill_process()
 
     def kill_process(self) -> None:
-        """End the process: what it wrote stays readable; handles from before work no more."""
+        """End the process: its writes stay readable. Earlier handles do not work any more."""
         self.epoch += 1
         self.stop_after = None
 
@@ -193,13 +195,13 @@ class SimulatedDisk:
         self.kill_process()
 
     def corrupt(self, name: str, offset: int, value: int) -> None:
-        """Change one octet behind everybody's back."""
+        """Change one octet on the disk, unnoticed by the process."""
         inode = self._find(name)
         for content in (inode.cached, inode.durable):
             content[offset] ^= value
 
     def lose_sector(self, name: str, offset: int) -> None:
-        """Let every read fail that touches the sector with this octet."""
+        """Have every read fail that touches the sector with this octet."""
         self._find(name).bad.add(offset // SECTOR)
 
     def content(self, name: str) -> bytes:
@@ -208,22 +210,22 @@ class SimulatedDisk:
 
     @property
     def faulty(self) -> bool:
-        """Whether its next operations may fail."""
+        """Whether the next operations may fail."""
         return self.fail_sync_after is not None or self.capacity is not None
 
     def used(self) -> int:
-        """Octets of all files."""
+        """The octets of all files."""
         return sum(len(inode.cached) for inode in self._cached.values())
 
     # -- for the files --------------------------------------------------------------------------
 
     def check(self, epoch: int) -> None:
-        """Refuse handles of a process that is gone."""
+        """Refuse handles of a process that has ended."""
         if epoch != self.epoch:
             raise OSError(errno.EBADF, "a handle of a process that is gone")
 
     def operation(self, epoch: int) -> None:
-        """Count an operation that changes the disk, and stop the machine where that was asked for."""
+        """Count an operation that changes the disk; raises PowerLost where `stop_after` says so."""
         self.check(epoch)
         if self.stop_after is not None:
             if self.stop_after == 0:

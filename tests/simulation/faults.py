@@ -1,4 +1,4 @@
-"""What goes wrong in a simulation: each seed picks a few kinds of fault, and how often they happen."""
+"""The faults of a simulation: each seed chooses a few kinds of fault, and their frequency."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.simulation.node import NodeSettings, SimulatedNode
 from tests.simulation.transactors import Transactor
 
 CORNERED_S = 4.0
-"""How long a sync takes of the follower whose disk stands still."""
+"""The duration of a sync on the disk that stands still."""
 
 Incident = Callable[["Faults"], None]
 
 
 class Faults:
-    """Lets incidents happen to a cluster until they are over."""
+    """Injects faults into a cluster until `stop`."""
 
     def __init__(self, cluster: Cluster, kinds: tuple[str, ...], interval_s: float) -> None:
         self.cluster = cluster
@@ -46,7 +46,7 @@ class Faults:
             self._next()
 
     def stop(self) -> None:
-        """Mend everything, and let nothing happen any more."""
+        """Heal all faults, and inject no more."""
         self._over = True
         self.world.note("the faults are over")
         for mend in self._mending:
@@ -64,7 +64,7 @@ class Faults:
         return [node for node in self.cluster.nodes.values() if node.up and not node.paused]
 
     def some_node(self) -> SimulatedNode | None:
-        """Any node that runs, an owner more often than not."""
+        """A running node, more often than not an owner."""
         running = self.running()
         owners = [node for node in running if leads_something(node)]
         if owners and self.chance.random() < 0.6:
@@ -72,7 +72,7 @@ class Faults:
         return self.chance.choice(running) if running else None
 
     def for_a_while(self, low: float, high: float, mend: Callable[[], None]) -> None:
-        """Call `mend` later, or when the faults are over, once."""
+        """Call `mend` once: later, or when the faults are over."""
         done: list[bool] = []
 
         def once() -> None:
@@ -90,15 +90,15 @@ class Faults:
     # -- processes and machines -----------------------------------------------------------------
 
     def kill(self) -> None:
-        """SIGKILL, and a restart."""
+        """Kill a process by SIGKILL, and restart it."""
         self._stop(self.some_node(), power=False)
 
     def cut_power(self) -> None:
-        """One machine loses power."""
+        """Cut the power of one machine."""
         self._stop(self.some_node(), power=True)
 
     def cut_all_power(self) -> None:
-        """All machines lose power at once."""
+        """Cut the power of all machines at once."""
         self.world.note("power fails everywhere")
         for node in self.cluster.nodes.values():
             self._stop(node, power=True)
@@ -109,7 +109,9 @@ class Faults:
             self.for_a_while(0.02, 1.5, partial(self._restart, node))
 
     def lose_disk(self) -> None:
-        """A node that is not indispensable loses its disk for good; no other one before it is rebuilt."""
+        """Replace the disk of a node that is not indispensable; the next node loses its disk only after this
+        one is rebuilt.
+        """
         indispensable = self.cluster.indispensable()
         names = [name for name in self.cluster.names if name not in indispensable]
         if not names or any(node.lost_disk or node.rotten for node in self.cluster.nodes.values()):
@@ -120,11 +122,11 @@ class Faults:
         node.lose_disk()
 
     def freeze(self) -> None:
-        """SIGSTOP and, later, SIGCONT."""
+        """Stop a process by SIGSTOP, and later let it go on by SIGCONT."""
         self._stand_still(SimulatedNode.pause)
 
     def suspend(self) -> None:
-        """A whole machine stands still, and its clock with it if that counts only the time it runs."""
+        """Suspend a whole machine, with its clocks that do not count suspensions."""
         self._stand_still(SimulatedNode.suspend)
 
     def _stand_still(self, stop: Callable[[SimulatedNode], None]) -> None:
@@ -141,13 +143,13 @@ class Faults:
         self.for_a_while(0.05, 2.5, resume)
 
     def step(self) -> None:
-        """The time of day is set on a node, as after a server of time was wrong."""
+        """Set the time of day on a node, as a wrong time server does."""
         node = self.some_node()
         if node is not None:
             node.step(self.chance.choice((-3600.0, -5.0, -0.5, 0.5, 5.0, 3600.0)))
 
     def lie_in_ambush(self) -> None:
-        """A leader is lost, and what happens in the elections that follow is hit where it hurts."""
+        """Lose a leader, and inject faults at critical moments of the elections that follow."""
         self._ambushes = 12
         leaders = [node for node in self.running() if leads_something(node)]
         if leaders:
@@ -165,7 +167,9 @@ class Faults:
             self.world.after(0.001 * self.chance.uniform(1.0, 8.0), lambda: self._mute(node))
 
     def _attack_voter(self, candidate: SimulatedNode) -> None:
-        """A voter forgets what it can, while a slow sync lets another one stand in the same term."""
+        """Have a voter lose unsynced data, while a slow sync lets another candidate stand in the
+        same term.
+        """
         candidate.disk.sync_seconds = self.chance.choice((0.0, 0.01, 0.05))
         self.for_a_while(0.1, 0.5, lambda: setattr(candidate.disk, "sync_seconds", 0.0))
         others = [other for other in self.cluster.nodes.values() if other is not candidate]
@@ -173,7 +177,7 @@ class Faults:
         self.world.after(delay, partial(self._strike, self.chance.choice(others)))
 
     def _silence(self, leader: SimulatedNode) -> None:
-        """A leader writes what nobody else gets, and dies."""
+        """Have a leader append entries that no other node gets, and kill it."""
         mend = self.cluster.network.cut(self._from(leader))
 
         def die() -> None:
@@ -183,12 +187,14 @@ class Faults:
         self.world.after(0.001 * self.chance.uniform(2.0, 15.0), die)
 
     def _mute(self, leader: SimulatedNode) -> None:
-        """A leader hears how far its first words came, but nobody hears what it says of that."""
+        """Have a leader receive the answers to its first appends, and drop everything that it sends after
+        them.
+        """
         if leader.up and not self._over:
             self._cut(self._from(leader))
 
     def _from(self, node: SimulatedNode) -> list[tuple[str, str]]:
-        """The ways from a node to the founders."""
+        """The connections from a node to the founders."""
         return [(node.name, name) for name in self.cluster.names if name != node.name]
 
     def _strike(self, victim: SimulatedNode, away_s: tuple[float, float] = (0.001, 0.1)) -> None:
@@ -197,7 +203,7 @@ class Faults:
             self.for_a_while(*away_s, partial(self._restart, victim))
 
     def restart_in_order(self) -> None:
-        """One node after the other is told to stop, leaves, and is started again; then comes the next."""
+        """Stop and start one node after the other; each one leaves in order."""
         if not self._rolling:
             self._rolling = self.chance.sample(self.cluster.names, len(self.cluster.names))
             self._restart_next()
@@ -215,7 +221,7 @@ class Faults:
         self.world.after(self.chance.uniform(0.05, 0.3), self._restart_next)
 
     def slow_down(self) -> None:
-        """A node has other work: its turns come late."""
+        """Delay the turns of a node, as other work of its machine does."""
         node = self.some_node()
         if node is not None:
             node.slowness_s = self.chance.choice((0.01, 0.05, 0.2))
@@ -224,7 +230,7 @@ class Faults:
     # -- disks ----------------------------------------------------------------------------------
 
     def slow_disk(self) -> None:
-        """A disk takes long for each sync."""
+        """Make each sync of a disk slow."""
         name = self.chance.choice(self.cluster.names)
         self._slow_down(name, self.chance.choice((0.005, 0.05, 0.3)), (0.2, 2.0))
 
@@ -234,7 +240,7 @@ class Faults:
         self.for_a_while(*during_s, lambda: setattr(disk, "sync_seconds", 0.0))
 
     def fail_disk(self) -> None:
-        """A sync fails: the node stops."""
+        """Have a sync fail, so that the node stops."""
         node = self.some_node()
         if node is not None:
             node.disk.fail_sync_after = self.chance.randint(0, 5)
@@ -245,7 +251,7 @@ class Faults:
         self._restart(node)
 
     def fill_disk(self) -> None:
-        """Something else takes all the room on a disk, or nearly, until that is looked after."""
+        """Fill a disk, or nearly fill it, until an administrator frees space."""
         node = self.some_node()
         if node is not None:
             room = self.chance.choice((0, 1, 4)) * self.cluster.shape.settings.segment_bytes
@@ -254,9 +260,10 @@ class Faults:
             self.for_a_while(0.5, 2.0, partial(self._recover_disk, node))
 
     def rot(self) -> None:
-        """One bit of one disk changes by itself, or a sector is lost, where nothing is written any more.
+        """Change one bit of a disk, or lose a sector, in a segment that is not written any more.
 
-        What is last in a journal may as well never have been written, which no journal can tell.
+        Damage at the end of a journal is excluded: the journal cannot distinguish it from an unfinished
+        write.
         """
         indispensable = self.cluster.indispensable()
         nodes = [node for node in self.cluster.nodes.values() if node.name not in indispensable]
@@ -278,13 +285,13 @@ class Faults:
     # -- the network ----------------------------------------------------------------------------
 
     def reset(self) -> None:
-        """A connection breaks and comes back."""
+        """Break a connection, which is made anew."""
         sender, receiver = self.chance.sample(self.cluster.names, 2)
         self.world.note(f"the connection {sender}->{receiver} is reset")
         self.cluster.network.break_connection(sender, receiver)
 
     def cut_in_halves(self) -> None:
-        """A minority on one side, one node or, of five, maybe two; the others on the other side."""
+        """Partition the nodes: a minority (of five nodes one or two) on one side, the others on the other."""
         names = self.cluster.names
         minority = [self.chance.choice(names)]
         if len(names) > len(NAMES) and self.chance.random() < 0.5:
@@ -293,14 +300,14 @@ class Faults:
         self._cut([pair for one in minority for other in others for pair in ((one, other), (other, one))])
 
     def isolate_owner(self) -> None:
-        """A node that leads something is cut off from all others."""
+        """Cut a node that leads a group off from all others."""
         node = self.some_node()
         if node is not None:
             self.isolate(node)
 
     def depose_owner(self) -> None:
-        """A node that leads something is cut off, and is back before its leases are long over: others are
-        owners at once, as connections to it are broken.
+        """Cut off a node that leads a group, and reconnect it soon after its leases have ended. Other nodes
+        become owners at once, because their connections to it break.
         """
         leaders = [node for node in self.running() if leads_something(node)]
         if leaders:
@@ -316,18 +323,19 @@ class Faults:
         self._cut([(node.name, other) for other in others] + [(other, node.name) for other in others])
 
     def cut_one_way(self) -> None:
-        """Nothing passes from one node to another, but everything the other way."""
+        """Drop all messages from one node to another, in one direction."""
         sender, receiver = self.chance.sample(self.cluster.names, 2)
         self._cut([(sender, receiver)])
 
     def cut_link(self) -> None:
-        """Two nodes do not reach each other; a third one reaches both."""
+        """Cut the connections between two nodes, both of which a third one reaches."""
         one, other = self.chance.sample(self.cluster.names, 2)
         self._cut([(one, other), (other, one)])
 
     def corner_owner(self) -> None:
-        """A leader may neither commit nor lose what it proposes: the disk of one follower stands still, and
-        the other one is cut off for longer than its front end is waited for, and is back before the disk.
+        """Keep a leader from both committing and losing its proposals: the disk of one follower stands still.
+        The other follower is cut off for longer than owners wait for its front end, and is back before the
+        disk.
         """
         leaders = [node for node in self.running() if leads_something(node)]
         if not leaders:
@@ -336,13 +344,14 @@ class Faults:
         slow, far = self.chance.sample([name for name in self.cluster.names if name != leader], 2)
         self._slow_down(slow, CORNERED_S, (CORNERED_S, CORNERED_S))
         away_s = FRONT_END_GRACE_S + self.chance.uniform(0.1, 0.5)
-        # The far one is heard for a little longer: what it says then is proposed, and comes to nobody else.
+        # Messages of the follower that is cut off still arrive for a little longer: the leader proposes them,
+        # and no other node gets the entries.
         for delay, pair in ((0.0, (leader, far)), (self.chance.uniform(0.001, 0.01), (far, leader))):
             self.world.after(delay, partial(self._sever, pair, away_s))
 
     def strand_transactor(self) -> None:
-        """A client's node is cut off in the midst of a commit, until partitions ask each other for its
-        outcome, and is back.
+        """Cut off a client's node in the middle of a commit, until partitions ask each other for the outcome,
+        and reconnect it.
         """
         committing = [one for one in self.cluster.sessions if isinstance(one, Transactor) and one.committing]
         if committing:
@@ -362,7 +371,7 @@ class Faults:
         self.for_a_while(0.05, self.chance.choice((0.5, 2.5, 7.0)), mend)
 
     def _interrupt(self, pairs: list[tuple[str, str]], *, reset: bool) -> Callable[[], None]:
-        """Let nothing pass from the first to the second of each pair, until the result is called."""
+        """Drop all messages from the first to the second node of each pair, until the result is called."""
         text = ", ".join(f"{sender}->{receiver}" for sender, receiver in pairs)
         self.world.note(f"cut{' and reset' if reset else ''}: {text}")
         end = self.cluster.outages.begin(dict.fromkeys(name for pair in pairs for name in pair))
@@ -380,7 +389,7 @@ class Faults:
     # -- clients --------------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """A consumer goes with unsettled messages, and another one comes."""
+        """End a consumer with unsettled messages, and start another one."""
         self.cluster.close_some_consumer()
 
 
@@ -419,11 +428,11 @@ OF_RESTARTS: dict[str, Incident] = {
 """Only in seeds about restarts."""
 
 OF_DISKS: dict[str, Incident] = {"full disk": Faults.fill_disk, "rot": Faults.rot}
-"""They come to what else a seed has."""
+"""Added to the other faults of a seed."""
 
 
 def shape_of(chance: random.Random, faultless: bool) -> Shape:
-    """Sizes, rates and the network's manners, as a seed has it."""
+    """The sizes, rates and network conditions of a seed."""
     settings = NodeSettings(
         snapshot_bytes=chance.choice((4 << 10, 24 << 10, 1 << 20)),
         segment_bytes=chance.choice((8 << 10, 32 << 10)),
@@ -442,12 +451,12 @@ def shape_of(chance: random.Random, faultless: bool) -> Shape:
 
 
 def disks_of(chance: random.Random) -> tuple[str, ...]:
-    """What goes wrong with the disks of a seed that has such faults."""
+    """The faults of disks in a seed that has such faults."""
     return chance.choice((("full disk",), ("rot",), tuple(OF_DISKS)))
 
 
 def plan_of(chance: random.Random) -> tuple[tuple[str, ...], float]:
-    """Which incidents a seed has, and the mean time between two of them in seconds."""
+    """The kinds of faults of a seed, and the mean time between two faults in seconds."""
     if chance.random() < 0.25:
         return ("ambush",), 0.3
     kinds = chance.sample(sorted(INCIDENTS), chance.choice((1, 2, 4, len(INCIDENTS))))

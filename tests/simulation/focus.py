@@ -1,4 +1,4 @@
-"""What a seed is about: everything at once, or one kind of fault over and over, which finds faults sooner."""
+"""The focus of a seed: all faults at once, or one kind over and over, which finds defects sooner."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from enum import StrEnum
 
 
 class Focus(StrEnum):
-    """By the option of `python -m tests.simulation` that asks for it."""
+    """The foci, by the option of `python -m tests.simulation`."""
 
     EVERYTHING = ""
     ELECTIONS = "elections"
-    """Nothing but elections goes wrong, and logs are sent entry by entry (figure 8 of the paper)."""
+    """Faults around elections only, and logs are sent entry by entry (figure 8 of the paper)."""
     MEMBERS = "members"
-    """Everything, and nodes join and leave meanwhile."""
+    """All faults, while nodes join and leave."""
     LEASES = "leases"
-    """Words come late, on ways that are cut in one direction, while clients declare and leases are short."""
+    """Late messages, and connections cut in one direction, while clients declare and leases are short."""
     ANSWERS = "answers"
-    """Clients ask all the time for what others change, while those who answer are cut off."""
+    """Clients ask all the time for state that others change, while answering nodes are cut off."""
     RESTARTS = "restarts"
-    """Nodes leave in order and come back, one after the other, while some are slow and words come late."""
+    """Nodes leave in order and start again, one after the other, with slow nodes and late messages."""
 
     @property
     def option(self) -> str:
-        """As it stands behind a seed's number."""
+        """The option behind a seed's number, for reports."""
         return f" --{self}" if self else ""

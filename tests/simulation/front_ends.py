@@ -1,4 +1,4 @@
-"""What clients of a simulated node's processes talk to: the real front end, with access for everybody."""
+"""The real front ends of simulated nodes, with access for every user."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.simulation.node import TICK_S, SimulatedNode
 
 USER = "guest"
 USERS = {USER: {"password_hash": "hash", "tags": ["administrator"]}}
-"""As the catalog's command `found_access` takes them."""
+"""Users in the form of the catalog's command `found_access`."""
 
 CONNECTIONS = 1000
 
 
 class TrustingHasher:
-    """Every password is right."""
+    """A hasher for which every password is correct."""
 
     key = b""
 
@@ -34,14 +34,14 @@ class TrustingHasher:
 
 
 class FrontEnds:
-    """One for each process of each node. `default_type` is that of durable queues."""
+    """A front end for each process of each node. `default_type` is the default type of durable queues."""
 
     def __init__(self, default_type: str = "quorum") -> None:
         self._default_type = default_type
         self._made: dict[tuple[str, int], FrontEnd] = {}
 
     def of(self, node: SimulatedNode) -> FrontEnd:
-        """That of the node's present process; its timers run as long as the process."""
+        """The front end of the node's present process; its timers run as long as the process."""
         found = self._made.get((node.name, node.life))
         if found is None:
             state = node.broker.catalog.state

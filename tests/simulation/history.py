@@ -1,7 +1,7 @@
-"""What the clients saw, and the promises that are checked on nothing else.
+"""The history of the clients, and the promises that are checked by this history alone.
 
-A message is named by its publisher and its number there. A *receipt* is one delivery of a message
-from one queue to one client.
+The name of a message is its publisher and its number there. A *receipt* is one delivery of a message from one
+queue to one client.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.simulation.world import Violation
 
 
 class Outcome(Enum):
-    """What a consumer did with a delivery."""
+    """The outcome that a consumer gave a delivery."""
 
     SETTLED = "settled"
     DISCARDED = "discarded"
@@ -26,7 +26,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class QueueTerms:
-    """A queue as clients know it. `removing`: messages are gone before they are delivered."""
+    """A queue as clients know it. `removing`: messages are removed before they are delivered."""
 
     name: str
     replicas: tuple[str, ...]
@@ -35,7 +35,7 @@ class QueueTerms:
     transient: bool = False
 
     def declared(self, replicas: int) -> dict[str, Any]:
-        """The arguments that the queue is declared with; a queue of one replica is a classic one."""
+        """The arguments of the queue's declaration; a queue of one replica is a classic one."""
         arguments: dict[str, Any] = {"x-quorum-initial-group-size": replicas}
         if replicas == 1:
             arguments = {"x-queue-type": "classic"}
@@ -45,13 +45,13 @@ class QueueTerms:
 
     @property
     def removing(self) -> bool:
-        """Whether a message may be lost on its way, and never come twice."""
+        """Whether a message may be lost on its way, and must not be delivered twice."""
         return self.at_most_once or self.no_ack
 
 
 @dataclass(slots=True)
 class Receipt:
-    """One delivery: to whom, in which life of the consumer's node, and what became of it."""
+    """One delivery: its consumer, the life of the consumer's node, and its outcome."""
 
     consumer: int
     node: str
@@ -62,7 +62,7 @@ class Receipt:
 
     @property
     def done(self) -> bool:
-        """Whether the message need not be delivered again, as far as can be told by now."""
+        """Whether the message need not be delivered again, by the facts so far."""
         if self.transaction is not None and self.transaction.committed:
             return True
         return self.outcome in (Outcome.SETTLED, Outcome.DISCARDED)
@@ -79,7 +79,7 @@ class Message:
     time: float
     confirmed: bool = False
     rejected: bool = False
-    """Whether its publisher was told that nobody knows what became of it."""
+    """Whether the broker refused the message because its outcome is unknown."""
     receipts: dict[str, list[Receipt]] = field(default_factory=dict)
     transaction: Transaction | None = None
 
@@ -89,9 +89,10 @@ class Message:
 
 @dataclass(slots=True)
 class Transaction:
-    """Publishes and settlements of one commit. `answer`: whether it was done; None: nobody was told.
+    """The publishes and settlements of one commit. `answer`: whether the commit was done; None: there was no
+    answer.
 
-    `node`, `life`: where its client is, and in which life of that node.
+    `node` and `life` are the client's node and that node's life.
     """
 
     messages: list[Message]
@@ -100,11 +101,11 @@ class Transaction:
     life: int
     answer: bool | None = None
     refused: bool = False
-    """Whether the broker did not carry out a commit; otherwise it is the client that has rolled back."""
+    """Whether the broker has refused the commit; otherwise the client has rolled back."""
     seen: bool = False
-    """Whether somebody got one of the messages."""
+    """Whether a client got one of the messages."""
     undone: bool = False
-    """Whether somebody got what it has settled, without any other excuse than that it was not committed."""
+    """Whether a client got a message that the transaction settles, which only a missing commit excuses."""
     accusations: list[str] = field(default_factory=list)
     """Deliveries of what the client has not settled, which only a refusal excuses: it closes the channel, of
     which the client hears last."""
@@ -114,7 +115,9 @@ class Transaction:
         return self.answer is True or self.seen
 
     def check(self) -> None:
-        """A19: all or nothing. What it has published has been delivered by now, if it ever will."""
+        """Check that all of the transaction took effect or none (A19). Published messages that are in queues
+        have been delivered by now.
+        """
         places = [queue in message.receipts for message in self.messages for queue in message.queues]
         if any(places) and not all(places):
             raise Violation(f"only {sum(places)} of {len(places)} places have what one commit published")
@@ -125,22 +128,22 @@ class Transaction:
 
 
 class Circumstances(Protocol):
-    """What the checks must know of the faults."""
+    """The faults, as the checks need to know them."""
 
     def now(self) -> float: ...
 
     def lost(self, receipt: Receipt) -> bool:
-        """Whether a receipt's node died since, or was cut off for so long that it may be given up."""
+        """Whether a receipt's node has ended since, or was cut off for so long that owners may give it up."""
 
     def cut_off(self, receipt: Receipt) -> bool:
-        """Whether a receipt's node was out of reach for so long that its leases may be given up."""
+        """Whether a receipt's node was out of reach for so long that owners may give its leases up."""
 
     def disturbed(self, since: float) -> bool:
-        """Whether an owner changed, a process ended or a connection broke since then."""
+        """Whether an owner has changed, a process ended or a connection broken since then."""
 
 
 class History:
-    """Everything that clients did and saw; raises Violation as soon as a promise is broken."""
+    """The actions and observations of all clients. Raises Violation as soon as a promise is broken."""
 
     def __init__(self, queues: Iterable[QueueTerms], circumstances: Circumstances) -> None:
         self.queues = {queue.name: queue for queue in queues}
@@ -150,22 +153,22 @@ class History:
         self.redelivered = 0
         self.transactions: list[Transaction] = []
         self._unanswered: dict[int, Transaction] = {}
-        """By client: what it has asked to commit."""
+        """The transactions that each client has asked to commit."""
         self._numbers = count(FIRST_CONSUMER)
         self._circumstances = circumstances
-        # The nodes that consumers of a queue were on.
+        # The nodes of the consumers of each queue so far.
         self._places: dict[str, set[str]] = {}
-        # The number of the last first delivery, by consumer and publisher.
+        # The number of the latest first delivery, by consumer and publisher.
         self._latest: dict[tuple[int, int], int] = {}
 
     def number(self) -> int:
-        """A number for a session that no other has."""
+        """A unique number for a session."""
         return next(self._numbers)
 
     # -- publishers -----------------------------------------------------------------------------
 
     def published(self, publisher: int, count: int, queues: tuple[str, ...], persistent: bool) -> int:
-        """The next `count` messages of a publisher; returns the number of the first, from 1 on."""
+        """Record the next `count` messages of a publisher; return the number of the first, from 1 on."""
         own = self.messages.setdefault(publisher, [])
         first = len(own) + 1
         now = self._circumstances.now()
@@ -173,14 +176,14 @@ class History:
         return first
 
     def confirm(self, publisher: int, first: int, last: int) -> None:
-        """The broker takes responsibility for a range of messages."""
+        """The broker confirms a range of messages."""
         for message in self.messages[publisher][first - 1 : last]:
             self._check_unanswered(message)
             message.confirmed = True
             self.confirmed += 1
 
     def reject(self, publisher: int, first: int, last: int) -> None:
-        """The broker does not: where one node that was away for a while has a queue alone."""
+        """The broker refuses a range of messages, because the only node of a queue was away for a while."""
         for message in self.messages[publisher][first - 1 : last]:
             self._check_unanswered(message)
             if all(len(self.queues[name].replicas) > 1 for name in message.queues):
@@ -213,10 +216,11 @@ class History:
         earlier.append(receipt)
 
     def _check_again(self, queue: str, message: Message, earlier: list[Receipt]) -> None:
-        """D2: at-most-once never twice; at-least-once only what came back or was lost with its node.
+        """D2: an at-most-once queue delivers no message twice; an at-least-once queue delivers again only
+        messages that were returned or lost with their node.
 
-        A transient message of which only the owner that died knew is published anew to the next one,
-        unless the queue is an at-most-once one.
+        A link publishes a transient message that only a lost owner had again to the next owner, except to
+        at-most-once queues.
         """
         if self.queues[queue].at_most_once:
             raise Violation(f"{queue} removes before it delivers, but delivers {message} twice")
@@ -239,10 +243,10 @@ class History:
                 unanswered.accusations.append(accusation)
 
     def _check_flag(self, queue: str, message: Message, receipt: Receipt, redelivered: bool) -> None:
-        """AMQP 0-9-1 (basic.deliver): `redelivered` says that a client had the message before.
+        """AMQP 0-9-1 (basic.deliver): `redelivered` says that a client has had the message before.
 
-        A transient message may be published anew. A node that wakes up hands out what the owner sent to that
-        node first, while another client has had the message since.
+        A link may publish a transient message again. A node that wakes up first delivers the messages that
+        the owner had sent to it, while another client may have had them since.
         """
         if not message.persistent and self._circumstances.disturbed(message.time):
             return
@@ -250,9 +254,9 @@ class History:
             raise Violation(f"{queue} delivers {message} again without saying so")
 
     def _check_order(self, queue: str, message: Message, receipt: Receipt) -> None:
-        """A22: one channel's messages come to one consumer as they were published.
+        """A22: one channel's messages come to one consumer in the order of their publishes.
 
-        What was lost on its way to a consumer of another node comes late to this one.
+        A message that was lost on its way to a consumer of another node comes late to this one.
         """
         key = (receipt.consumer, message.publisher)
         latest = self._latest.get(key, 0)
@@ -272,7 +276,9 @@ class History:
         node: str,
         life: int,
     ) -> Transaction:
-        """A commit is asked for: of messages of a client, by first number and count, and of its receipts."""
+        """A client asks for a commit of its messages, by first number and count, and of settlements of
+        receipts.
+        """
         own = self.messages[publisher]
         messages = [own[first - 1 + i] for first, quantity in publishes for i in range(quantity)]
         transaction = Transaction(messages, receipts, node, life)
@@ -285,7 +291,7 @@ class History:
         return transaction
 
     def answered(self, transaction: Transaction, *, done: bool, refused: bool = False) -> None:
-        """A commit is done, or was rolled back or refused: then what it would have settled is back."""
+        """A commit is done, or was rolled back or refused: then its receipts are not settled."""
         transaction.answer, transaction.refused = done, refused
         self._unanswered = {who: one for who, one in self._unanswered.items() if one is not transaction}
         if transaction.accusations and not refused:
@@ -303,9 +309,9 @@ class History:
             yield from own
 
     def unfinished(self, keeps: Callable[[QueueTerms, Message], bool]) -> list[tuple[str, Message]]:
-        """Confirmed messages that no consumer of a queue that must keep them is done with.
+        """(queue, message) of confirmed messages that a queue must keep and no consumer has settled.
 
-        `keeps`: whether the faults of this run leave the queue responsible for the message.
+        `keeps`: whether the queue is responsible for the message under the faults of this run.
         """
         found = []
         for message in self:
@@ -318,8 +324,8 @@ class History:
         return found
 
     def _is_done(self, receipts: list[Receipt]) -> bool:
-        """Whether the last consumer is done with a message, or an earlier one that was given up: what that
-        has settled counts when it is back.
+        """Whether a message is settled: by its last consumer, or by an earlier one that the owner had given
+        up, whose settlement counts when its node is back.
         """
         if receipts and receipts[-1].done:
             return True

@@ -1,4 +1,4 @@
-"""What is checked of leases, at every moment: nobody relies on one that another node does not count with."""
+"""Checks of leases, at every moment: no node relies on a lease whose end another node does not wait for."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ DECLARE_S = 0.15
 
 
 class Leases:
-    """Declares virtual hosts at one node after the other, and looks what all nodes rely on."""
+    """Declares virtual hosts at one node after the other, and checks the leases that all nodes rely on."""
 
     def __init__(self, world: World, nodes: Callable[[], Iterable[SimulatedNode]]) -> None:
         self.over = False
-        """Nothing is declared any more."""
+        """Declare nothing more."""
         self._world = world
         self._nodes = nodes
         self._chance: random.Random = world.chance("declarations")
@@ -28,7 +28,7 @@ class Leases:
         self._known: dict[tuple[str, int], int] = {}
 
     def start(self, *, declares: bool) -> None:
-        """Look from now on, as long as the world turns, and declare if that is asked for."""
+        """Check from now on until the end; with `declares` also declare."""
         if declares:
             self._declare()
         self._look()
@@ -55,13 +55,13 @@ class Leases:
         self._world.after(LOOK_S, self._look)
 
     def check(self, node: SimulatedNode) -> None:
-        """What the node would rely on if a client asked it now."""
+        """Check the leases that the node would rely on if a client asked it now."""
         if node.up and node.broker.host.failed is None:
             self._check_catalog(node)
             self._check_owners(node)
 
     def _check_catalog(self, node: SimulatedNode) -> None:
-        """A16: once a declaration is answered, no node with a lease of the catalog lacks it."""
+        """A16: after the answer to a declaration no node with a catalog lease lacks the declaration."""
         known = self._known.get((node.name, node.life), 0)
         if known == len(self._shown):
             return
@@ -72,7 +72,7 @@ class Leases:
             raise Violation(f"{node.name} relies on a catalog without {self._shown[known]}")
 
     def _check_owners(self, node: SimulatedNode) -> None:
-        """No owner serves on a lease when a later one has waited for the leases of former ones."""
+        """No owner serves on a lease after a later owner has waited for the leases of former ones."""
         broker, others = node.broker, [other for other in self._nodes() if other.up and other is not node]
         owners = broker.owners
         for partition, group in broker.host.groups.items():
@@ -87,6 +87,6 @@ class Leases:
 
     @staticmethod
     def _check_successor(node: SimulatedNode, other: SimulatedNode, partition: int) -> None:
-        """The other node, in a later term, may not give up what an owner has given out that still serves."""
+        """The other node, in a later term, may not give up deliveries of an owner that still serves."""
         if other.broker.former_leases_over(partition) and node.broker.may_serve(partition):
             raise Violation(f"{node.name} may serve partition {partition} after {other.name} succeeded it")

@@ -1,4 +1,6 @@
-"""Clusters that grow and shrink under faults: what an administrator wishes is said until it comes true."""
+"""Clusters that grow and shrink under faults: an administrator repeats each command until it has taken
+effect.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +18,15 @@ from tests.simulation.world import Violation
 
 WISH_INTERVAL_S = 0.3
 BLOWS = 5
-"""How often, at most, nodes are killed while they catch up."""
+"""The largest number of kills of nodes that are catching up."""
 
 MOVING_S = 120.0
-"""How long everything may take to be where it should be once the faults are over."""
+"""The time within which all replicas must be in their places after the faults."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A command, and how the catalog shows that it was taken."""
+    """A command of an administrator, and the check that the catalog has carried it out."""
 
     command: str
     arguments: dict[str, Any]
@@ -32,24 +34,24 @@ class Wish:
 
 
 def adding(name: str) -> Wish:
-    """A node is to join."""
+    """Add a node."""
     return Wish("add_member", {"name": name, "peers": name}, lambda state: name in state.nodes)
 
 
 def removing(name: str, heir: str = "") -> Wish:
-    """A node is to leave."""
+    """Remove a node."""
     return Wish("remove_member", {"name": name, "heir": heir}, lambda state: _goes(state, name))
 
 
 def draining(name: str) -> Wish:
-    """A node is to be emptied."""
+    """Drain a node."""
     return Wish(
         "drain_member", {"name": name}, lambda state: state.nodes[name].state is not MemberState.MEMBER
     )
 
 
 def emptying(name: str) -> Wish:
-    """A node is to be emptied, and nothing else happens before it is."""
+    """Drain a node, and wait until it is empty."""
     return Wish(
         "drain_member",
         {"name": name},
@@ -58,17 +60,17 @@ def emptying(name: str) -> Wish:
 
 
 def keeping(name: str) -> Wish:
-    """It is not to be emptied after all."""
+    """Undo the draining of a node."""
     return Wish("keep_member", {"name": name}, lambda state: state.nodes[name].state is MemberState.MEMBER)
 
 
 def dismissing(name: str) -> Wish:
-    """A node is to leave, and nothing else happens before it has gone."""
+    """Remove a node, and wait until the catalog does not have it any more."""
     return Wish("remove_member", {"name": name, "heir": ""}, lambda state: name not in state.nodes)
 
 
 UNKNOWN_NODES = ("found_members", "add_member", "remove_member")
-"""Commands that may have come true although the catalog does not have the node."""
+"""Commands that may have taken effect where the catalog does not have the node."""
 
 
 def _goes(state: CatalogState, name: str) -> bool:
@@ -76,7 +78,7 @@ def _goes(state: CatalogState, name: str) -> bool:
 
 
 def wishes_of(chance: random.Random, founders: Sequence[str], newcomers: Sequence[str]) -> list[Wish]:
-    """What an administrator wants of a seed's cluster, one after the other."""
+    """The commands of the administrator of a seed's cluster, in order."""
     old = chance.choice(founders)
     one, other = newcomers
     return chance.choice(
@@ -94,22 +96,22 @@ def wishes_of(chance: random.Random, founders: Sequence[str], newcomers: Sequenc
 
 
 def needed_by(partitions: Iterable[PartitionDefinition]) -> set[str]:
-    """The nodes whose disks must last: without one of two replicas, or of one, no majority is left that
-    could give back what was lost.
+    """The nodes whose disks must not be lost: of a partition with one or two replicas, no majority would be
+    left to give the data back.
     """
     return {name for one in partitions if _fewest_voters(one) <= 2 for name in one.hosts}
 
 
 def _fewest_voters(partition: PartitionDefinition) -> int:
-    """A replica that goes, and is not replaced, may have gone already. One that was to come, and is given
-    up, may have replaced another one before.
+    """The smallest number of voters that a partition may have now. A replica that is to be removed may be
+    removed already, and a replica whose addition was given up may have replaced another one before.
     """
     move = partition.move
     return len(partition.replicas) - (move is not None and bool(move.remove) and not move.add)
 
 
 class ChangingCluster(Cluster):
-    """Founders, two nodes that may join, and an administrator who changes who belongs to the cluster."""
+    """Founders, two nodes that may join, and an administrator who changes the members."""
 
     new = 2
 
@@ -129,11 +131,11 @@ class ChangingCluster(Cluster):
         self._wish()
 
     def wishes(self) -> list[Wish]:
-        """What the administrator wants."""
+        """The administrator's commands."""
         return wishes_of(self.world.chance("wishes"), self.names, self.newcomers)
 
     def _wish(self) -> None:
-        """Say again, to any node, what did not come true: a node may be behind, but not ahead."""
+        """Repeat a command without effect, at any node: a node's catalog may be behind, but not ahead."""
         ready = [node for node in self.nodes.values() if node.ready and not node.paused]
         if ready:
             node = self.chance.choice(ready)
@@ -150,7 +152,7 @@ class ChangingCluster(Cluster):
         self.world.after(WISH_INTERVAL_S * (0.5 + self.chance.random()), self._wish)
 
     def _undone(self) -> Wish | None:
-        """What has come true, and does not hold any more."""
+        """A command that had taken effect, and whose effect is gone."""
         state = self._newest()
         return next((wish for wish in self._wanted.values() if not self._came_true(wish, state)), None)
 
@@ -163,7 +165,7 @@ class ChangingCluster(Cluster):
         node.wanted()
 
     def _prepare(self, wish: Wish) -> None:
-        """A node that was removed is started again before it is added again, with its old disk or without."""
+        """Before a removed node is added again, start it, with its old disk or without."""
         node = self.nodes.get(wish.arguments.get("name", ""))
         if node is None or wish.command != "add_member" or not node.retired:
             return
@@ -180,14 +182,14 @@ class ChangingCluster(Cluster):
             self._strike(node, danger)
 
     def _danger_of(self, node: SimulatedNode) -> float:
-        """How likely the node is killed after a turn: it may be catching up in some group."""
+        """The probability that the node is killed after a turn, while it catches up in a group."""
         groups = node.broker.host.groups.values()
         if any(self.agreement.lacks(node, group) for group in groups):
             return 0.2
         return 0.0 if all(group.raft.may_vote for group in groups) else 0.001
 
     def _strike(self, node: SimulatedNode, chance: float) -> None:
-        """A node that is catching up in some group is killed, and starts again."""
+        """Kill a node that is catching up in a group, and start it again."""
         if not self._blows or self._strikes.random() >= chance:
             return
         self._blows -= 1
@@ -199,7 +201,7 @@ class ChangingCluster(Cluster):
         self.world.after(0.0, strike)
 
     def indispensable(self) -> set[str]:
-        """As any node knows it, or did when it went: nodes that are up may all be behind."""
+        """By the catalogs of all nodes, also of stopped ones: running nodes may all be behind."""
         tables = [node.broker.catalog.state.table for node in self.nodes.values() if node.life]
         return {host for table in tables for host in needed_by(table.replicated())}
 
@@ -212,21 +214,21 @@ class ChangingCluster(Cluster):
         return self._forgotten(receipt.node) or super().lost(receipt)
 
     def _forgotten(self, node: str) -> bool:
-        """Whether the others have let a node go: it ends when it hears of that, maybe a moment later."""
+        """Whether the others have removed a node, which ends when it learns of that, maybe a moment later."""
         nodes = self._newest().nodes
         return bool(nodes) and node not in nodes
 
     # -- the end --------------------------------------------------------------------------------
 
     def _keeps(self, queue: QueueTerms, message: Message) -> bool:
-        """Owners change also where nothing fails, and with them goes what a failover may lose."""
+        """Owners change without faults, too, and so may lose the messages that a failover may lose."""
         return message.persistent and not queue.removing and not queue.transient
 
     def members(self) -> list[SimulatedNode]:
         return [node for node in self.nodes.values() if not node.retired]
 
     def settle(self) -> None:
-        """First everything is where it was wished to be; then a node of those that moved starts again."""
+        """First all replicas have to be in their places. Then a node with moved replicas is restarted."""
         self._wait(lambda: any(node.ready for node in self.nodes.values()), "no node comes back")
         self._until(self._unfulfilled, MOVING_S)
         self._restart_one()
@@ -235,13 +237,13 @@ class ChangingCluster(Cluster):
         state = self._newest()
         for node in self.nodes.values():
             if node.name not in state.nodes:
-                # It may have been down when it was told, or never have been added.
+                # The node may have been down at its removal, or may never have been added.
                 node.retire()
         self._check_placement(state)
         super().settle()
 
     def _restart_one(self) -> None:
-        """Also where nothing else happens a node replays what the catalog told when it was another one."""
+        """Restart a node, which replays the catalog's history of changes."""
         moved = [node for name, node in self.nodes.items() if name in self._wanted and node.up]
         if moved and not self.shape.faultless:
             node = self._strikes.choice(moved)
@@ -266,7 +268,9 @@ class ChangingCluster(Cluster):
         return "replicas are being spread" if state.members.spreading else None
 
     def _check_placement(self, state: CatalogState) -> None:
-        """No replica is on a node that has gone, or twice on one; nobody has much more than others."""
+        """Check that no replica is on a removed node, or twice on one, and that nodes have about equal
+        shares.
+        """
         for one in state.table.replicated():
             if not set(one.replicas) <= state.nodes.keys() or len(set(one.replicas)) < len(one.replicas):
                 raise Violation(

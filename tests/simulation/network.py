@@ -1,8 +1,8 @@
 """The network between the nodes, which keeps the promises of `replication.transport` and no others.
 
-Each ordered pair of nodes has a connection of its own. Within a connection order is kept; when it
-breaks, the end of what was on its way is lost or comes late, and the real `PeerOutbox` and `Inbox`
-decide what of it is delivered and where a gap is announced.
+Each ordered pair of nodes has a connection of its own. A connection keeps the order. When it breaks, the last
+batches on their way are lost or come late, and the real `PeerOutbox` and `Inbox` decide which of them are
+delivered and where a gap is announced.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ QUEUE_BYTES = 4 << 20
 WINDOW_BYTES = 1 << 20
 BATCH_BYTES = 256 << 10
 UNNOTICED_S = 5.0
-"""How long a connection over a cut wire lives: the transport's heartbeat time-out."""
+"""The time until a connection over a cut wire breaks: the transport's heartbeat time-out."""
 
 
 @dataclass(slots=True)
 class NetworkFaults:
-    """How bad the network is. Rates are probabilities for one batch, or one message.
+    """The faults of the network. Rates are probabilities for one batch, or one message.
 
-    raft_loss: Raft messages that vanish without a trace. overflow: messages that a full queue drops,
-    so that the peer is told of a gap and nobody of a broken connection.
+    raft_loss: Raft messages that are lost unnoticed. overflow: messages that a full queue drops, so that the
+    peer gets a gap without a broken connection.
     """
 
     delay_s: tuple[float, float] = (0.0002, 0.0015)
@@ -42,7 +42,7 @@ class NetworkFaults:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What travels at once: a ZeroMQ message."""
+    """The messages that travel together: one ZeroMQ message."""
 
     envelope: Envelope
     messages: Sequence[Parts]
@@ -58,12 +58,12 @@ class Batch:
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """One connection from `sender` to `receiver`; `held` waits behind a cut wire."""
+    """One connection from `sender` to `receiver`. `held` are the batches that wait behind a cut wire."""
 
     sender: Transport
     receiver: Transport
     number: int
-    """Connections that are made later have higher numbers."""
+    """Later connections have higher numbers."""
     broken: bool = False
     lost: bool = False
     arrival: float = 0.0
@@ -80,12 +80,12 @@ class Peer:
 
 
 class Process(Protocol):
-    """What a transport belongs to."""
+    """The process of a transport."""
 
     name: str
 
     def input(self, action: Callable[[], None]) -> None:
-        """Do something on the process's event loop, unless the process is gone."""
+        """Do something on the process's event loop, unless the process has ended."""
 
     def message(self, peer: str, parts: list[bytes]) -> None: ...
     def peer_up(self, peer: str) -> None: ...
@@ -110,11 +110,11 @@ class Transport:
                 self.peers[name] = Peer(outbox, Inbox())
 
     def send(self, peer: str, parts: Sequence[bytes | memoryview]) -> bool:
-        """Queue a message until the next `flush`; False: dropped."""
+        """Queue a message until the next `flush`. False: the message is dropped."""
         link = self.peers.get(peer)
         if link is None:
             return False
-        # `bytes` of octets that cannot change are those octets.
+        # `bytes()` copies a part that may change, and returns an immutable one as it is.
         copied = list(map(bytes, parts))
         if link.connection is None or self._network.overflows():
             link.outbox.drop(copied)
@@ -123,7 +123,7 @@ class Transport:
         return link.outbox.put(copied)
 
     def flush(self) -> None:
-        """One batch for each peer that something was queued for."""
+        """Send one batch to each peer with queued messages."""
         for link in self._dirty.values():
             self._flush(link)
         self._dirty.clear()
@@ -149,7 +149,7 @@ class Transport:
         self.process.peer_up(peer)
 
     def disconnected(self, peer: str, connection: Connection) -> None:
-        """The connection to a peer is gone."""
+        """The connection to a peer is broken."""
         link = self.peers[peer]
         if link.connection is connection:
             link.connection = None
@@ -193,7 +193,7 @@ class Network:
     # -- processes ------------------------------------------------------------------------------
 
     def join(self, transport: Transport) -> None:
-        """A process has started: it connects to everybody, and everybody to it."""
+        """A process has started: it connects to all others, and all others connect to it."""
         self._transports[transport.name] = transport
         for other in self.names:
             if other != transport.name:
@@ -201,7 +201,7 @@ class Network:
                 self._connect_soon(other, transport.name)
 
     def leave(self, transport: Transport) -> None:
-        """A process is gone; its peers notice within milliseconds, unless the wire is cut."""
+        """A process has ended. Its peers notice within milliseconds, unless the wire is cut."""
         transport.closed = True
         self._transports.pop(transport.name, None)
         for pair, connection in list(self._connections.items()):
@@ -222,14 +222,14 @@ class Network:
         if source is None or target is None or pair in self._connections:
             return
         if pair in self.blocked:
-            # Tried again when the wire is mended.
+            # `_mend` tries again.
             return
         self._made += 1
         connection = self._connections[pair] = Connection(source, target, self._made)
         source.process.input(lambda: source.connected(receiver, connection))
 
     def break_connection(self, sender: str, receiver: str) -> None:
-        """Reset the connection, if there is one; it is made anew soon."""
+        """Reset the connection, if there is one; a new one follows soon."""
         pair = (sender, receiver)
         connection = self._connections.get(pair)
         if connection is not None:
@@ -252,7 +252,7 @@ class Network:
     # -- wires ----------------------------------------------------------------------------------
 
     def cut(self, pairs: Iterable[tuple[str, str]]) -> Callable[[], None]:
-        """Let nothing pass from the first to the second of each pair; call the result to mend it."""
+        """Drop everything from the first to the second node of each pair, until the result is called."""
         for pair in pairs:
             self.blocked[pair] = self.blocked.get(pair, 0) + 1
             connection = self._connections.get(pair)
@@ -276,7 +276,7 @@ class Network:
             elif connection.receiver.closed:
                 self._breaker(pair, connection)()
             else:
-                # What arrived while nothing passed comes before what is still on its way.
+                # Batches that arrived at the cut come before batches that are still on their way.
                 held, connection.held = connection.held, []
                 for batch in held:
                     self._world.after(0.0, partial(self._arrive, connection, batch))
@@ -284,7 +284,7 @@ class Network:
     # -- batches --------------------------------------------------------------------------------
 
     def carry(self, connection: Connection, batch: Batch) -> None:
-        """Deliver a batch some time later, after what the connection carried before."""
+        """Deliver a batch some time later, after the connection's earlier batches."""
         chance, faults = self._random, self.faults
         delay = chance.uniform(*faults.delay_s)
         if faults.late and chance.random() < faults.late:

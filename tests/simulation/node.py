@@ -1,7 +1,7 @@
 """One node: the real `Broker` and `Journal` in a process that can be killed, frozen and put back in time.
 
-It plays the part of `cluster`'s process: an event loop with a turn after what arrived, timers, the
-journal's writer, and a restart with a new front end incarnation.
+It stands for the process of a node (`cluster/process`): an event loop with a turn after arrivals, timers, the
+journal's writer, and a restart with a new front end number.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ EPOCH_MS = 1_800_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """Sizes in octets, small so that snapshots and segments come and go within seconds.
+    """Sizes in octets, so small that snapshots and segments come and go within seconds.
 
-    drift: how much faster or slower than the true time a node's clock may run, as a fraction.
+    drift: the bound on the error of a node's clock rate, as a fraction.
     """
 
     snapshot_bytes: int = 24 << 10
@@ -60,16 +60,15 @@ class NodeSettings:
 class SimulatedNode:
     """A machine with a disk and, most of the time, a broker process on it.
 
-    `life` counts the processes that have run; what belongs to an earlier one never happens. `leaving`: it
-    sends its clients away.
-    `empty`: it asks the others whether its disk, on which nothing is, was lost. `lost_disk`: it may have
-    forgotten votes, and gives none before it has everything back. `rotten`: its disk has lost a bit.
-    `copied`: it has noted beside its journal that the other nodes have everything.
+    `life` counts the processes so far; timers and inputs of an earlier process never happen. `leaving`: the
+    node sends its clients away. `empty`: the node asks the others whether its empty disk was lost.
+    `lost_disk`: the node may have forgotten votes, and gives none before it has all data back. `rotten`: the
+    disk is damaged. `copied`: the node has noted beside its journal that the other nodes have all its data.
     """
 
     writer_type: ClassVar[type[SimulatedWriter]] = SimulatedWriter
     counts_suspension: ClassVar[bool] = True
-    """Whether the clock that the process reads goes on while the machine is suspended."""
+    """Whether the process's clock goes on while the machine is suspended."""
 
     def __init__(
         self, name: str, members: tuple[str, ...], world: World, network: Network, settings: NodeSettings
@@ -88,9 +87,9 @@ class SimulatedNode:
         self.formats = FORMAT_LEVEL
         self.connections: dict[Any, None] = {}
         self.slowness_s = 0.0
-        """How much later than otherwise a turn may come."""
+        """The longest additional delay of a turn, in seconds."""
         self.stepped = False
-        """Whether the time of day was set, so that what depends on it happens at other times."""
+        """Whether a fault has set the time of day, so that timed events happen at other times."""
         self.failures: list[str] = []
         self.on_ready: Callable[[SimulatedNode], None] = lambda node: None
         self.on_death: Callable[[SimulatedNode], None] = lambda node: None
@@ -108,15 +107,15 @@ class SimulatedNode:
     # -- the process ----------------------------------------------------------------------------
 
     def clock(self) -> float:
-        """The machine's clock that never goes back."""
+        """The machine's monotonic clock, in seconds."""
         return self._clock.read()
 
     def wall_ms(self) -> int:
-        """The machine's time of day, which is not quite that of the others."""
+        """The machine's time of day, which differs a little from that of other machines."""
         return EPOCH_MS + int(self.world.now * 1000) + self._wall_offset_ms
 
     def start(self) -> None:
-        """Start a process, with what the disk holds; not of a node that has left for good."""
+        """Start a process with the data on the disk, unless the node has left for good."""
         if self.retired:
             return
         self.life += 1
@@ -196,7 +195,7 @@ class SimulatedNode:
         )
 
     def needed(self) -> None:
-        """A group may come to this node whose only replica is here."""
+        """A group whose only replica is on this node may be opened: remove the note `copied`."""
         self.copied = False
 
     def _open(self, config: JournalConfig) -> Journal:
@@ -212,12 +211,12 @@ class SimulatedNode:
         return Journal.open(self.disk, config, self._rewrite)
 
     def lose_disk(self) -> None:
-        """All that was on it is gone for good."""
+        """Replace the disk by an empty one."""
         self.disk.wipe()
         self.lost_disk, self.newest_lost = True, None
 
     def _fail_to_start(self, error: OSError) -> None:
-        """The disk fails already while the journal is recovered: somebody starts the node again."""
+        """The disk has failed while the journal is recovered: the node is started again later."""
         self.world.note(f"{self.name} does not start: {error}")
         self.disk.lose_power()
         self.up = False
@@ -241,7 +240,7 @@ class SimulatedNode:
         self.on_ready(self)
 
     def _removed(self) -> None:
-        """The cluster goes on without this node."""
+        """The cluster has removed this node."""
         self.world.note(f"{self.name} is removed")
         self.after(0.0, self.retire)
 
@@ -251,7 +250,7 @@ class SimulatedNode:
         self.stop(power=False)
 
     def stop(self, *, power: bool) -> None:
-        """Kill the process, or cut the machine's power: then what was not synced is lost."""
+        """Kill the process; with `power` cut the machine's power, which loses unsynced data."""
         if not self.up:
             return
         self._disturb("loses power" if power else "is killed")
@@ -266,7 +265,7 @@ class SimulatedNode:
         self.on_death(self)
 
     def end(self) -> None:
-        """End the process with everything written, as one that was told to stop."""
+        """End the process in order, with everything written."""
         self._turn()
         if self.writer.batch is not None:
             self.writer.batch.write()
@@ -274,7 +273,7 @@ class SimulatedNode:
         self.stop(power=False)
 
     def _tear(self) -> None:
-        """The write that was under way got some of its steps done."""
+        """Carry out a part of the write that is in progress."""
         batch = self.writer.batch
         if batch is not None:
             self.disk.stop_after = self._random.randint(0, 3)
@@ -283,7 +282,7 @@ class SimulatedNode:
             self.disk.stop_after = None
 
     def disk_failed(self, error: OSError) -> None:
-        """What the process does when the journal cannot be written: go silent and end."""
+        """The journal cannot be written: the process sends nothing more, and ends."""
         self.world.note(f"{self.name}: {error}")
         self.broker.host.fail(error)
         self.failures.append(str(error))
@@ -291,12 +290,14 @@ class SimulatedNode:
         self.stop(power=True)
 
     def pause(self) -> None:
-        """Freeze the process, as SIGSTOP does: what arrives waits in its sockets."""
+        """Freeze the process, as SIGSTOP does: input waits in its sockets."""
         self.world.note(f"{self.name} is frozen")
         self.paused = True
 
     def resume(self, first: Action | None = None) -> None:
-        """Go on, with timers that are long overdue; `first` is what the event loop finds before all else."""
+        """Let the process go on, with overdue timers. The event loop carries out `first` before all other
+        input.
+        """
         if not self.paused:
             return
         self.world.note(f"{self.name} wakes up")
@@ -305,7 +306,7 @@ class SimulatedNode:
         if first is not None:
             self.input(first)
         elif self._missed and self._random.random() < 0.5:
-            # The timers may run before the sockets are read, or after.
+            # Timers may run before or after the sockets are read.
             self.broker.tick(self.clock())
         self._catching_up = True
         while self._missed:
@@ -313,12 +314,12 @@ class SimulatedNode:
         self._catching_up = False
 
     def suspend(self) -> None:
-        """Stop the whole machine: its processes, and the clocks that count only the time it runs."""
+        """Suspend the whole machine: its processes, and the clocks that do not count suspensions."""
         self.pause()
         self._clock.suspend()
 
     def step(self, seconds: float) -> None:
-        """Set the time of day, forward or back; no other clock knows of that."""
+        """Set the time of day forward or back. Other clocks do not change."""
         self.world.note(f"{self.name}'s time of day is set by {seconds:+.1f} s")
         self._wall_offset_ms += int(seconds * 1000)
         self.stepped = True
@@ -338,7 +339,7 @@ class SimulatedNode:
     def input(self, action: Action) -> None:
         """Do something on the event loop, when it runs."""
         if self.paused or self._catching_up:
-            # What a client sends now is behind what waits in its socket.
+            # A client's new input is behind the input that waits in its socket.
             life = self.life
             self._missed.append(lambda: action() if self.life == life else None)
         else:
@@ -352,7 +353,7 @@ class SimulatedNode:
                 self._fail_stop(error)
 
     def _fail_stop(self, error: JournalError | OSError) -> None:
-        """What an exception that nothing has caught ends, as `cluster.process.fail_stop` has it."""
+        """End the scope of an uncaught exception, as `cluster.process.fail_stop` does."""
         if self.rotten and isinstance(error, DamagedEntryError):
             self.broker.host.repair.found(error, self.clock())
         elif self.rotten or (isinstance(error, OSError) and self.disk.faulty):
@@ -369,7 +370,7 @@ class SimulatedNode:
         self.world.disturbed = self.world.now
 
     def wanted(self) -> None:
-        """A turn of the event loop is wanted."""
+        """Schedule a turn of the event loop."""
         if not self._turning:
             self._turning = True
             busy_s = self.slowness_s * self._random.random() if self.slowness_s else 0.0
@@ -398,19 +399,19 @@ class SimulatedNode:
         self.after(COLLECT_S, self._collect)
 
     def sealed_segments(self) -> list[str]:
-        """Files of the journal that nothing is written into any more."""
+        """The journal's files that are not written any more."""
         segments = [one for one in self.journal._segments.values() if one.sealed]
         return sorted({segment_name(one.number) for one in segments}.intersection(self.disk.names()))
 
     def sync_time(self) -> float:
-        """How long the next sync takes."""
+        """The duration of the next sync, in seconds."""
         return (0.0004 + self.disk.sync_seconds) * (0.5 + self._random.random())
 
     def durable(self, results: list[tuple[int, int, int]]) -> None:
         """The writer has finished."""
         self.broker.durable(results, self.clock())
 
-    # -- what the transport calls (tests.simulation.network.Process) ----------------------------
+    # -- calls of the transport (tests.simulation.network.Process) ------------------------------
 
     def message(self, peer: str, parts: list[bytes]) -> None:
         self.broker.receive(peer, parts, self.clock())

@@ -1,4 +1,6 @@
-"""Which nodes were out of reach, and for how long: when others may take a living node for lost."""
+"""The outages of nodes: how long each was out of reach, and so when others may take a running node
+for lost.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,10 @@ from dataclasses import dataclass
 from cluster.broker.lost_nodes import FRONT_END_GRACE_S
 
 TOLERATED_S = 0.9 * FRONT_END_GRACE_S
-"""An interruption shorter than this is nobody's excuse; the rest allows for clocks and timers."""
+"""A shorter interruption excuses nothing. The rest is a tolerance for clocks and timers."""
 
 CONNECTING_S = 0.05
-"""How long nodes take, at most, to have a connection again."""
+"""The longest time in which nodes connect again."""
 
 
 @dataclass(slots=True)
@@ -24,14 +26,14 @@ class Outage:
 
 
 class Outages:
-    """All of them, in one simulation."""
+    """All outages of one simulation."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._all: list[Outage] = []
 
     def begin(self, nodes: Iterable[str]) -> Callable[[], None]:
-        """The nodes are out of reach until the result is called."""
+        """Begin an outage of the nodes, which lasts until the result is called."""
         begun = [Outage(node, self._clock()) for node in nodes]
         self._all += begun
 
@@ -42,10 +44,10 @@ class Outages:
         return end
 
     def during(self, node: str, since: float) -> bool:
-        """Whether the node was out of reach for long, at some time since then or right before.
+        """Whether the node was out of reach for long, at some time since then or directly before.
 
-        Outages that overlap, or leave no time to connect between them, are one. A node that wakes up handles
-        first what was sent to it before it was given up.
+        Outages that overlap, or leave no time to connect in between, count as one. A node that wakes up first
+        handles messages that were sent to it before it was given up.
         """
         now = self._clock()
         start = end = float("-inf")

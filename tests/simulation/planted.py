@@ -1,4 +1,4 @@
-"""Bugs planted on purpose, from outside the product: the simulator must find each of them."""
+"""Bugs that are planted from outside the product, and each of which the simulator must find."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.simulation.writer import SimulatedWriter
 
 
 def _forgotten_vote() -> AbstractContextManager[object]:
-    """Figure 2: votedFor is persistent. Here a restart forgets it."""
+    """Figure 2: votedFor is persistent. With the bug a restart forgets it."""
     intact = PartitionLog.restore
 
     def forgetful(
@@ -41,7 +41,7 @@ def _forgotten_vote() -> AbstractContextManager[object]:
 
 
 def _forgotten_joining() -> AbstractContextManager[object]:
-    """A replica that joins gives no vote before it has caught up. Here a restart takes its log for whole."""
+    """A joining replica gives no vote before it has caught up. With the bug a restarted one does."""
     intact = PartitionLog.restore
 
     def forgetful(
@@ -53,7 +53,9 @@ def _forgotten_joining() -> AbstractContextManager[object]:
 
 
 def _old_catalog() -> AbstractContextManager[object]:
-    """Replicas go by a catalog that is up to date. Here a node that starts drops them by what it replays."""
+    """A node drops replicas by an up-to-date catalog only. With the bug a starting node drops them by the
+    catalog's past, which it replays.
+    """
     intact = Partitions._close
 
     def hasty(self: Partitions, partition: int) -> None:
@@ -64,7 +66,7 @@ def _old_catalog() -> AbstractContextManager[object]:
 
 
 def _old_term() -> AbstractContextManager[object]:
-    """§5.4.2, figure 8: copies of entries of older terms do not commit them. Here they do."""
+    """§5.4.2, figure 8: copies of entries of older terms do not commit them. With the bug they do."""
 
     def counting_all(self: Leadership) -> None:
         state = self._state
@@ -77,8 +79,8 @@ def _old_term() -> AbstractContextManager[object]:
 
 
 def _early_outcome() -> AbstractContextManager[object]:
-    """Two-phase commit: the decision is in the coordinator's log before anybody hears of it. Here it need
-    not be.
+    """Two-phase commit: the decision is committed in the coordinator's log before it is sent. With the bug it
+    may be sent before.
     """
 
     def hasty(self: Commit) -> None:
@@ -92,8 +94,8 @@ def _early_outcome() -> AbstractContextManager[object]:
 
 
 def _forgotten_abandonment() -> AbstractContextManager[object]:
-    """Presumed abort: what the coordinator has told a participant is so from then on. Here a front end that
-    comes later may still have it decided otherwise.
+    """Presumed abort: the coordinator's answer to a participant is final. With the bug a front end that asks
+    later may still get the transaction committed.
     """
     intact = TwoPhaseCommit._decide
 
@@ -111,7 +113,9 @@ def _forgotten_abandonment() -> AbstractContextManager[object]:
 
 
 def _counted_from_pong() -> AbstractContextManager[object]:
-    """A share of a lease counts from the ping, or earlier. Here it counts from when the answer arrives."""
+    """A share of a lease counts from the ping, or earlier. With the bug it counts from the answer's
+    arrival.
+    """
     intact = Catalog.receive
 
     def late(self: Catalog, peer: str, parts: Sequence[bytes], now: float) -> None:
@@ -123,23 +127,25 @@ def _counted_from_pong() -> AbstractContextManager[object]:
 
 
 def _lease_without_quorum() -> AbstractContextManager[object]:
-    """A leader has a lease while a majority has answered it of late. Here it has one as long as it leads."""
+    """A leader has a lease while a majority has answered it lately. With the bug it has one as long as it
+    leads.
+    """
     return mock.patch.object(Leadership, "leased_until", lambda self, now: now + 1.0)
 
 
 def _served_without_lease() -> AbstractContextManager[object]:
-    """An owner serves only on its lease. Here it does so as long as it takes itself for the owner."""
+    """An owner serves only on its lease. With the bug it serves as long as it believes to be the owner."""
     return mock.patch.object(Broker, "may_serve", lambda self, partition: True)
 
 
 class ForgetfulClockNode(SimulatedNode):
-    """Reads a clock that does not count suspensions, as CLOCK_MONOTONIC on Linux."""
+    """A node that reads a clock which does not count suspensions, as CLOCK_MONOTONIC on Linux."""
 
     counts_suspension = False
 
 
 class HastyWriter(SimulatedWriter):
-    """Says that a batch is on disk when it only begins to write it."""
+    """A writer that reports a batch as durable when it begins to write it."""
 
     def started(self, batch: Any) -> None:
         results = [(partition, *end) for partition, end in batch.staged.ends.items()]
@@ -147,16 +153,18 @@ class HastyWriter(SimulatedWriter):
 
 
 class HastyNode(SimulatedNode):
-    """Confirms before the fsync (design rule 3 forbids it)."""
+    """A node that confirms before the fsync (design rule 3 forbids it)."""
 
     writer_type = HastyWriter
 
 
 class ConfidentNode(SimulatedNode):
-    """A note says that other nodes have what the journal holds. Here it stays when they do not."""
+    """The note `copied` says that other nodes have all data of the journal. With the bug the note stays when
+    they do not.
+    """
 
     def needed(self) -> None:
-        """A group may come to this node whose only replica is here."""
+        """Keep the note, although a group whose only replica is on this node may be opened."""
 
 
 BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[object]]]] = {
@@ -195,12 +203,12 @@ FOCUS = {
     "taken again after an outage": Focus.ANSWERS,
     "removed before it is sent": Focus.ANSWERS,
 }
-"""What seeds are about that find bugs which those about everything find rarely or never."""
+"""The focus of the seeds for bugs that seeds with all faults find rarely or never."""
 
 
 @contextmanager
 def planted(bug: str | None) -> Iterator[type[SimulatedNode]]:
-    """The type of node to run while the bug is in place; without one, what the product is."""
+    """The type of node to run while the bug is in place; for None a node of the unchanged product."""
     if bug is None:
         yield SimulatedNode
         return

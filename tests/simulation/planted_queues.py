@@ -1,4 +1,4 @@
-"""Bugs planted on purpose in what queues and the catalog promise (`tests.simulation.planted`)."""
+"""Planted bugs in the guarantees of queues and the catalog (`tests.simulation.planted`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from node.session.permissions import Scope
 
 
 def hasty_declarations() -> AbstractContextManager[object]:
-    """A16: a change is answered once every node that serves clients has it. Here: once it is committed."""
+    """A16: a change is answered once every node that serves clients has it. With the bug: once it is
+    committed.
+    """
 
     def hasty(self: Catalog, request: int, pending: Any, now: float) -> None:
         self._visible(request)
@@ -30,7 +32,7 @@ def hasty_declarations() -> AbstractContextManager[object]:
 
 
 def stale_routes() -> AbstractContextManager[object]:
-    """Routes are remembered until the catalog changes. Here also longer."""
+    """Routes are cached until the catalog changes. With the bug they are cached for longer."""
     intact = Routes.find
 
     def forgetless(
@@ -44,7 +46,9 @@ def stale_routes() -> AbstractContextManager[object]:
 
 
 def early_looks() -> AbstractContextManager[object]:
-    """A16: what changes nothing is answered once every node shows the same. Here: once one does."""
+    """A16: a command that changes nothing is answered once every node shows the same. With the bug:
+    at once.
+    """
 
     def hasty(self: Catalog, done: Callable[[], None], now: float) -> None:
         done()
@@ -53,7 +57,9 @@ def early_looks() -> AbstractContextManager[object]:
 
 
 def unconfirmed_counts() -> AbstractContextManager[object]:
-    """What rests on no entry is answered once a majority has confirmed who leads. Here: at once."""
+    """An owner sends an answer without an entry once a majority has confirmed its leadership. With the bug:
+    at once.
+    """
 
     def hasty(self: LinearizableReads, front_end: int, request: int, value: Any) -> None:
         self._front_ends.answer(front_end, request, value)
@@ -62,7 +68,9 @@ def unconfirmed_counts() -> AbstractContextManager[object]:
 
 
 def forgotten_batches() -> AbstractContextManager[object]:
-    """A front end's batch is decided once, however long it is out of reach. Here it is forgotten with it."""
+    """A front end's batch is decided once, however long the front end is out of reach. With the bug an owner
+    that gives up a front end forgets the decision.
+    """
     intact = FrontEndSessions.front_end_lost
 
     def forgetful(self: FrontEndSessions, front_end: int) -> None:
@@ -73,7 +81,9 @@ def forgotten_batches() -> AbstractContextManager[object]:
 
 
 def unheard_leases() -> AbstractContextManager[object]:
-    """A new owner leaves messages with the consumers that have them. Here it takes nobody's word for that."""
+    """A new owner leaves messages leased to the consumers that have them. With the bug it ignores the reports
+    of front ends.
+    """
     intact = FrontEndSessions.held
 
     def deaf(
@@ -85,7 +95,7 @@ def unheard_leases() -> AbstractContextManager[object]:
 
 
 def doubled_limit() -> AbstractContextManager[object]:
-    """A queue drops what is over its limit. Here each message counts twice."""
+    """A queue drops messages over its limit. With the bug each message counts twice."""
 
     def twice(settings: QueueSettings, messages: int, octets: int) -> tuple[int, int]:
         return surplus(settings, 2 * messages, octets)
@@ -94,7 +104,7 @@ def doubled_limit() -> AbstractContextManager[object]:
 
 
 def late_expiry() -> AbstractContextManager[object]:
-    """A message that has expired is not delivered. Here it lives two seconds longer."""
+    """An expired message is not delivered. With the bug it expires two seconds later."""
     intact = Lifetimes.add
 
     def late(self: Lifetimes, first: int, last: int, expiry: int) -> None:
@@ -104,5 +114,7 @@ def late_expiry() -> AbstractContextManager[object]:
 
 
 def early_removals() -> AbstractContextManager[object]:
-    """What is got without acknowledgement is removed once its front end has it. Here: before it is sent."""
+    """A message of a get without acknowledgement is removed once its front end has it. With the bug: before
+    it is sent.
+    """
     return mock.patch.object(gets, "STAYS_LEASED", 0)

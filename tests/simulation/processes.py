@@ -1,4 +1,4 @@
-"""Many seeds at once, each in one of several processes. Which process runs a seed changes nothing of it."""
+"""Runs many seeds at once in several processes. A seed's verdict does not depend on the process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEEDS_PER_PROCESS = 200
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One seed, and what is asked of it: see `run_seed` and `planted`."""
+    """One seed with its options: see `run_seed` and `planted`."""
 
     seed: int
     bug: str | None = None
@@ -31,7 +31,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a seed ended. `report`: of the promise that was broken; None where all were kept."""
+    """The verdict on a seed. `report` describes the broken promise; None where all promises were kept."""
 
     task: Task
     report: str | None = None
@@ -55,12 +55,14 @@ def judge(task: Task) -> Verdict:
 
 
 def cores() -> int:
-    """How many processes can run here at once."""
+    """The number of processes that can run on this machine at once."""
     return len(os.sched_getaffinity(0))
 
 
 def verdicts(tasks: Iterable[Task], processes: int) -> Iterator[Verdict]:
-    """Of each task, in the order in which they end. The generator's end waits for what is under way."""
+    """The verdicts on the tasks, in the order in which they end. Closing the generator waits for running
+    tasks.
+    """
     if processes == 1:
         yield from map(judge, tasks)
         return

@@ -1,4 +1,4 @@
-"""Tells how far a run of many seeds has come: in place on a terminal, a line now and then elsewhere."""
+"""Prints the progress of a run of many seeds: in place on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import time
 from typing import TextIO
 
 INTERVAL_S = {True: 0.5, False: 30.0}
-"""Between two tellings, on a terminal and elsewhere."""
+"""The intervals of prints, on a terminal and elsewhere, in seconds."""
 
 
 class Progress:
-    """Of `total` seeds."""
+    """The progress of a run of `total` seeds."""
 
     def __init__(self, total: int, out: TextIO) -> None:
         self.done = 0
@@ -23,11 +23,11 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Since the run began."""
+        """The seconds since the run began."""
         return time.perf_counter() - self._began
 
     def count(self, failed: bool) -> None:
-        """One more seed has ended."""
+        """Count one more finished seed."""
         self.done += 1
         self.failed += failed
         now = time.perf_counter()

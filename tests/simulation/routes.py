@@ -1,4 +1,4 @@
-"""How messages get to the queues that they are for: exchanges of every type, and copies."""
+"""Paths of messages to their queues: exchanges of every type, and further routing keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KINDS = ("direct", "fanout", "topic", "headers", "copies", "chain")
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """What a publisher says so that a message goes to certain queues."""
+    """The exchange, keys and headers with which a message goes to certain queues."""
 
     exchange: str
     key: str
@@ -24,7 +24,7 @@ class Path:
 
 
 def path_of(queues: tuple[str, ...], chance: random.Random) -> tuple[Path, list[Method]]:
-    """A way to these queues, and what must be declared for it."""
+    """A path to these queues, and the methods that declare it."""
     mandatory = chance.random() < 0.3
     if len(queues) == 1:
         return Path("", queues[0], mandatory=mandatory), []
@@ -42,7 +42,7 @@ def path_of(queues: tuple[str, ...], chance: random.Random) -> tuple[Path, list[
 
 
 def _chain(name: str, queues: Iterable[str]) -> Iterator[Method]:
-    """One exchange behind the other, each bound to a queue of its own."""
+    """Declare a chain of exchanges, each bound to a queue of its own."""
     before = ""
     for number, queue in enumerate(queues):
         exchange = f"{name} {number}" if before else name

@@ -1,4 +1,4 @@
-"""One seed: its cluster, its faults, its end; and the report when a promise was broken."""
+"""Runs one seed: its cluster, its faults, its end, and the report of a broken promise."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tests.simulation.trials.examiner import KINDS
 from tests.simulation.world import World
 
 FAULTLESS_EVERY = 10
-"""Every so many seeds one without any faults, in which the strictest promises hold."""
+"""One of so many seeds has no faults, and is held to the strictest promises."""
 
 
 FIVE_EVERY = 5
-"""Every so many seeds one with five founders."""
+"""One of so many seeds has five founders."""
 DECLARING = 0.3
-"""The share of seeds in which clients declare all the time, and leases are short or long."""
+"""The share of seeds whose clients declare all the time, and whose leases are short or long."""
 
 OF_LEASES = ("one way", "link", "freeze", "suspension")
-"""Faults in which a lease ends and its holder does not hear of that; more frequent where clients declare."""
+"""Faults in which a lease ends without notice to its holder; more frequent where clients declare."""
 
 
 ANSWERS = (
@@ -33,16 +33,16 @@ ANSWERS = (
     (("room", "room", "room", "room"), "cornered owner"),
     (("removals", "removals", "removals"), "reset"),
 )
-"""What clients do where seeds are about answers, and the only fault that happens then: somebody answers who
-has lost the right to, or does something twice.
+"""The actions of clients in seeds about answers, and the only fault of these seeds, which makes an owner
+answer that is deposed, or do something twice.
 """
 
 DISKS_EVERY = 5
-"""Every so many seeds one whose disks rot or fill up."""
+"""One of so many seeds has disks that rot or fill up."""
 
 
 class SeedFailure(AssertionError):
-    """A seed that broke a promise, with all that is needed to look into it."""
+    """A seed has broken a promise. The text has all facts for the search of the cause."""
 
     def __init__(self, cluster: Cluster, cause: BaseException, bug: str | None, focus: Focus) -> None:
         seed = cluster.world.seed
@@ -65,17 +65,17 @@ class SeedFailure(AssertionError):
 
 
 def trials_of(chance: random.Random) -> tuple[tuple[str, ...], ...]:
-    """What examiners try beside the load: a seed tries a few kinds, often."""
+    """The kinds of trials of each examiner: a seed has a few kinds, which it repeats often."""
     kinds = chance.sample(sorted(KINDS), chance.choice((1, 2, 3)))
     return tuple(tuple(kinds) for _ in range(chance.choice((0, 0, 1, 2))))
 
 
 Plan = tuple[Shape, tuple[str, ...], float]
-"""The cluster's shape, the kinds of incidents, and the mean time between two of them in seconds."""
+"""(the cluster's shape, the kinds of faults, the mean time between two faults in seconds)."""
 
 
 def plan(seed: int, focus: Focus) -> Plan:
-    """What a seed is to do."""
+    """The plan of a seed."""
     chance = World(seed).chance("shape")
     faultless = seed % FAULTLESS_EVERY == 0 and focus in (Focus.EVERYTHING, Focus.MEMBERS)
     shape = shape_of(chance, faultless)

@@ -1,4 +1,4 @@
-"""Clients that do one thing after the other: generators that yield what they wait for."""
+"""Clients with sequential scripts: generators that yield the answers and times that they wait for."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.simulation.clients import Client, Place
 from tests.simulation.world import Action, World
 
 Steps = Generator["Answer | float", Any, None]
-"""Yields answers, whose values are sent to it, and times to pass in seconds."""
+"""A generator that yields answers, and is sent their values, and yields times to wait in seconds."""
 
 
 class LostError(Exception):
-    """The client's node has ended: what it was asked for may be done or not."""
+    """The client's node has ended: the request may be carried out or not."""
 
 
 class RefusedError(Exception):
@@ -29,7 +29,7 @@ class RefusedError(Exception):
 
 
 class Answer:
-    """What a script waits for."""
+    """An answer that a script waits for."""
 
     def __init__(self) -> None:
         self.given = False
@@ -38,7 +38,7 @@ class Answer:
         self._waiting: Action | None = None
 
     def give(self, value: Any = None, error: Exception | None = None) -> None:
-        """Only the first answer counts."""
+        """Set the value or the error; only the first call counts."""
         if not self.given:
             self.given, self.value, self.error = True, value, error
             if self._waiting is not None:
@@ -52,7 +52,7 @@ class Answer:
 
 
 class Script:
-    """Carries out steps, until they have ended."""
+    """Carries out the steps of a generator until it ends."""
 
     def __init__(self, world: World, steps: Steps) -> None:
         self.done = False
@@ -91,14 +91,14 @@ class Caller(Client):
             action()
 
     def when_open(self, action: Action) -> None:
-        """Do something as soon as there is a channel."""
+        """Do something as soon as the client has a channel."""
         if self._open:
             action()
         else:
             self._early.append(action)
 
     def ask(self, method: Method) -> Answer:
-        """Have the broker do something, once the channel is open."""
+        """Send a request once the channel is open; the result is its answer."""
         answer = Answer()
         self.wait_for(answer)
         if not answer.given:
@@ -106,7 +106,7 @@ class Caller(Client):
         return answer
 
     def wait_for(self, answer: Answer) -> None:
-        """Give it an error when the node ends before there is an answer."""
+        """Give the answer a LostError if the node ends first."""
         self._pending.append(answer)
         if not self.alive:
             self.lost()
@@ -124,7 +124,7 @@ class Caller(Client):
         self._open_channel()
 
     def connection_closed(self, code: int, text: str) -> None:
-        """A node whose catalog came as a snapshot does not know what its commands were answered."""
+        """A node that got the catalog as a snapshot cannot answer its commands, and closes the connection."""
         if not self.node.leaving and (code, text) != (RestartedError.code, f"INTERNAL_ERROR - {FELL_BEHIND}"):
             super().connection_closed(code, text)
         self.connection.drop()
@@ -147,6 +147,6 @@ class Caller(Client):
         self.closed = True
 
     def received(self, method: Method, content: bytes) -> None:
-        """What comes when the node has ended comes too late: the client was told that it is lost."""
+        """Ignore methods that arrive after the node's end, when requests have got LostError."""
         if self.alive:
             super().received(method, content)

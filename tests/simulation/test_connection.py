@@ -1,4 +1,4 @@
-"""What a client sent that leaves without a word, and of which the node has not looked at everything."""
+"""A client leaves without a word, and its node has not processed all its input."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.site import Site
 
 
 def test_a_node_that_is_cut_off_does_not_look_at_what_a_client_sends_before_it_leaves() -> None:
-    """So its settlements come back, and no checker may object."""
+    """So the messages that it settled are redelivered, which no checker may report."""
     site = Site("n1", "n2", "n3")
     staying, leaving = site.client("n1").connection, site.client("n1").connection
     read: list[int] = []

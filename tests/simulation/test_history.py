@@ -1,4 +1,4 @@
-"""What the checker of deliveries takes for a broken promise, and what for an excuse."""
+"""Broken promises and excuses, as the checker of deliveries decides them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TRANSACTOR, PUBLISHER, OTHER = 1, 2, 3
 
 
 class Calm:
-    """Nothing fails."""
+    """Circumstances without faults."""
 
     def now(self) -> float:
         return 1.0
@@ -29,7 +29,7 @@ class Calm:
 
 
 class Woken(Calm):
-    """The node n2 was frozen for long, and handles what waited; the node n1 died."""
+    """Node n2 was frozen for long, and handles waiting input; node n1 has ended."""
 
     def lost(self, receipt: Receipt) -> bool:
         return True
@@ -39,7 +39,7 @@ class Woken(Calm):
 
 
 def delivered_to_another_during_a_commit() -> tuple[History, Transaction]:
-    """A message that a client has not settled, and that its commit does not settle, goes to another one."""
+    """A message that a client has unsettled, and that its commit does not settle, goes to another client."""
     history = History([QueueTerms("q", ("n1", "n2", "n3"))], Calm())
     history.published(PUBLISHER, 1, ("q",), persistent=True)
     history.deliver("q", PUBLISHER, 1, Receipt(TRANSACTOR, "n1", 1, 1.0), redelivered=False)

@@ -19,7 +19,9 @@ FAULTLESS_WITH_TRANSACTIONS = 0
 @pytest.mark.requirement("F2.2")
 @pytest.mark.parametrize("seed", [FAULTLESS_WITH_TRANSACTIONS, 1, 2, 3, 4, 6, 7])
 def test_members_come_and_go_under_faults(seed: int) -> None:
-    """Nothing confirmed is lost, every wish comes true, and what is nowhere needed is nowhere kept."""
+    """No confirmed message is lost, every command takes effect, and no node keeps state that it does not
+    need.
+    """
     assert run_seed(seed, focus=Focus.MEMBERS).history.confirmed > 0
 
 
@@ -39,7 +41,7 @@ def test_no_disk_is_lost_of_which_the_other_replicas_are_no_majority() -> None:
 
 
 def test_where_nothing_fails_a_commit_is_answered_and_not_refused() -> None:
-    """Only a client that has gone with its node hears nothing."""
+    """Only a client of a removed node gets no answer."""
     cluster = Cluster(0, Shape(faultless=True))
     life = cluster.nodes["n1"].life
     cluster._check_answer(Transaction([], [], "n1", life, answer=True))

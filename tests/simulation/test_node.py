@@ -1,4 +1,4 @@
-"""What ends a simulated node, what it goes on from, and in which order it wakes up."""
+"""The end of a simulated node, its restart, and the order of input when it wakes up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FULL = OSError(errno.ENOSPC, "No space left on the simulated disk")
 
 
 def failing(error: Exception) -> SimulatedNode:
-    """A node of a cluster with an event that raises the error, not yet met."""
+    """A node of a cluster, with a pending event that raises the error."""
     cluster = Cluster(1, Shape(publishers=0, consumers=5))
     cluster.start()
     node = cluster.nodes["n1"]
@@ -54,7 +54,7 @@ def test_what_was_confirmed_outlives_disks_that_fail(incident: str) -> None:
 
 
 def test_a_damaged_entry_of_a_rotten_disk_leaves_its_node_running() -> None:
-    """Other replicas are asked for the entry (`replication.repair`)."""
+    """The node asks other replicas for the entry (`replication.repair`)."""
     error = DamagedEntryError("n1.segment", 0, "a bit", 1, 1)
     node = failing(error)
     node.rotten = True
@@ -65,7 +65,7 @@ def test_a_damaged_entry_of_a_rotten_disk_leaves_its_node_running() -> None:
 
 
 def test_a_node_that_wakes_up_reads_what_waited_before_what_is_sent_then() -> None:
-    """What one thing that waited leads a client to send is behind all that waits in its socket."""
+    """A client's reaction to one waiting input is behind all input that waits in its socket."""
     cluster = Cluster(1, Shape(publishers=0, consumers=0))
     cluster.start()
     node = cluster.nodes["n1"]

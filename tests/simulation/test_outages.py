@@ -1,4 +1,4 @@
-"""When a living node may be taken for lost."""
+"""The outages after which a running node may be taken for lost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.simulation.outages import CONNECTING_S, TOLERATED_S, Outages
 
 
 class Frozen:
-    """A node that was out of reach from 1.0 s on, for so long."""
+    """A node that was out of reach from 1.0 s on, for some seconds."""
 
     def __init__(self, seconds: float) -> None:
         self.now = 1.0

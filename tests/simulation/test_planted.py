@@ -1,4 +1,4 @@
-"""The simulator finds bugs that are planted on purpose, and does not cry wolf without them."""
+"""The simulator finds planted bugs, and reports none without them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.simulation.planted import BUGS, FOCUS, planted
 from tests.simulation.runs import SeedFailure, run_seed
 
 LIMIT = 500
-"""Within so many seeds each bug must show."""
+"""Each bug must be found within so many seeds."""
 
 SHOWN_BY = {
     "forgotten vote": 6,
@@ -35,7 +35,9 @@ SHOWN_BY = {
     "copies taken for granted": 31,
     "removed before it is sent": 1,
 }
-"""Seeds that showed them, tried first; a change of what a seed does only makes the search longer."""
+"""Seeds that have found the bugs, tried first. Where a change makes a seed do something else, the search is
+longer.
+"""
 
 
 @pytest.mark.interpreted
@@ -59,6 +61,6 @@ def test_every_planted_bug_has_a_seed() -> None:
 
 @pytest.mark.parametrize("node_type", sorted({node_type for node_type, _ in BUGS.values()}, key=repr))
 def test_a_planted_bug_overrides_what_there_is(node_type: type[SimulatedNode]) -> None:
-    """Else the bug is not planted any more."""
+    """Otherwise the bug would not be planted any more."""
     own = {name for name in vars(node_type) if not name.startswith("__")}
     assert own <= {*dir(SimulatedNode)}

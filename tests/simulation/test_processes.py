@@ -1,4 +1,4 @@
-"""Many seeds on all cores: the verdict on a seed depends on the seed alone, and a broken promise is told."""
+"""Many seeds on all cores: the verdict on a seed depends on the seed alone, and has the broken promise."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ print(judge(Task({seed}, focus=Focus("{focus}"))))
 
 @pytest.mark.parametrize("focus", [Focus.EVERYTHING, Focus.MEMBERS])
 def test_a_seed_ends_alike_in_every_process(focus: Focus) -> None:
-    """Neither what ran before in a process nor how the process hashes strings has a part in it."""
+    """Earlier seeds in the process, and the process's hashes of strings, have no influence."""
     task = Task(3, focus=focus)
     known = judge(task)
     assert known.confirmed > 0

@@ -14,7 +14,7 @@ from tests.simulation.processes import Task, judge
 BLOCKS, SEEDS_A_BLOCK = 20, 10
 
 Outcome = tuple[int, int] | str
-"""How many messages were confirmed and how many redelivered, or the report of the seed that failed."""
+"""The numbers of confirmed and of redelivered messages, or the report of the seed that failed."""
 
 
 def run_block(block: int) -> Outcome:
@@ -30,7 +30,7 @@ def run_block(block: int) -> Outcome:
 
 @pytest.fixture(scope="module")
 def outcomes() -> Iterator[list[Future[Outcome]]]:
-    """Of each block; they run on all cores."""
+    """The outcomes of each block, which run on all cores."""
     with ProcessPoolExecutor(mp_context=get_context("forkserver")) as pool:
         yield [pool.submit(run_block, block) for block in range(BLOCKS)]
         pool.shutdown(cancel_futures=True)
@@ -43,8 +43,8 @@ def outcomes() -> Iterator[list[Future[Outcome]]]:
 @pytest.mark.requirement("D2.1", "D2.2", "D2.3", "D2.4")
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_promises_are_kept_under_faults(block: int, outcomes: list[Future[Outcome]]) -> None:
-    """Nothing confirmed is lost, at-most-once never comes twice, order is kept, commits are whole, replicas
-    agree.
+    """No confirmed message is lost, at-most-once queues deliver none twice, order is kept, commits are
+    atomic, and replicas agree.
     """
     outcome = outcomes[block].result()
     if isinstance(outcome, str):
@@ -56,7 +56,7 @@ def test_promises_are_kept_under_faults(block: int, outcomes: list[Future[Outcom
 
 @pytest.mark.parametrize("seed", range(8))
 def test_leases_hold_where_words_come_late(seed: int) -> None:
-    """Nobody relies on a lease that another node does not count with any more."""
+    """No node relies on a lease whose end another node does not wait for."""
     verdict = judge(Task(seed, focus=Focus.LEASES))
     if verdict.report is not None:
         pytest.fail(verdict.report, pytrace=False)
@@ -64,7 +64,7 @@ def test_leases_hold_where_words_come_late(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_nothing_comes_again_without_cause_where_nodes_leave_in_order(seed: int) -> None:
-    """What a consumer of a node that stays has not settled comes to no other consumer."""
+    """Unsettled messages of a consumer on a node that stays come to no other consumer."""
     verdict = judge(Task(seed, focus=Focus.RESTARTS))
     if verdict.report is not None:
         pytest.fail(verdict.report, pytrace=False)
@@ -72,7 +72,7 @@ def test_nothing_comes_again_without_cause_where_nodes_leave_in_order(seed: int)
 
 @pytest.mark.parametrize("seed", range(1, 7))
 def test_answers_are_true_where_those_who_give_them_are_deposed(seed: int) -> None:
-    """Counts, names that are declared already, and room in a queue; nothing is done twice."""
+    """The answers are counts, names that exist already, and room in a queue; no command is done twice."""
     verdict = judge(Task(seed, focus=Focus.ANSWERS))
     if verdict.report is not None:
         pytest.fail(verdict.report, pytrace=False)

@@ -10,20 +10,20 @@ from tests.simulation.history import QueueTerms, Receipt, Transaction
 from tests.simulation.routes import Path
 
 KEEPING = ("orders", "invoices", "local")
-"""Queues that keep what they have: what was committed into them is delivered some time."""
+"""Queues that keep their messages, so that every committed message is delivered at some time."""
 
 TARGETS = (("orders",), ("invoices",), ("local",), ("orders", "local"), ("invoices", "orders"))
 
 
 class Transactor(Consumer):
-    """Settles what it gets, and publishes, with one commit after the other."""
+    """Settles its deliveries, and publishes, with one commit after the other."""
 
     def __init__(self, place: Place, terms: QueueTerms, paths: dict[tuple[str, ...], Path]) -> None:
         super().__init__(place, terms)
         self.paths = paths
         self.interval_s = self.chance.choice((0.0, 0.002, 0.02, 0.1))
         self.transaction: Transaction | None = None
-        """The one that is begun, until its commit is answered."""
+        """The current transaction, until its commit is answered."""
         self._taken: dict[int, Receipt] = {}
 
     @property
@@ -44,7 +44,7 @@ class Transactor(Consumer):
             self.after(self.chance.uniform(0.1, 0.3), self._work)
 
     def read(self) -> None:
-        """What came is settled with some commit."""
+        """Nothing to do: a later commit settles the deliveries."""
         self._fresh.clear()
 
     def hurry(self) -> None:
@@ -76,7 +76,7 @@ class Transactor(Consumer):
             self.request(m.TxCommit(), self._committed)
 
     def _rolled_back(self, answer: Method) -> None:
-        """What was published is nowhere; what was settled is unsettled as before."""
+        """The publishes are discarded, and the settled deliveries are unsettled again."""
         taken = self._taken
         self._conclude(done=False)
         for tag, receipt in taken.items():
@@ -85,7 +85,9 @@ class Transactor(Consumer):
         self._go_on()
 
     def refused(self, code: int, text: str) -> None:
-        """A commit is refused that needs a queue whose only node is down, or settles what was given up."""
+        """The broker has refused a commit that needs a queue whose only node is down, or settles a message
+        that the owner has given up.
+        """
         if self.transaction is None or code != m.ReplyCode.PRECONDITION_FAILED:
             super().refused(code, text)
         else:

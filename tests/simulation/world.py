@@ -13,10 +13,10 @@ Action = Callable[[], None]
 
 
 class World:
-    """The time, in seconds, and what is going to happen when.
+    """The simulated time, in seconds, and the queue of events.
 
-    Every purpose draws from its own stream of random numbers, so that a change to one of them leaves
-    the others as they were for a seed.
+    Every purpose draws from its own stream of random numbers, so that a change of one purpose does not change
+    the others of a seed.
     """
 
     TRACED = 120
@@ -26,7 +26,9 @@ class World:
         self.now = 0.0
         self.steps = 0
         self.disturbed = float("-inf")
-        """When an owner changed, a process ended, or a connection or what was on it was lost, at last."""
+        """The last time at which an owner changed, a process ended, or a connection or its messages were
+        lost.
+        """
         self.trace: deque[str] = deque(maxlen=self.TRACED)
         self._events: list[tuple[float, int, Action]] = []
         self._last = 0
@@ -36,7 +38,7 @@ class World:
         return random.Random(f"{self.seed}/{purpose}")
 
     def at(self, time: float, action: Action) -> None:
-        """Do `action` at `time`; things of the same time happen in the order in which they were asked for."""
+        """Do `action` at `time`. Actions of one time happen in the order of the calls."""
         self._last += 1
         heapq.heappush(self._events, (time, self._last, action))
 

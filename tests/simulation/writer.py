@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SimulatedWriter:
-    """The journal's writer: what it takes is on disk when the disk says so, not before."""
+    """The journal's writer: a batch is durable when the disk has synced it, not before."""
 
     def __init__(self, node: SimulatedNode, journal: Journal) -> None:
         self.busy = False
@@ -24,7 +24,7 @@ class SimulatedWriter:
         self._journal = journal
 
     def kick(self) -> None:
-        """Start writing what is staged."""
+        """Start writing the staged records."""
         if self.busy:
             return
         batch = self._journal.take_batch()
@@ -34,7 +34,7 @@ class SimulatedWriter:
             self._node.after(self._node.sync_time(), partial(self._finish, batch))
 
     def started(self, batch: Any) -> None:
-        """A batch has been taken; nothing of it is on disk yet."""
+        """The writer has taken a batch, nothing of which is on disk yet."""
 
     def _finish(self, batch: Any) -> None:
         try:

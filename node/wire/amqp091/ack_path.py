@@ -22,8 +22,7 @@ ACK_IDS: Final = _EXAMPLE[FRAME.size : _LEAD]
 
 class Acknowledged(NamedTuple):
     """The delivery tags `first` to `last`, acknowledged by the frames up to `end`. With `multiple` the one
-    frame
-    acknowledges all deliveries up to `last`.
+    frame acknowledges all deliveries up to `last`.
     """
 
     first: int

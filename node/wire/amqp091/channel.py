@@ -203,8 +203,7 @@ class Channel:
 
     def _report_end(self) -> bool:
         """Emit ChannelClosed, unless the session has to answer a pending request first. Returns whether the
-        session
-        will call `reply`.
+        session will call `reply`.
         """
         if self._unreported is None or self.pending is not None:
             return False
@@ -275,8 +274,7 @@ class Channel:
 
     def defers(self, error: ProtocolException) -> bool:
         """Have the session raise the exception after earlier publishes of the channel. False: there are none,
-        and
-        the caller raises it now.
+        and the caller raises it now.
         """
         if self.state is not ChannelState.OPEN or self.number not in self._parts.outbox.publishing:
             return False
@@ -373,8 +371,7 @@ class Channel:
 
     def _qos(self, method: m.BasicQos) -> None:
         """As RabbitMQ does: with `global` the limits are for all consumers of the channel together, without
-        it for
-        each consumer that starts later.
+        it for each consumer that starts later.
         """
         self._reply(method, m.BasicQosOk())
         if method.global_:

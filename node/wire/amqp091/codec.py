@@ -45,8 +45,7 @@ FRAME: Final = Struct(">BHI")
 FRAME_OVERHEAD: Final = FRAME.size + 1
 FRAME_SLACK: Final = FRAME_OVERHEAD
 """A client's frames may be so many octets longer than agreed (§4.2.3), as RabbitMQ allows: some clients cut
-bodies
-into payloads of frame-max octets. The server's frames never exceed the agreed size.
+bodies into payloads of frame-max octets. The server's frames never exceed the agreed size.
 """
 
 END: Final = bytes((FRAME_END,))
@@ -99,8 +98,7 @@ def encode_deliveries(
     channel: int, consumer_tag: str, first_tag: int, redelivered: bool, run: Run, frame_max: int
 ) -> bytes | bytearray:
     """The messages of the run as basic.deliver with their contents, with delivery tags from `first_tag` on.
-    No
-    body frame exceeds `frame_max` octets.
+    No body frame exceeds `frame_max` octets.
     """
     before, after = _deliver_frame(channel, consumer_tag, redelivered, run.exchange, run.routing_key)
     tags = range(first_tag, first_tag + run.count)

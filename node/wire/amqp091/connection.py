@@ -107,8 +107,7 @@ class Connection(FrameReader):
     @property
     def paused(self) -> bool:
         """Whether the session should stop reading the socket: too much input waits for answers, or the
-        machine
-        takes no input any more.
+        machine takes no input any more.
         """
         if self.state is ConnectionState.PAUSED or self._unread:
             return True

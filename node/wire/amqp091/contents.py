@@ -31,8 +31,7 @@ PROPERTIES_AT: Final = FRAME.size + HEADER_FIXED
 
 def properties_in(run: Run) -> Iterator[tuple[int, int, bytes]]:
     """(index of the first message, number of messages, property list) for each stretch of messages with the
-    same
-    properties.
+    same properties.
 
     Raises struct.error where a content header is malformed. All messages of a run with a stride have one
     property list: `publish_path` puts only contents that differ in their bodies alone into such a run.

@@ -24,8 +24,7 @@ from node.wire.amqp091.primitives import SHORT, Method
 @dataclass(frozen=True, slots=True)
 class Authenticate:
     """Check the client's login. The session answers with `authenticated` or `refused`, and never logs
-    `response`,
-    which may have a password in it.
+    `response`, which may have a password in it.
     """
 
     mechanism: str
@@ -49,8 +48,7 @@ class UpdateSecret:
 @dataclass(frozen=True, slots=True)
 class NegotiationFailed:
     """The client has broken the rules of the negotiation, or its login is refused. CloseSocket follows after
-    a
-    pause.
+    a pause.
 
     `reason` is for the log; the client does not get it.
     """
@@ -150,8 +148,7 @@ class Request:
 @dataclass(frozen=True, slots=True)
 class AnswerEffect:
     """Call `reply` with an answer that the channel has made itself, after earlier publishes: a refusal of one
-    of
-    them closes the channel instead.
+    of them closes the channel instead.
     """
 
     channel: int
@@ -169,8 +166,7 @@ class RefuseEffect:
 @dataclass(frozen=True, slots=True)
 class ChannelClosed:
     """The channel has ended, with its consumers. The session returns the unsettled deliveries to their
-    queues, as
-    failed ones.
+    queues, as failed ones.
 
     Not emitted while a Request of the channel waits for its answer. `awaited`: the channel had consumers, and
     the session calls `reply` with Close-Ok when their auto-delete queues are deleted for all clients.

@@ -64,8 +64,8 @@ _DECIMAL: Final = Struct(">Bi")
 
 def _check_name(name: str) -> None:
     """Raises FieldSyntaxError. §4.2.5.5 lets names start with a letter, `$` or `#`. `_` is accepted because
-    Java
-    frameworks put names such as `__TypeId__` into every message. A short string has no zero octet (§4.2.5.3).
+    Java frameworks put names such as `__TypeId__` into every message. A short string has no zero octet
+    (§4.2.5.3).
     """
     if not name or len(name) > MAX_NAME or not (name[0].isalpha() or name[0] in "$#_") or "\0" in name:
         raise FieldSyntaxError(f"invalid field name {name[:32]!r}")
@@ -207,8 +207,7 @@ def _decimal(data: bytes, at: int) -> Decimal:
 
 def encode_table(table: Table) -> bytes:
     """The table with its length. Raises ValueError for names over 255 octets, integers beyond 64 bits and
-    decimals
-    that the type cannot hold.
+    decimals that the type cannot hold.
     """
     parts = [encode_shortstr(name) + encode_value(value) for name, value in table.items()]
     body = b"".join(parts)

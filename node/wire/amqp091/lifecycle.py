@@ -134,8 +134,7 @@ class Negotiation:
 
     def _tune_ok(self, method: m.ConnectionTuneOk) -> None:
         """Take the client's limits, which may only be lower; 0 accepts the proposed ones. The client chooses
-        the
-        heartbeat.
+        the heartbeat.
         """
         if method.channel_max > self.channel_max:
             raise NegotiationError(f"channel-max {method.channel_max} is above {self.channel_max}")
@@ -302,8 +301,7 @@ class ConnectionLifecycle:
     @property
     def held(self) -> int:
         """Octets of memory that the connection takes up (docs/decisions/0018-memory-budget.md), without
-        output that
-        the socket has taken.
+        output that the socket has taken.
 
         Each part keeps its own count. The session adds them up once for a piece of input or output.
         """
@@ -333,8 +331,7 @@ class ConnectionLifecycle:
 
     def _must_wait(self) -> bool:
         """Whether input waits: the client has answers to read, the turn's share of work is used up, or the
-        client
-        is ahead of its pace.
+        client is ahead of its pace.
         """
         return self.state is ConnectionState.OPEN and (
             self._share.used_up or self._pace.waits or self._must_read()
@@ -361,8 +358,7 @@ class ConnectionLifecycle:
 
     def _forget(self) -> None:
         """Drop everything after the socket is closed, and break circles of references, so that the memory is
-        freed
-        at once and not by the garbage collector.
+        freed at once and not by the garbage collector.
         """
         self._intake.clear()
         self._let_go_of_memory()

@@ -96,8 +96,7 @@ class PropertyChecks:
         """Octets of memory for the remembered lists."""
         self.checked = 0
         """Octets of the lists that were checked and not remembered. The reader, which counts the work, sets
-        it back
-        to 0.
+        it back to 0.
         """
         self.wide = 0
         """The sum of `Traits.wide` over incoming messages. The reader, which counts the work, sets it back to

@@ -5,12 +5,10 @@ A publisher mostly repeats the same method frame, and often the same content hea
 basic.publish frame on, `PublishPath.take` recognises three shapes:
 
 - identical prefixes: method, content header and body frame header are octet for octet those of the message
-before.
-  They are found by comparing columns: octet i of every message is one strided slice, so that the work for
-  each message is done in C. The result is one uniform run, a single slice of the input.
+  before. They are found by comparing columns: octet i of every message is one strided slice, so that the work
+  for each message is done in C. The result is one uniform run, a single slice of the input.
 - identical methods: contents of one body frame each, of any size, with properties of equal traits. They are
-found
-  by a loop over the messages. The result is one run with lengths.
+  found by a loop over the messages. The result is one run with lengths.
 - any other message goes the frame-by-frame path in `channel`, which has the same results.
 """
 
@@ -81,8 +79,7 @@ class Published(NamedTuple):
 
 CHECKED_IN_A_RUN: Final = 64 * 1024
 """A run ends when so many octets of its property lists had to be checked, because a turn does only a share of
-that
-work.
+that work.
 """
 
 
@@ -140,8 +137,7 @@ class PublishPath:
 
     def take(self, data: bytes, at: int, method_end: int) -> Published | None:
         """The run that starts with the complete publish method frame at `at`; None where the message has to
-        go frame
-        by frame.
+        go frame by frame.
 
         Raises the errors that the frame-by-frame path raises for the first message's method and header.
         """
@@ -170,8 +166,7 @@ class PublishPath:
 
     def unfinished(self, data: bytes, at: int) -> int:
         """The number of octets to wait for, where the input ends inside one more message like the last run's;
-        0
-        elsewhere.
+        0 elsewhere.
 
         Without waiting, every piece of input would begin with half a message. Waiting is safe: a client that
         has begun a frame finishes it, and the next frame has a header.

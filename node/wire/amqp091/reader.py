@@ -169,8 +169,7 @@ class FrameReader(ConnectionLifecycle):
 
     def _refuse(self, number: int, size: int, frame: bytes, *, parked: bool) -> bool:
         """Refuse a frame that is too large, after earlier frames of its channel. False: these have to be
-        handled
-        first.
+        handled first.
         """
         channel = self._channels.get(number)
         if channel is None or not channel.holds:

@@ -50,8 +50,7 @@ def edit_properties(
 
 def with_properties(run: Run, change: Callable[[bytes], bytes]) -> Run:
     """The run with each message's property list replaced by `change` of it. The run takes the traits of the
-    first
-    message, and `change` must give all messages the same.
+    first message, and `change` must give all messages the same.
     """
     remember = lru_cache(maxsize=64)(change)
     raw, at = memoryview(run.raw), 0

@@ -128,8 +128,7 @@ class ChannelTransaction:
 
     def roll_back(self) -> None:
         """Roll back: settled deliveries are unsettled again, and the session discards the held runs. A commit
-        in
-        progress goes on.
+        in progress goes on.
         """
         self._shrink()
         settled, self._settled = self._settled, []

@@ -1,4 +1,4 @@
-"""Carries out one trial after the other, and takes away what each has left."""
+"""Carries out one trial after the other, and deletes the queues and exchanges of each."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ OF_ANSWERS: dict[str, Kind] = {
 
 
 class Examiner:
-    """One trial at a time, of the kinds that a seed has chosen."""
+    """Runs one trial at a time, of the seed's kinds."""
 
     def __init__(self, number: int, nodes: Nodes, kinds: Sequence[str]) -> None:
         self.stopped = False
         self.ended: dict[str, int] = dict.fromkeys(kinds, 0)
-        """Trials that came to their end, by kind."""
+        """The number of finished trials, by kind."""
         self._number = number
         self._nodes = nodes
         self._kinds = kinds
@@ -56,17 +56,17 @@ class Examiner:
 
     @property
     def doing(self) -> str:
-        """The name of the trial that has not ended."""
+        """The name of the current trial."""
         return "" if self._trial is None else self._trial.name
 
     def node_died(self, node: SimulatedNode) -> None:
-        """Clients there hear nothing any more."""
+        """The trial's clients at the node get no answers any more."""
         for prover in [] if self._trial is None else self._trial.provers:
             if prover.node is node:
                 prover.lost()
 
     def run(self) -> Steps:
-        """Trials, until it is stopped."""
+        """Run trials until the examiner is stopped."""
         count = 0
         while not self.stopped:
             count += 1
@@ -85,7 +85,7 @@ class Examiner:
             yield self._chance.uniform(0.0, 6 * PAUSE_S)
 
     def _clean(self, trial: Trial) -> Steps:
-        """Delete what was declared, as often as it takes."""
+        """Delete the trial's queues and exchanges; repeat until all are deleted."""
         while True:
             yield PAUSE_S
             try:

@@ -1,4 +1,6 @@
-"""What leaves a queue without being consumed: limits, expiry, rejection, purge; and where it goes."""
+"""Messages that leave a queue without a consumer: limits, expiry, rejection, purge; and their dead
+letters.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,10 @@ def numbered(what: str, count: int) -> list[str]:
 def dead_lettered(
     trial: Trial, prover: Prover, wanted: list[str], reason: str, queue: str, settler: Prover | None = None
 ) -> Steps:
-    """Each of them comes to the grave once, and says what it died of.
+    """Check that each message is in the dead-letter queue once, with its reason.
 
-    `settler` settled the others, or these. Raises LostError where its node is lost: what it settled last may
-    be back in its queue.
+    `settler` has settled the other messages, or these. Raises LostError where its node is lost, because its
+    last settlements may be void.
     """
     graves: list[Received] = []
     yield from trial.take(prover, f"{trial.name} grave", wanted, graves, settler=settler)
@@ -32,7 +34,7 @@ def dead_lettered(
 
 
 def length_limit(trial: Trial) -> Steps:
-    """Of what is too much the oldest goes, or the newest is refused; nothing else."""
+    """Over its limit a queue drops the oldest message, or refuses the newest, and no other."""
     chance = trial.chance
     one, other = trial.prover(), trial.prover()
     limit, count = chance.randint(1, 6), chance.randint(2, 12)
@@ -64,7 +66,9 @@ def length_limit(trial: Trial) -> Steps:
 
 
 def expiry(trial: Trial) -> Steps:
-    """Nothing comes out after its time, and nothing goes before it; the expired are dead letters."""
+    """No message is delivered after its time to live, and none expires before; expired ones are
+    dead letters.
+    """
     trial.timed = True
     chance = trial.chance
     one, other = trial.prover(), trial.prover()
@@ -111,7 +115,7 @@ def _check_time(
 
 
 def rejection(trial: Trial) -> Steps:
-    """What is rejected is a dead letter once; what is acknowledged is gone."""
+    """A rejected message is a dead letter once; an acknowledged one is removed."""
     chance = trial.chance
     one, other = trial.prover(), trial.prover()
     answer, letters = trial.grave(one)
@@ -134,12 +138,12 @@ def rejection(trial: Trial) -> Steps:
             one.ack(got)
     trial.check_taken(bodies, taken)
     if len(taken) == len(bodies):
-        # What came twice may have been settled in either way.
+        # A message that was delivered twice may have been settled in either way.
         yield from dead_lettered(trial, other, sorted(rejected), "rejected", trial.name, one)
 
 
 def delivery_limit(trial: Trial) -> Steps:
-    """A message that fails is delivered so many times and once more, then it is given up."""
+    """A message whose deliveries fail is delivered once more than the limit, and then discarded."""
     chance = trial.chance
     one, other = trial.prover(), trial.prover()
     answer, letters = trial.grave(one)
@@ -174,7 +178,9 @@ def delivery_limit(trial: Trial) -> Steps:
 
 
 def purge(trial: Trial) -> Steps:
-    """Nothing confirmed before a purge is there after it, and all that was published after it is."""
+    """After a purge the queue has no message that was confirmed before, and all that were published
+    after it.
+    """
     one, other = trial.prover(), trial.prover()
     yield trial.queue(one)
     for turn in range(trial.chance.randint(1, 3)):
@@ -191,7 +197,7 @@ def purge(trial: Trial) -> Steps:
 
 
 def policies(trial: Trial) -> Steps:
-    """A limit counts as soon as its policy is said, on any node, and no longer than the policy is there."""
+    """A limit counts from the answer to its policy on, on every node, until the policy is deleted."""
     one, other = trial.prover(), trial.prover()
     limit = trial.chance.randint(1, 4)
     yield trial.queue(one)
@@ -206,6 +212,6 @@ def policies(trial: Trial) -> Steps:
     wanted = [*with_it[-limit:], *after]
     taken: list[Received] = []
     yield from trial.take(other, trial.name, wanted, taken)
-    # A new owner drops what is too much once the front ends have told what their consumers have. A policy
-    # that is gone by then drops nothing.
+    # A new owner drops messages over the limit after front ends have reported their leases. A policy that is
+    # deleted before that drops nothing.
     trial.check_taken(wanted if trial.calm else [*before, *with_it, *after], taken)

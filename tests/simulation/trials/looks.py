@@ -1,4 +1,4 @@
-"""What is asked all the time, and must be so whatever happens: counts, names that others declare, room."""
+"""Answers that must be true under all faults: counts, names that others declare, room in a queue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.simulation.trials.trial import PAUSE_S, Trial
 
 
 class Counting:
-    """Asks one node after the other how many messages a queue has, one question at a time each."""
+    """Asks nodes in turn for the number of a queue's messages, each node with one question at a time."""
 
     def __init__(self, trial: Trial) -> None:
         self.published = self.confirmed = 0
@@ -24,7 +24,7 @@ class Counting:
         return all(answer.given for answer in self._asked.values())
 
     def ask(self, provers: list[Prover]) -> None:
-        """All who have been answered ask again: each must hear of what is confirmed by now."""
+        """Have all provers with an answer ask again. The answer must count all messages confirmed by now."""
         for prover in provers:
             if prover not in self._asked or self._asked[prover].given:
                 answer = self._asked[prover] = prover.ask(m.QueueDeclare(self._trial.name, passive=True))
@@ -41,10 +41,11 @@ class Counting:
 
 
 def counts(trial: Trial) -> Steps:
-    """Whichever node is asked counts all that was confirmed before, and finds one of the messages."""
+    """Every node counts all messages that were confirmed before the question, and finds one of them."""
     publisher = trial.prover()
     others = [trial.prover() for _ in range(4)]
-    # A queue's first owner is where it was declared: the publisher goes on where that one is cut off.
+    # A queue's first owner is on the node of the declaration; the publisher uses another node, as that one
+    # may be cut off.
     yield trial.queue(others[0])
     counting = Counting(trial)
     for turn in range(trial.chance.randint(5, 40)):
@@ -62,7 +63,7 @@ def counts(trial: Trial) -> Steps:
 
 
 def redeclarations(trial: Trial) -> Steps:
-    """What a client hears to be there already is there for every other one, though just being declared."""
+    """An object that exists for one client exists for every other one, also while it is being declared."""
     first, second, third = trial.prover(), trial.prover(), trial.prover()
     for turn in range(trial.chance.randint(5, 20)):
         name = f"{trial.name} {turn}"
@@ -80,9 +81,9 @@ def redeclarations(trial: Trial) -> Steps:
 
 
 def room(trial: Trial) -> Steps:
-    """A queue that was emptied has room for as many messages as its limit says, however they came."""
+    """An emptied queue has room for as many messages as its limit admits, however they come."""
     limit = trial.chance.randint(1, 4)
-    # A queue's first owner is where it was declared, which is not where it is published.
+    # A queue's first owner is on the node of the declaration; the publisher uses another node.
     declarer, publisher = trial.prover(), trial.prover()
     yield trial.queue(declarer, max_length=limit, overflow="reject-publish")
     for turn in range(trial.chance.randint(20, 60)):

@@ -1,4 +1,4 @@
-"""When messages come, in which order, to whom, and how often: delays, priorities, groups, duplicates."""
+"""Times, order, consumers and number of deliveries: delays, priorities, groups, duplicates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.simulation.trials.trial import PAUSE_S, SLACK_S, Trial
 
 
 def delays(trial: Trial) -> Steps:
-    """Nothing comes early, and everything comes."""
+    """Every delayed message comes, and none early."""
     trial.timed = True
     chance = trial.chance
     one, other = trial.prover(), trial.prover()
@@ -31,7 +31,7 @@ def delays(trial: Trial) -> Steps:
 
 
 def duplicates(trial: Trial) -> Steps:
-    """Of equal ids that come within the window, from whichever node, one is kept."""
+    """Of messages with one id within the window, from any node, the queue keeps one."""
     chance = trial.chance
     one, other = trial.prover(), trial.prover()
     yield trial.queue(one, deduplication_window=60_000)
@@ -52,7 +52,7 @@ def duplicates(trial: Trial) -> Steps:
 
 
 def priorities(trial: Trial) -> Steps:
-    """What was all there before is taken by priority, and as it was published within one."""
+    """Waiting messages come by priority, and within one priority in the order of their publishes."""
     chance = trial.chance
     one, other = trial.prover(), trial.prover()
     levels = chance.choice((2, 5, 10))
@@ -76,7 +76,7 @@ def _consume(prover: Prover, queue: str, prefetch: int) -> Steps:
 
 
 def groups(trial: Trial) -> Steps:
-    """Messages of a group come in order, and to one consumer as long as it has some of them."""
+    """Messages of a group come in order, and to one consumer as long as it has unsettled ones."""
     chance = trial.chance
     provers = [trial.prover(), trial.prover()]
     yield trial.queue(provers[0], group_by="g")
@@ -118,7 +118,7 @@ def _drained(prover: Prover) -> list[Received]:
 
 
 def single_active(trial: Trial) -> Steps:
-    """One consumer gets everything until it goes; then the next one gets what is left, and what comes."""
+    """One consumer gets all messages until it ends; then the next one gets the rest."""
     chance = trial.chance
     first, second, publisher = trial.prover(), trial.prover(), trial.prover()
     yield trial.queue(first, single_active_consumer=True)
@@ -148,7 +148,7 @@ def single_active(trial: Trial) -> Steps:
 
 
 def gets(trial: Trial) -> Steps:
-    """What is got and not settled comes back marked; what is settled does not come back."""
+    """A message of a get that is not settled comes back marked; a settled one does not come back."""
     chance = trial.chance
     one, other = trial.prover(), trial.prover()
     yield trial.queue(one)
@@ -176,7 +176,7 @@ def gets(trial: Trial) -> Steps:
 
 
 def removals(trial: Trial) -> Steps:
-    """What is got without acknowledgement comes, and comes once, whatever becomes of the queue's owner."""
+    """A message of a get without acknowledgement comes once, also where the queue's owner is lost."""
     publisher, *getters = (trial.prover() for _ in range(3))
     yield trial.queue(getters[0])
     taken: list[Received] = []

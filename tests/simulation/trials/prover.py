@@ -1,4 +1,4 @@
-"""A client that publishes, gets and consumes one step after the other, and keeps what it saw."""
+"""A client that publishes, gets and consumes in sequence, and records its observations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from tests.simulation.scripts import Answer, Caller
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A message as it came. `asked`: when the client asked for it, in seconds; `time`: when it came."""
+    """A received message. `asked` is the time of the client's request, `time` that of its arrival, in
+    seconds.
+    """
 
     body: str
     headers: dict[str, Any]
@@ -28,7 +30,7 @@ class Received:
 
 @dataclass(slots=True)
 class Fate:
-    """What became of published messages. `refused` and `returned` are bodies."""
+    """The outcomes of published messages. `refused` and `returned` are bodies."""
 
     began: float
     ended: float = 0.0
@@ -44,7 +46,7 @@ class _Batch:
 
 
 class Prover(Caller):
-    """A confirmed channel. `deliveries` is what its consumers got."""
+    """A client with a channel in confirm mode. `deliveries` are the messages of its consumers."""
 
     def __init__(self, place: Place) -> None:
         self.deliveries: list[Received] = []
@@ -69,7 +71,9 @@ class Prover(Caller):
     def publish(
         self, exchange: str, key: str, bodies: list[str], *, mandatory: bool = False, **properties: Any
     ) -> Answer:
-        """The answer's value is their Fate. A callable property is asked for each body."""
+        """Publish bodies; the answer's value is their Fate. A property that is callable is called with each
+        body.
+        """
         answer = Answer()
         self.wait_for(answer)
         method = encode_method(CHANNEL, m.BasicPublish(exchange, key, mandatory))
@@ -107,7 +111,7 @@ class Prover(Caller):
     # -- getting --------------------------------------------------------------------------------
 
     def get(self, queue: str, *, no_ack: bool = False) -> Answer:
-        """The answer's value is what was received, or None."""
+        """Get one message; the answer's value is Received, or None."""
         wrapped, asked = Answer(), self.now
         answer = self.ask(m.BasicGet(queue, no_ack))
 

@@ -1,4 +1,4 @@
-"""A16: what a client has been told of the catalog counts on every node, for exchanges of every type."""
+"""A16: a catalog change that is answered counts on every node, for exchanges of every type."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.simulation.trials.trial import Trial
 TYPES = ("direct", "fanout", "topic", "headers")
 WORDS = ("a", "b", "c")
 Binding = tuple[str, str]
-"""A queue and a key, which stands for a header with exchanges that go by headers."""
+"""(queue, key); with headers exchanges the key stands for a header."""
 
 
 def matches(kind: str, pattern: str, key: str) -> bool:
-    """Whether a binding takes a message (0-9-1 §3.1.3)."""
+    """Whether a binding matches a message (0-9-1 §3.1.3)."""
     if kind == "topic":
         return _topic(pattern.split("."), key.split("."))
     return kind == "fanout" or pattern == key
@@ -31,7 +31,7 @@ def _topic(pattern: list[str], words: list[str]) -> bool:
 
 
 def catalog_changes(trial: Trial) -> Steps:
-    """Bindings come and go on one node, and messages are published on others at once."""
+    """One node binds and unbinds, and other nodes publish directly after the answers."""
     chance = trial.chance
     kind = chance.choice(TYPES)
     editor, publisher = trial.prover(), trial.prover()
@@ -64,7 +64,7 @@ def _key(trial: Trial) -> str:
 
 
 def _change(trial: Trial, editor: Prover, exchange: str, kind: str, bound: set[Binding]) -> Steps:
-    """Bind or unbind, as the editor is answered, or have a queue deleted and declared again."""
+    """Bind or unbind, or delete a queue and declare it again, and record the change with its answer."""
     draw = trial.chance.random()
     if draw < 0.15:
         queue = trial.chance.choice(trial.queues)
@@ -95,7 +95,7 @@ def _arguments(kind: str, pattern: str) -> dict[str, Any]:
 
 
 def _see(trial: Trial, prover: Prover, expected: dict[str, list[str]]) -> Steps:
-    """Each queue has what was routed to it, and nothing else."""
+    """Each queue has the messages that were routed to it, and no others."""
     for queue, bodies in expected.items():
         taken: list[Any] = []
         yield from trial.take(prover, queue, bodies, taken)
@@ -103,7 +103,7 @@ def _see(trial: Trial, prover: Prover, expected: dict[str, list[str]]) -> Steps:
 
 
 def names_come_and_go(trial: Trial) -> Steps:
-    """A queue that was deleted on one node is gone on every other, and begins empty where it is made anew."""
+    """A queue deleted on one node exists on no other one, and is empty when it is declared again."""
     one, other = trial.prover(), trial.prover()
     name = trial.name
     for turn in range(trial.chance.randint(2, 5)):

@@ -1,7 +1,7 @@
-"""A trial: a few clients, alone with queues and exchanges of their own, do something whose end is known.
+"""A trial: a few clients with queues and exchanges of their own carry out steps with a known result.
 
-What must come of it holds whatever happens to nodes meanwhile. A trial whose client goes with its node is
-given up, and says nothing.
+The result must hold under all faults. A trial whose client is lost with its node is given up without a
+verdict.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from tests.simulation.world import Violation, World
 
 PAUSE_S = 0.05
 SLACK_S = 0.15
-"""Times of day differ by up to 40 ms between nodes, clocks drift by 50 ms a second, and turns are late."""
+"""The tolerance of times: nodes' times of day differ by up to 40 ms, clocks drift by 50 ms a second, turns
+are late.
+"""
 
 
 class Nodes(Protocol):
-    """The cluster, as trials need it."""
+    """The cluster, as trials use it."""
 
     world: World
     outages: Outages
@@ -40,7 +42,7 @@ class Nodes(Protocol):
 
 
 class Trial:
-    """One of them. `name` is in the names of all that it declares."""
+    """One trial. The names of its queues and exchanges have `name` in them."""
 
     def __init__(self, nodes: Nodes, name: str, chance: random.Random) -> None:
         self.nodes = nodes
@@ -52,7 +54,9 @@ class Trial:
         self.exchanges: list[str] = []
         self.policies: list[str] = []
         self.timed = False
-        """Whether messages wait for a time of day: on a node whose time was set back, for an hour maybe."""
+        """Whether messages wait for a time of day, which may take an hour on a node whose time was
+        set back.
+        """
 
     @property
     def now(self) -> float:
@@ -60,12 +64,12 @@ class Trial:
 
     @property
     def calm(self) -> bool:
-        """Whether no owner changed and no connection broke since the trial began."""
+        """Whether no owner has changed and no connection has broken since the trial began."""
         return self.nodes.world.disturbed < self.began
 
     @property
     def times_hold(self) -> bool:
-        """Whether times of day may be relied upon: nobody has set one."""
+        """Whether no fault has set a time of day."""
         return not self.nodes.wall_clocks_stepped
 
     def expect(self, held: bool, what: str) -> None:
@@ -75,7 +79,7 @@ class Trial:
     # -- clients --------------------------------------------------------------------------------
 
     def prover(self) -> Prover:
-        """A client at some node, another one each time where possible. Raises LostError."""
+        """A client at some node, at another one in each call where possible. Raises LostError."""
         used = {one.node for one in self.provers}
         ready = self.nodes.ready_nodes()
         fresh = [node for node in ready if node not in used] or ready
@@ -86,13 +90,13 @@ class Trial:
         return prover
 
     def pause(self, seconds: float = PAUSE_S) -> Steps:
-        """Let time pass. Raises LostError where a client has gone with its node meanwhile."""
+        """Let time pass. Raises LostError where a client was lost with its node meanwhile."""
         yield seconds
         if any(prover.gone for prover in self.provers):
             raise LostError
 
     def queue(self, prover: Prover, suffix: str = "", **arguments: Any) -> Answer:
-        """Declare a replicated queue; arguments with underscores for hyphens. `queues` has its name then."""
+        """Declare a replicated queue; arguments have underscores for hyphens. Adds its name to `queues`."""
         name = f"{self.name}{suffix}"
         if name not in self.queues:
             self.queues.append(name)
@@ -100,12 +104,12 @@ class Trial:
         return prover.ask(m.QueueDeclare(name, durable=True, arguments=named))
 
     def grave(self, prover: Prover) -> tuple[Answer, dict[str, str]]:
-        """Declare a queue for dead letters; and the arguments by which another one has it."""
+        """Declare a queue for dead letters; returns also the arguments of queues that send theirs to it."""
         answer = self.queue(prover, " grave")
         return answer, {"dead_letter_exchange": "", "dead_letter_routing_key": f"{self.name} grave"}
 
     def put_policy(self, definition: dict[str, Any]) -> Answer:
-        """For the queues of this trial; said to any node, as its HTTP API does."""
+        """Set a policy for the queues of this trial, at any node, as its HTTP API does."""
         policy = {
             "name": self.name, "pattern": f"^{self.name}$", "apply_to": "queues", "priority": 0,
             "definition": definition,
@@ -117,7 +121,7 @@ class Trial:
         return self._administer("delete_policy", {"name": self.name})
 
     def _administer(self, command: str, arguments: dict[str, Any]) -> Answer:
-        """Through a node that a client of this trial is at."""
+        """Give a command to the catalog at the node of one of the trial's clients."""
         answer = Answer()
         node = self.provers[-1].node
         self.provers[-1].wait_for(answer)
@@ -129,7 +133,7 @@ class Trial:
 
         def answered(_: Any, refusal: Refusal | None) -> None:
             if isinstance(refusal, RestartedError):
-                # The node got the catalog as a snapshot, and cannot tell what became of the command.
+                # The node got the catalog as a snapshot, and does not know the command's result.
                 submit()
                 return
             gone = command.startswith("delete") and isinstance(refusal, NotFoundError)
@@ -151,11 +155,11 @@ class Trial:
         no_ack: bool = False,
         settler: Prover | None = None,
     ) -> Steps:
-        """Get and acknowledge until all that is wanted has come, and nothing more is there; with `no_ack`,
-        get without acknowledgement, which loses nothing and gets nothing twice.
+        """Get and acknowledge until all wanted messages have come and the queue is empty. With `no_ack` get
+        without acknowledgement, which loses no message and gets none twice.
 
-        Raises LostError where a time of day was set, so that it may not come; and where the node of `settler`
-        was lost, on whose settling it depends what comes.
+        Raises LostError where a fault has set a time of day, so that messages may not come, and where the
+        node of `settler` was lost, on whose settlements the messages depend.
         """
         missing = set(wanted)
         while True:
@@ -178,11 +182,11 @@ class Trial:
                 return
 
     def _may_be_back(self, settler: Prover) -> bool:
-        """Whether what this client settled last may be in its queue again."""
+        """Whether messages that this client settled last may be in their queue again."""
         return settler.gone or self.nodes.outages.during(settler.node.name, self.began)
 
     def check_taken(self, wanted: Iterable[str], taken: list[Received]) -> None:
-        """Nothing else came, and nothing twice but what had been lost on its way."""
+        """Check that no other message came, and none twice except those that had been lost on their way."""
         wanted = set(wanted)
         bodies = [one.body for one in taken]
         strange = [body for body in bodies if body not in wanted]
