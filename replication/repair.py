@@ -96,8 +96,8 @@ NO_REPAIR_EVENTS: Final = RepairEvents()
 class Repair:
     """The damaged entries of a node's partitions, until they are mended.
 
-    Code that catches a DamagedEntryError calls `found`. What read the entry was broken off in the middle:
-    a leader steps down, and another replica, which has the entry, leads.
+    Code that catches a DamagedEntryError calls `found`. The reader of the entry was interrupted in the middle
+    of its work: a leader steps down, and another replica, which has the entry, leads.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Repair:
         told: RepairEvents,
     ) -> None:
         self.damaged: dict[tuple[int, int], Damage] = {}
-        """By partition and index."""
+        """The damaged entries by partition and index."""
         self.found_here = self.repaired = 0
         """Entries of this node that could not be read, and those that another replica gave back."""
         self._groups, self._journal, self._send = groups, journal, send

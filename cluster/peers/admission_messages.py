@@ -43,7 +43,7 @@ AdmissionMessage = AdmissionQuestion | AdmissionAnswer | NodeRemoved
 
 
 def decode_admission(parts: Sequence[bytes]) -> AdmissionMessage | None:
-    """None: a word that this release does not know."""
+    """The message; None for a word that this release does not know."""
     if len(parts) == 1:
         return AdmissionQuestion()
     word = bytes(parts[1])

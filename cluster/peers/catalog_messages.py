@@ -40,9 +40,9 @@ class CommandProposal:
 
 @dataclass(frozen=True, slots=True)
 class LeasePing:
-    """A replica asks for a lease. `sent`: seconds on the clock of the asking process; `applied`: the index of
-    the last entry that the replica has applied; `process`: the number of the asking process's front end, None
-    where its release does not say.
+    """A replica asks for a lease. `sent` is the time on the clock of the asking process, in seconds.
+    `applied` is the index of the last entry that the replica has applied. `process` is the number of the
+    asking process's front end; None where its release does not tell it.
     """
 
     sent: float
@@ -55,9 +55,9 @@ class LeasePing:
 
 @dataclass(frozen=True, slots=True)
 class LeasePong:
-    """The leader grants a lease that counts from `since`: seconds on the clock of the process that asked.
+    """The leader grants a lease that counts from `since`, in seconds on the clock of the process that asked.
 
-    `process`: as in the ping that this answers.
+    `process` is that of the ping.
     """
 
     since: float
@@ -91,7 +91,7 @@ class BarrierRequest:
 
 @dataclass(frozen=True, slots=True)
 class BarrierPassed:
-    """Every replica with a lease shows what the front end's request asked for."""
+    """Every replica with a lease has applied the entry of the front end's request."""
 
     front_end: int
     request: int
@@ -104,7 +104,7 @@ CatalogMessage = CommandProposal | LeasePing | LeasePong | CatalogApplied | Barr
 
 
 def decode_catalog_message(parts: Sequence[bytes]) -> CatalogMessage | None:
-    """None: a code that this release does not know. Raises MessageError."""
+    """The message; None for a code that this release does not know. Raises MessageError."""
     code, argument = unpack_part(parts, (int, object))
     match code:
         case CatalogCode.PROPOSE:

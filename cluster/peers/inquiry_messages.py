@@ -16,7 +16,7 @@ TELL_CODE: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class InquiryQuestion:
-    """A question. The asking process gives each of its questions another `number`."""
+    """A question. Each question of the asking process has a `number` of its own."""
 
     number: int
     name: str
@@ -28,7 +28,7 @@ class InquiryQuestion:
 
 @dataclass(frozen=True, slots=True)
 class InquiryAnswer:
-    """The answer to the question of that number; None: there is no answer."""
+    """The answer to the question with that number; `value` is None where there is no answer."""
 
     number: int
     value: Any
@@ -38,7 +38,7 @@ class InquiryAnswer:
 
 
 def decode_inquiry(parts: Sequence[bytes]) -> InquiryQuestion | InquiryAnswer | None:
-    """None: a code that this release does not know. Raises MessageError."""
+    """The message; None for a code that this release does not know. Raises MessageError."""
     code, number, value = unpack_part(parts, (int, int, object))
     if code == ASK_CODE:
         expect(value, (str, object))

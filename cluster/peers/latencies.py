@@ -1,4 +1,4 @@
-"""How long messages waited on this node: for their confirm, and from arrival for their first delivery."""
+"""Latencies of messages on this node: from publish to commit, and from arrival to first delivery."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from replication.journal import BOUNDS_S, Durations
 
 @dataclass(slots=True)
 class Latencies:
-    """Seconds by message, each added to once a batch. `clock` is monotonic, in seconds."""
+    """Histograms of seconds by message, updated once a batch. `clock` is monotonic, in seconds."""
 
     clock: Callable[[], float]
     confirms: Durations = field(default_factory=Durations)
@@ -22,23 +22,23 @@ class Latencies:
     """From a message's arrival at its owner to its first delivery."""
 
     def confirmed(self, messages: int, since: float) -> None:
-        """So many messages, the first of which came at `since`, are committed; 0: none is to be confirmed."""
+        """Count so many messages as committed now, the first of which came at `since`."""
         if messages:
             seconds, confirms = self.clock() - since, self.confirms
-            # `Durations.add`, without the call: this is on every message's way.
+            # `Durations.add` without the call: this is on the path of every publish.
             confirms.counts[bisect_left(BOUNDS_S, seconds)] += messages
             confirms.total += seconds * messages
 
 
 PLACES: Final = 4096
-"""About half of them are left once messages of a fortnight have been thinned out."""
+"""Most arrival times that are kept. Thinning out those of a fortnight leaves about half of them."""
 
 PRECISION: Final = 0.01
 SHORTEST_S: Final = 0.00001
 
 
 class Arrivals:
-    """Arrival times of messages from `first` on; those that came to a former owner are not measured."""
+    """Arrival times of messages from `first` on; earlier ones came to a former owner and are not measured."""
 
     def __init__(self, latencies: Latencies, first: int) -> None:
         self._latencies = latencies
@@ -46,18 +46,18 @@ class Arrivals:
         self._times = [0.0]
 
     def __len__(self) -> int:
-        """The number of places kept."""
+        """The number of arrival times that are kept."""
         return len(self._lasts)
 
     def came(self, last: int) -> None:
-        """Messages up to this number have come, behind those before."""
+        """Messages behind the last ones, up to this number, have arrived now."""
         self._lasts.append(last)
         self._times.append(self._latencies.clock())
         if len(self._lasts) > PLACES:
             self._thin_out()
 
     def _thin_out(self) -> None:
-        """Let older messages seem to have come with those behind them, off by `PRECISION` of their age."""
+        """Merge older arrival times with later ones, which changes ages by no more than `PRECISION`."""
         now = self._times[-1]
         lasts, times, age = [], [], -SHORTEST_S
         # The first place stands for the messages that are not measured.
@@ -70,7 +70,7 @@ class Arrivals:
         self._times[1:] = reversed(times)
 
     def delivered(self, ranges: list[Range]) -> None:
-        """These messages, ascending, leave for a consumer, none of them for a second time."""
+        """Measure messages, ascending, that are delivered for the first time."""
         lasts, times, latencies = self._lasts, self._times, self._latencies
         now, deliveries = latencies.clock(), latencies.deliveries
         place, places, counts = 1, len(lasts), deliveries.counts
@@ -81,7 +81,7 @@ class Arrivals:
             while first <= last and place < places:
                 end = lasts[place] if lasts[place] < last else last
                 count, seconds = end - first + 1, now - times[place]
-                # `Durations.add`, without the call: this is on every message's way.
+                # `Durations.add` without the call: this is on the path of every delivery.
                 counts[bisect_left(BOUNDS_S, seconds)] += count
                 deliveries.total += seconds * count
                 first = end + 1

@@ -1,8 +1,8 @@
 """The one interface between a front end and a partition's owner, and how its calls go from node to node.
 
-The two may be in one process or on two nodes. Every call names the link's epoch: a front end starts a new
-epoch whenever it greets an owner, so that nothing sent before a failover or a lost message is mistaken for
-news.
+The two may be in one process or on two nodes. Every call names the link's epoch. A front end starts a new
+epoch whenever it greets an owner: the receiver of a call can tell that the call was made before a failover or
+before a message was lost.
 
 Between nodes a call is a message: an envelope part (tag, call, partition, front end, epoch), a msgpack part
 with the arguments, and the message contents as parts of their own, so that no body is copied or parsed. Link
@@ -31,33 +31,34 @@ Ranges = list[tuple[int, int]]
 """Closed ranges of sequence numbers, ascending."""
 
 Holders = dict[int, list[tuple[int, int, int]]]
-"""By queue: first and last message, and the consumer that has them, ascending."""
+"""By queue, in ascending order: first and last message, and the consumer that has them."""
 
 
 GET_LINK: Final = 1
 GET_LINK_NO_ACK: Final = 2
 GET_LINK_KEPT: Final = 3
-"""The link of gets without acknowledgement whose front end has the message removed once it has come. A
-delivery names `GET_LINK` if its message is leased until then, and `GET_LINK_NO_ACK` if it is removed already.
+"""The link of gets without acknowledgement whose front end has the message removed once it has got the
+message. A delivery names `GET_LINK` if the message is leased until then, and `GET_LINK_NO_ACK` if it is
+removed already.
 """
 FIRST_CONSUMER: Final = 16
-"""Consumers of front ends are numbered from here on; the numbers below serve basic.get."""
+"""The lowest number of a front end's consumer; lower numbers are the links of basic.get."""
 
 
 NOT_FOUND: Final = [404, "the queue was deleted"]
 ACCESS_REFUSED: Final = [403, "the queue is in exclusive use"]
-"""An owner's answer instead of a value: a 0-9-1 reply code and its reason."""
+"""The answer of an owner that refuses: a 0-9-1 reply code and its reason."""
 
 NOTHING_TO_GET: Final = (0, False)
-"""The first arguments of a request that an owner of the release before does not know. That owner takes the
-request for a basic.get of the first argument: a queue that does not exist.
+"""The first arguments of a request that an owner of the release before does not know. Such an owner takes the
+request for a basic.get of the first argument, which is a queue that does not exist.
 """
 
 STAYS_LEASED: Final = 1
 """The third argument of a get without acknowledgement whose message stays leased, see `GET_LINK_KEPT`."""
 
 UNREACHABLE: Final = [404, "the node that holds the queue is down"]
-"""The answer to requests for a queue on one node that is down."""
+"""The front end's own answer to requests for a queue whose only node is down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +78,12 @@ class ConsumerTerms:
     priority: int
     joined: int = 0
     activated: int = 0
-    """The number that owners have told of a single active consumer, see `FrontEndPort.activity`."""
+    """The numbers that owners have told about a single active consumer: see `FrontEndPort.activity`."""
 
 
 @dataclass(init=False, slots=True)
 class Delivery:
-    """Messages of one queue for one consumer; `ranges` are those of the run's messages, in its order."""
+    """Messages of one queue for one consumer. `ranges` has their sequence numbers, in the run's order."""
 
     consumer: Final[int]
     queue: Final[int]
@@ -104,31 +105,31 @@ class OwnerPort(Protocol):
     def hello(
         self, front_end: int, epoch: int, node: str, consumers: list[ConsumerTerms], tried: int
     ) -> None:
-        """Begin an epoch; these are all the consumers that the front end has on the partition.
+        """Begin an epoch with all consumers that the front end has on the partition.
 
-        Operation batches up to number `tried` may have reached this or another owner before.
+        Operation batches up to number `tried` may have reached this owner or another one before.
         """
 
     def operations(self, front_end: int, epoch: int, number: int, data: bytes) -> None:
-        """One numbered batch of operations (`node.queue.entry_format`)."""
+        """Take one numbered batch of operations (`node.queue.entry_format`). Batches come in order."""
 
     def held(self, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders) -> None:
-        """End of the greeting: the leases, by queue, that the front end still holds, and for queues that
-        keep order by key the consumer that holds each lease.
+        """End the greeting with the leases, by queue, that the front end still holds. For queues that keep
+        order by key, `holders` has the consumer of each lease.
         """
 
     def attach(self, front_end: int, epoch: int, request: int, terms: ConsumerTerms) -> None:
-        """Add a consumer; answered by `result(request)`."""
+        """Add a consumer. `result(request)` answers None, or the refusal."""
 
     def detach(self, front_end: int, epoch: int, consumer: int) -> None:
         """Remove a consumer; its messages stay leased to the front end."""
 
     def credit(self, front_end: int, epoch: int, limits: list[tuple[int, int]]) -> None:
-        """New limits, by consumer."""
+        """Set the limits of consumers, as (consumer, limit)."""
 
     def request(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
-        """Ask for something that is answered by `result(request)`: `get`, `purge`, `count`, `redeliver`,
-        `browse`, `close`, `stop`, `last`.
+        """Carry out a request by name: `get`, `purge`, `count`, `redeliver`, `browse`, `close`, `stop`,
+        `last`. `result(request)` answers it.
         """
 
 
@@ -141,26 +142,27 @@ class FrontEndPort(Protocol):
     def acknowledged(self, epoch: int, number: int, refused: Sequence[tuple[int, Ranges]] = ()) -> None:
         """All operation batches up to `number` are committed.
 
-        `refused` names, by batch, messages that queues have not taken, counted from 0 within the batch;
-        of batches that were acknowledged before it may name some again.
+        `refused` has, by batch, the messages that queues have refused, counted from 0 within the batch. It
+        may repeat messages of batches that were acknowledged before.
         """
 
     def delivered(self, epoch: int, deliveries: list[Delivery]) -> None:
-        """Messages for the front end's consumers."""
+        """Deliver messages to the front end's consumers."""
 
     def result(self, epoch: int, request: int, value: Any, delivery: Delivery | None) -> None:
-        """The answer to `attach` or `request`."""
+        """Answer `attach` or `request`."""
 
     def consumer_cancelled(self, epoch: int, consumer: int) -> None:
         """The consumer's queue was deleted."""
 
     def activity(self, epoch: int, consumer: int, joined: int, activated: int) -> None:
-        """A consumer of a queue with a single active one has its place in the order of all, and is the
-        active one, since a number above all earlier ones, or is not (0).
+        """Tell a consumer's numbers in a queue with a single active consumer. `joined` is its place in the
+        order of all consumers. `activated` is 0 unless the consumer is the active one; then it is above all
+        earlier such numbers.
         """
 
     def resync(self) -> None:
-        """A message was lost on the way: greet the owner again."""
+        """Greet the owner again: a message was lost on the way."""
 
 
 _ENVELOPE = struct.Struct(">cBIQQ")
@@ -230,7 +232,7 @@ def _arguments(parts: Sequence[bytes]) -> Any:
 
 
 def _contents(parts: Sequence[bytes], count: int) -> Sequence[bytes]:
-    """The parts behind the arguments."""
+    """The parts behind the arguments. Raises MessageError if these are not `count` parts."""
     if len(parts) != 2 + count:
         raise MessageError(f"a call has {len(parts) - 2} parts of contents, not {count}")
     return parts[2:]
@@ -274,7 +276,10 @@ class RemoteOwner:
 
 
 def _terms_from_plain(plain: list[Any]) -> ConsumerTerms:
-    """Releases before there were single active consumers leave out the last two. Raises MessageError."""
+    """Inverse of `_terms_to_plain`. A release without single active consumers leaves out the last two fields.
+
+    Raises MessageError.
+    """
     expect(plain, (*_TERMS_FORM, int, int)[: max(len(plain), len(_TERMS_FORM))])
     return ConsumerTerms(*plain)
 

@@ -11,10 +11,10 @@ from cluster.peers.tags import CONTACTS, MEMBERS, VOTES
 
 @dataclass(frozen=True, slots=True)
 class PeerGreeting:
-    """Where the sender is, and which members it knows.
+    """The addresses of the sender and of the members that it knows.
 
-    `address`: host:port; `key`: the public key, None where there is none; `known`: name, address and key of
-    each member, the sender included.
+    `address` is host:port, `key` the public key or None. `known` has name, address and key of each member,
+    the sender included.
     """
 
     address: str

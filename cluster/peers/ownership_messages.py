@@ -11,10 +11,10 @@ from cluster.peers.tags import OWNERSHIP
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """Which partitions a node owns, which process it is, and which formats it reads (docs/decisions/0020).
+    """The partitions that a node owns, its process, and the format level that it reads (docs/decisions/0020).
 
-    `owned`: partitions, with the term in which the node owns each. `process`: the number of the node's front
-    end; 0: the sender's release does not say. `formats`: 0 where the sender's release does not say.
+    `owned` has partitions with the term in which the node owns each. `process` is the number of the node's
+    front end. Both `process` and `formats` are 0 where the sender's release does not tell them.
     """
 
     owned: list[tuple[int, int]]

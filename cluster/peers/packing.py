@@ -15,12 +15,14 @@ _DECIMAL: Final = 1
 
 
 def pack(value: Any) -> bytes:
-    """Raises TypeError for a value that has no place in a field table."""
+    """The msgpack of a value. Raises TypeError for a type that field tables do not have."""
     return bytes(msgpack.packb(value, default=_extension, unicode_errors="surrogateescape"))
 
 
 def unpack_part(parts: Sequence[bytes], form: Any, place: int = 1) -> Any:
-    """One part of another node's message, of this form (`replication.forms`). Raises MessageError."""
+    """The value in one part of a message, which must have this form (`replication.forms`). Raises
+    MessageError.
+    """
     try:
         value = unpack(parts[place])
     except Exception as error:
@@ -30,7 +32,7 @@ def unpack_part(parts: Sequence[bytes], form: Any, place: int = 1) -> Any:
 
 
 def unpack(data: bytes) -> Any:
-    """Inverse of `pack`. Raises ValueError when malformed."""
+    """Inverse of `pack`. Raises ValueError for malformed octets."""
     return msgpack.unpackb(data, ext_hook=_value, unicode_errors="surrogateescape")
 
 

@@ -45,8 +45,8 @@ from replication.snapshots import Part
 class MessageKind:
     """One message of a family.
 
-    `form`: the class whose fields the message carries, or the method of a port that the message calls.
-    `since`: the least format number (docs/decisions/0020) of the nodes that may be sent the message.
+    `form` is the class whose fields the message carries, or the method of a port that the message calls.
+    `since` is the lowest format level (docs/decisions/0020) of a node to which the message may be sent.
     """
 
     name: str
@@ -61,8 +61,8 @@ class MessageKind:
 class MessageFamily:
     """The messages of one tag.
 
-    `decode`: takes the parts of a message, and raises MessageError where they have not the form of one; None
-    for calls, which `cluster.peers.link_messages` carries out.
+    `decode` takes the parts of a message, and raises MessageError for a malformed one. It is None for calls,
+    which `cluster.peers.link_messages` carries out.
     """
 
     name: str

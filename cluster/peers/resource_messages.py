@@ -11,9 +11,9 @@ from cluster.peers.tags import CLIENT_COUNTS, SHORTAGE
 
 @dataclass(frozen=True, slots=True)
 class ClientCounts:
-    """The sender's clients that some limit of RabbitMQ concerns.
+    """The counts of the sender's clients for the limits of virtual hosts and users.
 
-    `vhosts`: connections by virtual host; `users`: connections and channels by user.
+    `vhosts` counts connections by virtual host; `users` counts connections and channels by user.
     """
 
     vhosts: dict[str, int]
@@ -31,7 +31,7 @@ class ClientCounts:
 
 @dataclass(frozen=True, slots=True)
 class ResourceShortage:
-    """Which resources the sender is short of: `memory`, `disk`."""
+    """The resources of which the sender is short: `memory`, `disk`."""
 
     resources: frozenset[str]
 

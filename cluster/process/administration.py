@@ -33,7 +33,7 @@ class Administration:
         certificates: Certificates | None,
         wanted: Callable[[], None],
     ) -> None:
-        """`wanted` has the node's groups carry out requests, such as a hand-over, in this turn."""
+        """`wanted` asks for a turn, in which the node's groups carry out requests such as a hand-over."""
         self._round_trips = RoundTrips(services.inquiry, services.connected, node.clock)
         self.metrics = NodeMetrics(node, self._round_trips)
         self._report = NodeReport(node, services.inquiry, wanted)
@@ -49,7 +49,7 @@ class Administration:
         self.http = HttpServer(_ports(node, certificates), parts)
 
     def tick(self, now: float, late: float) -> None:
-        """To be called often. `late`: seconds that the caller's timer was late."""
+        """Advance timers; call it often. `late`: seconds by which the caller's timer was late."""
         self.metrics.loop_delay.add(late)
         self._report.sampler.tick(now)
         self._round_trips.tick(now)

@@ -1,4 +1,4 @@
-"""Logs damaged entries: found on reading, mended by another replica, or lost with their messages."""
+"""Logs damaged entries: found on reading, repaired by another replica, or lost with their messages."""
 
 from __future__ import annotations
 

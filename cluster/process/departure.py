@@ -1,5 +1,5 @@
-"""How a node leaves when it is told to stop: it hands over its partitions, closes its clients' connections,
-and returns their unsettled messages.
+"""The orderly stop of a node: it hands over its partitions, closes its clients' connections, and returns
+their unsettled messages.
 
 Pure: `step` is called until it returns True. A stage ends unfinished when its time is over.
 """
@@ -24,14 +24,14 @@ RETURNING_S: Final = 2.0
 """Seconds until the returned messages of the clients are in the logs of their queues."""
 
 STEP_S: Final = 0.005
-"""Between two steps."""
+"""Seconds between two steps."""
 
 
 class DepartingClient(Protocol):
-    """A connection."""
+    """A client's connection."""
 
     def force_close(self, reason: str) -> None:
-        """Close the connection by force (320), telling the client why; it has a while to agree."""
+        """Send connection.close (320) with the reason. The client has a while to answer it."""
 
 
 class Clients(Protocol):
@@ -41,14 +41,14 @@ class Clients(Protocol):
     def clients(self) -> Mapping[int, DepartingClient]: ...
 
     def close_ports(self) -> None:
-        """Accept no more connections; those that there are go on."""
+        """Accept no more connections; open ones go on."""
 
     def stop(self) -> None:
         """Close the sockets of clients that have not agreed."""
 
 
 class DepartureStage(NamedTuple):
-    """A condition, the seconds to wait for it, and the next step, which is told whether it came in time."""
+    """A condition, the seconds to wait for it, and the next action, which gets whether it came in time."""
 
     done: Callable[[float], bool]
     seconds: float
@@ -59,13 +59,13 @@ class Departure:
     """The departure of one node.
 
     Clients stay connected while their queues get other owners, so that their confirms reach them. The node
-    accepts no new client: the client would get messages only to lose them a moment later.
+    accepts no new client, which would have to return its messages a moment later.
     """
 
     def __init__(
         self, broker: Broker, clients: Clients, handed_over: Callable[[bool], None], now: float
     ) -> None:
-        """`handed_over` is told whether other nodes lead all groups of this node in time."""
+        """`handed_over` is called with whether other nodes lead all groups of this node in time."""
         self._broker = broker
         self._clients = clients
         self._tell = handed_over
@@ -101,12 +101,12 @@ class Departure:
     def _send_away(self, in_time: bool) -> None:
         self._tell(in_time)
         for client in list(self._clients.clients.values()):
-            # 0-9-1 §4.2.2 has the peer answer connection.close. A socket closed with octets unread would be
-            # reset, and the client might never see why.
+            # 0-9-1 §4.2.2: the client answers connection.close. If the node closed a socket with unread
+            # octets, the system would reset the connection, and the client might never see the reason.
             client.force_close("the node is shutting down")
 
     def _returned(self, now: float) -> bool:
-        """Messages that clients had and did not settle are in the logs of their queues."""
+        """Whether the returns of the clients' unsettled messages are committed."""
         self._broker.links.flush_waiting()
         links = self._broker.links.by_partition.values()
         return not any(link.unacknowledged for link in links if link.owner is not None)

@@ -25,7 +25,7 @@ STOP_S: Final = 5.0
 
 
 class NodeFailedError(Exception):
-    """The node has ended by itself; the text says what was wrong, where, and what to do."""
+    """The node has ended by itself; the text names the error, the place and the remedy."""
 
     def __init__(self, error: BaseException, where: str, remedy: str, code: ExitCode) -> None:
         super().__init__(f"{where}: {said(error)}. What to do: {remedy}.")
@@ -41,7 +41,7 @@ class Abortable(Protocol):
 
 
 class FailStop:
-    """Decides, by the table of `scopes`, what an exception ends, and ends the node where that is the node."""
+    """Decides by the table of `scopes` which part of the node an exception ends. Ends the node if it must."""
 
     def __init__(
         self,
@@ -50,17 +50,17 @@ class FailStop:
         damaged: Callable[[DamagedEntryError], None],
         end: Callable[[BaseException], None],
     ) -> None:
-        """`damaged` is told of entries that cannot be read; `end` makes the node fall silent and stop."""
+        """`damaged` is called with entries that cannot be read. `end` makes the node fall silent and stop."""
         self.failure: NodeFailedError | None = None
         self.log = log
         self._damaged = damaged
         self._end = end
         loop.set_exception_handler(self._uncaught)
 
-    # -- where exceptions are caught --------------------------------------------------------------
+    # -- calls of exception handlers --------------------------------------------------------------
 
     def spares_node(self, error: BaseException, origin: Origin) -> bool:
-        """Whether the node goes on; otherwise its end has begun."""
+        """Handle an exception. Returns whether the node goes on; otherwise its end has begun."""
         scope = scope_of(error, origin)
         if scope is FailureScope.PARTITION and isinstance(error, DamagedEntryError):
             self._damaged(error)
@@ -70,7 +70,9 @@ class FailStop:
         return False
 
     def of_message(self, error: Exception, peer: str, tag: bytes) -> None:
-        """A peer's message has raised `error`. Raises UndecodableError if only that connection is to end."""
+        """A peer's message has raised `error`. Raises UndecodableError where only the connection to the peer
+        has to end.
+        """
         if self.spares_node(error, Origin.PEER_MESSAGE):
             text = f"a message of kind {tag!r} cannot be decoded: {said(error)}"
             self.log.error("peer_message_refused", error, peer=peer, reason=text)
@@ -100,7 +102,7 @@ class FailStop:
     # -- the end ----------------------------------------------------------------------------------
 
     def end(self, error: BaseException, where: str) -> None:
-        """Begin the end of the node; the first exception counts."""
+        """Log the exception and begin the end of the node. Later exceptions are ignored."""
         if self.failure is not None:
             return
         ending = ending_of(error)

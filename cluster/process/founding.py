@@ -13,11 +13,11 @@ from cluster.log.event_log import EventLog
 FIRST_VHOST: Final = "/"
 
 Submitted = Callable[[str, dict[str, Any]], Awaitable[None]]
-"""Has a command of the catalog carried out; raises Refusal."""
+"""Submits a command to the catalog, and waits until every node sees its effect. Raises Refusal."""
 
 
 async def found_users(config: ClusterConfig, state: AccessState, submitted: Submitted, log: EventLog) -> None:
-    """Offer the users to the catalog, which takes them once. Raises ConfigError."""
+    """Submit the users of the configuration to the catalog, which takes them once. Raises ConfigError."""
     if not state.founded:
         users = await _hashed(config)
         await submitted("found_access", {"vhost": FIRST_VHOST, "users": users})

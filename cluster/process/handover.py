@@ -1,7 +1,7 @@
-"""Leaving in order: a node hands its groups over to other leaders before it stops.
+"""Hands the groups of a node that stops over to other leaders.
 
-A partition whose leader just stops has no leader until an election ends; a partition that is handed over
-(Raft thesis §3.10) has none for a message and a vote. Pure: `step` is called until `done`.
+A partition whose leader just stops has no leader until an election ends. A partition that is handed over
+(Raft thesis §3.10) has no leader for the time of a message and a vote. Pure: call `step` until `done`.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from replication.raft import Role
 
 
 class Handover:
-    """Hands over every partition that this node leads, each to a replica that is there."""
+    """Hands over every partition that this node leads, each to a replica that is connected."""
 
     def __init__(self, host: Host, reachable: Callable[[], Iterable[str]]) -> None:
-        """`reachable`: the other nodes that there is a connection to."""
+        """`reachable` gives the other nodes to which there is a connection."""
         self._host = host
         self._reachable = reachable
         self._asked: dict[int, tuple[str, int]] = {}
         self._given: Counter[str] = Counter()
 
     def step(self, now: float) -> None:
-        """Ask a replica of each partition that this node leads to take over, then another if it did not.
+        """Hand each partition that this node leads over to a replica, and to another one if that fails.
 
-        The core gives a hand-over up after an election time-out; only then is another replica asked.
+        The Raft core gives a hand-over up after an election time-out; only then comes another replica.
         """
         for group in list(self._host.groups.values()):
             if self._to_be_given(group) and not group.raft.handing_over:
@@ -43,9 +43,10 @@ class Handover:
         )
 
     def _to_be_given(self, group: RaftGroup) -> bool:
-        """Whether this node leads the group, and another replica could.
+        """Whether this node leads the group, and another replica could lead it.
 
-        A group that comes back after a hand-over comes from a node that leaves as well: this node keeps it.
+        A group that this node got back after its hand-over came from a node that stops as well: this node
+        keeps it.
         """
         if group.raft.role is not Role.LEADER or not self._heirs(group):
             return False
@@ -53,14 +54,14 @@ class Handover:
         return asked is None or asked[1] == group.raft.term
 
     def _heirs(self, group: RaftGroup) -> list[str]:
-        """The replicas that there is a connection to; none when they are too few to elect a leader."""
+        """The replicas to which there is a connection; none when they are too few to elect a leader."""
         there, voters = set(self._reachable()), group.raft.membership.voters
         heirs = sorted(voters & there)
         return heirs if 2 * (len(heirs) + 1) > len(voters) else []
 
     def _heir(self, group: RaftGroup) -> str | None:
-        """A replica that was not asked last; of several the one that lacks least of the log, then the one
-        that was given the fewest groups."""
+        """The next replica to ask: not the one asked last, then the one that lacks least of the log, then the
+        one that has got the fewest groups."""
         progress = group.raft.progress
         last = self._asked.get(group.partition, ("", 0))[0]
         return max(

@@ -23,7 +23,7 @@ THREADS: Final = 2
 """Hashes made at a time; scrypt lets other threads run."""
 
 NICENESS: Final = 10
-"""Of these threads: the event loop goes first where both want a processor."""
+"""The niceness of these threads: the event loop goes first where both want a processor."""
 
 
 class Turns:
@@ -47,7 +47,7 @@ class Turns:
                 del self._waiting[origin]
 
     def take(self) -> Any:
-        """The next one; None when nothing waits."""
+        """Take the next password; None when none waits."""
         if not self._waiting:
             return None
         origin = next(iter(self._waiting))
@@ -106,14 +106,14 @@ class HashingThreads:
         def ended(done: asyncio.Future[Any]) -> None:
             self._busy -= 1
             if not done.cancelled():
-                # The callback may take back passwords that wait.
+                # The callback may withdraw passwords that wait.
                 answer(None if self._unmade(done.exception()) else done.result())
                 self._begin()
 
         return ended
 
     def _unmade(self, error: BaseException | None) -> bool:
-        """Whether the thread raised, as one does that gets no memory: only this hash is lost."""
+        """Whether the thread raised an exception, for example for want of memory: only this hash is lost."""
         if error is None:
             return False
         if not isinstance(error, Exception):
@@ -122,7 +122,7 @@ class HashingThreads:
         return True
 
     def close(self) -> None:
-        """Drop waiting passwords; hashes that are being made are not answered any more."""
+        """Drop waiting passwords. The callbacks of hashes that are being made are not called any more."""
         self._turns = Turns()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -136,7 +136,8 @@ def _give_way() -> None:
 def _matches(stored: str | None, decoy: str, password: str) -> bool:
     """Whether the stored hash is the password's.
 
-    Without one, or with one that is quick to check, it takes as long as with any: names must not be guessed.
+    Without a hash, or with one that is quick to check, the check takes as long as with any other, so that its
+    time does not tell which users exist.
     """
     found = None if stored is None else parse_hash(stored)
     if not isinstance(found, PasswordHash):

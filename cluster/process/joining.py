@@ -1,4 +1,4 @@
-"""How a process joins the cluster: it tells the catalog that the node runs, and the configured users."""
+"""Joins the cluster: tells the catalog that this process of the node runs, and the configured users."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cluster.process.founding import found_users, restore_users
 
 
 class Joining:
-    """The beginning of a process's part in the cluster."""
+    """The start of a node's process as a member of the cluster."""
 
     def __init__(
         self,
@@ -27,7 +27,9 @@ class Joining:
         add_command: str,
         restores_users: bool,
     ) -> None:
-        """`state`: this node's replica of the catalog; `add_command`: how an administrator adds the node."""
+        """`state` is that of this node's catalog. `add_command` is the command with which an administrator
+        adds the node.
+        """
         self._config = config
         self._state = state
         self._submit = submit
@@ -36,9 +38,10 @@ class Joining:
         self._restores_users = restores_users
 
     async def join(self, front_end: int, formats: int) -> None:
-        """Tell the catalog of this incarnation, and wait until every node has applied that.
+        """Tell the catalog this incarnation, and wait until every node has applied that.
 
-        A node that an administrator has yet to add waits without limit.
+        A node that an administrator has yet to add waits without limit. Raises Refusal, and ConfigError for
+        the configured users.
         """
         config, state = self._config, self._state
         own = addresses_of(config.own)

@@ -1,7 +1,7 @@
 """The directory of a node's journal, with the files beside it by which a start treats a damaged journal.
 
-A journal that cannot be read is as a disk that was lost (docs/decisions/0025-damage-at-the-start.md). The
-other nodes give everything back, where they have everything; a file beside the journal says whether they do.
+A journal that cannot be read counts as a lost disk (docs/decisions/0025-damage-at-the-start.md), if the other
+nodes have everything that was in it. A file beside the journal tells whether they have.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ COPIED_NAME: Final = "copied"
 """Name of a file that exists while the other nodes have all entries of the journal (see `JournalCopies`)."""
 
 REBUILDING_NAME: Final = "rebuilding"
-"""A file that says that this node's disk is not whole yet: until then it gives no votes. In it stands which
-partition was the newest when the disk was lost, once that is known."""
+"""Name of a file that exists while this node's disk is not whole: the node gives no votes then. The file has
+the number of the newest partition when the disk was lost, once that is known."""
 
 EMPTY_DISK: Final = "this node's disk is empty, but the cluster is not new"
 DAMAGED: Final = f"this node's journal was damaged, and lies in {ASIDE_NAME}"
@@ -47,7 +47,7 @@ class JournalDirectory:
         self._rebuilding = path / REBUILDING_NAME
 
     def open(self, config: JournalConfig, rewrite: Rewrite) -> Journal:
-        """The journal, or an empty one where it is damaged and the other nodes have everything.
+        """Open the journal. A damaged one is set aside for an empty one, if the other nodes have everything.
 
         Raises DamagedJournalError, UnsupportedJournalError, OSError.
         """
@@ -68,12 +68,12 @@ class JournalDirectory:
         return self._copied.exists()
 
     def note_copied(self) -> None:
-        """The other nodes have everything."""
+        """Note that the other nodes have everything."""
         self._copied.touch()
         self._sync()
 
     def note_needed(self) -> None:
-        """This node is about to hold entries of which the other nodes have too few copies."""
+        """Note that this node is about to hold entries of which the other nodes have too few copies."""
         if self.copied:
             self._copied.unlink()
             self._sync()
@@ -89,9 +89,10 @@ class JournalDirectory:
         return self._rebuilding.exists()
 
     def begin_rebuilding(self, joins: bool) -> None:
-        """Before anything is written: a restart must not take the new journal for the lost one.
+        """Note that the disk was lost. Call it before anything is written to the new journal: a restart must
+        not take the new journal for a whole one.
 
-        `joins`: the disk of a node that is to be added is empty by right.
+        `joins`: an administrator adds this node, so its disk may be empty without a loss.
         """
         damaged = self._aside.exists()
         if damaged or not joins:
@@ -101,16 +102,16 @@ class JournalDirectory:
 
     @property
     def newest_lost(self) -> int | None:
-        """The number that was noted last; None where none was noted since the disk was lost."""
+        """The partition that was noted last; None where none was noted since the disk was lost."""
         noted = self._rebuilding.read_text("ascii") if self.rebuilding else ""
         return int(noted) if noted else None
 
     def note_newest_lost(self, partition: int) -> None:
-        """Partitions of higher numbers lack nothing, also after a restart."""
+        """Note that partitions with higher numbers are not lost, for this process and later ones."""
         self._note_rebuilding(str(partition))
 
     def end_rebuilding(self) -> None:
-        """Everything lost is back: this node votes again, also after a restart."""
+        """Note that everything lost is back: this node votes again, also after a restart."""
         self._rebuilding.unlink()
         self.log.info("rebuilt")
 
@@ -132,24 +133,24 @@ class JournalDirectory:
             raise
 
     def _set_aside(self, error: DamagedJournalError) -> None:
-        """Put the damaged journal out of the way, if nothing is lost with it. Raises DamagedJournalError."""
+        """Rename the damaged journal, if nothing is lost with it. Raises DamagedJournalError otherwise."""
         if reason := self._keeps():
             what = f"{error.what}; the node does not set it aside, because {reason}"
             raise DamagedJournalError(error.file, error.offset, what) from error
-        # A restart in between must not take an empty journal for all there ever was.
+        # A restart in between must not take the empty journal for that of a new node.
         self._note_rebuilding()
         (self._path / JOURNAL_NAME).rename(self._aside)
         self._sync()
         self.log.error("journal_set_aside", file=error.file, offset=error.offset, what=error.what)
 
     def _keeps(self) -> str:
-        """Why a damaged journal stays where it is; empty if it does not."""
+        """The reason why a damaged journal is not set aside; empty if it is."""
         if not self.copied:
             return NOT_COPIED
         return DAMAGED_AGAIN if self._aside.exists() else ""
 
     def _forget_aside(self) -> None:
-        """Remove a journal that was damaged once all of it is back: it was kept until the next start."""
+        """Remove the journal that an earlier start has set aside, once everything in it is back."""
         if self._aside.exists() and not self.rebuilding:
             shutil.rmtree(self._aside)
             self.log.info("damaged_journal_removed", path=str(self._aside))

@@ -1,7 +1,7 @@
-"""The node's log as a file: set aside when it has grown, while the node runs.
+"""The node's log as a file, which is renamed when it has grown, while the node runs.
 
-Standard error and standard output go to the file, tracebacks of a dying process included: the descriptors
-lead to the file, and to its successor once it is set aside.
+Standard error and standard output go to the file, tracebacks of a dying process included: their descriptors
+lead to the file, and to the new file once the old one is renamed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OUTPUTS: Final = (1, 2)
 
 
 class LogFile:
-    """The event loop may `write`: files are renamed by a thread, and meanwhile the old one grows on."""
+    """The event loop may `write`: a thread renames the files, and the old file grows on meanwhile."""
 
     def __init__(self, path: Path, settings: LogSettings) -> None:
         """Lead the process's outputs to the file. Raises `ConfigError`."""
@@ -39,7 +39,7 @@ class LogFile:
             ) from error
 
     def write(self, text: str) -> int:
-        """For a handler of `logging`: append to the file, and have it set aside if it is long enough."""
+        """Append to the file, and have it renamed if it is long enough. For a handler of `logging`."""
         written = sys.stderr.write(text)
         if self.setting_aside is None and os.fstat(OUTPUTS[-1]).st_size >= self._limit:
             self.setting_aside = threading.Thread(target=self._set_aside, name="log-file", daemon=True)
@@ -58,7 +58,7 @@ class LogFile:
             self._lead(self._open())
             self._limit = self._settings.file_bytes
         except OSError as error:
-            # After as much text again, not with the next line: the renaming would fail again.
+            # Try again after as much text, not with the next line, which would fail for the same reason.
             self._limit += self._settings.file_bytes
             self.log.error("log_not_set_aside", reason=str(error))
         finally:

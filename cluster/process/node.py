@@ -61,7 +61,8 @@ COLLECT_BYTES: Final = 1024 * 1024
 """Stragglers copied forward in one go, so that collection never holds up a turn for long."""
 
 CERTIFICATES_INTERVAL_S: Final = 5.0
-"""How often the certificate's files are looked at: an operator who renews them need not tell the node."""
+"""Seconds between two looks at the certificate's files: an operator who renews them need not tell the
+node."""
 
 
 class NodeProcess:
@@ -284,12 +285,12 @@ class NodeProcess:
         self.listening = True
 
     def submit(self, name: str, arguments: dict[str, Any], answer: Answer) -> None:
-        """Have a command of the catalog carried out, from outside a turn."""
+        """Submit a command to the catalog from outside a turn; see `Catalog.submit`."""
         self.broker.catalog.submit(name, arguments, answer, self.clock())
         self.wanted()
 
     async def stop(self) -> None:
-        """Hand over, tell clients, close sockets, and let the journal finish its batch."""
+        """Hand over, close clients' connections and sockets, and let the journal finish its batch."""
         started, self.listening = self.listening, False
         if started and not self._failed:
             await self._depart()
@@ -322,7 +323,7 @@ class NodeProcess:
     # -- the turn -------------------------------------------------------------------------------
 
     def wanted(self) -> None:
-        """Have a turn after the callbacks that are ready on the event loop."""
+        """Have the event loop run a turn, after the callbacks that are ready now."""
         if not self._scheduled:
             self._scheduled = True
             self.loop.call_soon(self._turn)
@@ -376,7 +377,7 @@ class NodeProcess:
         self._timer = self.loop.call_later(TICK_S, self._tick)
 
     def _end_rebuilding(self) -> None:
-        """Once everything lost is back this node votes again, also after a restart."""
+        """Let this node vote again, also after a restart, once everything lost is back."""
         host = self.broker.host
         if host.rebuilding and self.listening and self.broker.partitions.whole:
             host.rebuilt()
@@ -388,7 +389,7 @@ class NodeProcess:
         self.listener.alarm(reason)
 
     def reload(self) -> None:
-        """Read the certificate's files again; connections that are there keep theirs."""
+        """Read the certificate's files again; open connections keep their certificate. Called on SIGHUP."""
         if self.certificates is None:
             return
         try:
@@ -438,5 +439,5 @@ class NodeProcess:
 
 
 def wall_ms() -> int:
-    """The time of day."""
+    """The time of day, in milliseconds since the epoch."""
     return time.time_ns() // 1_000_000

@@ -22,14 +22,14 @@ FILE_NAME: Final = "members.json"
 
 @dataclass(frozen=True, slots=True)
 class PeerAddress:
-    """host:port and public key of a node; None for one that had none when the catalog took it up."""
+    """host:port and public key of a node. The key is None where the catalog has none for the node."""
 
     address: str
     key: str | None = None
 
 
 class Peers:
-    """The other nodes that the transport is connected to."""
+    """The other nodes to which the transport connects."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Peers:
         members: Callable[[], Mapping[str, NodeDefinition]],
         left: Callable[[str], None],
     ) -> None:
-        """`members`: the nodes of the catalog. `left` is told of a peer that is no member any more."""
+        """`members` gives the catalog's nodes. `left` is called with a peer that is no member any more."""
         self._config = config
         self._transport = transport
         self._send = send
@@ -64,7 +64,7 @@ class Peers:
             self._connect(name, peer)
 
     def follow(self) -> None:
-        """The catalog has other nodes, or the same ones elsewhere."""
+        """The members in the catalog changed, or their addresses: connect and disconnect peers."""
         nodes = self._members()
         wanted = {
             name: self._keyed(name, PeerAddress(node.peers, node.public_key))
@@ -72,7 +72,8 @@ class Peers:
             if node.peers and name != self._name
         }
         if self._name not in nodes:
-            # Before it is a member this node learns of the catalog only through the nodes that it began with.
+            # A node that is not a member yet gets the catalog only from the nodes that it began with: keep
+            # these.
             for name, peer in wanted.items():
                 self._connect(name, peer)
             return
@@ -86,9 +87,9 @@ class Peers:
         self._save(wanted)
 
     def _keyed(self, name: str, peer: PeerAddress) -> PeerAddress:
-        """With the key of the configuration where the cluster has run without keys until now.
+        """The address with the configuration's key, where the catalog has none: an older cluster had no keys.
 
-        Each node tells the catalog of its own when it starts.
+        Each node tells the catalog its own key when it starts.
         """
         founder = self._config.cluster.nodes.get(name)
         return PeerAddress(peer.address, peer.key or (None if founder is None else founder.public_key))

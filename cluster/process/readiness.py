@@ -10,7 +10,7 @@ from cluster.gateway.broker_port import FrontEnd
 
 
 class Readiness:
-    """One node's."""
+    """The readiness of one node."""
 
     def __init__(
         self,
@@ -20,7 +20,9 @@ class Readiness:
         listening: Callable[[], bool],
         add_command: str,
     ) -> None:
-        """`failure` gives the exception that ends the node; `add_command`: the command that adds the node."""
+        """`failure` gives the exception that ends the node, or None. `add_command` is the command with which
+        an administrator adds the node.
+        """
         self._broker = broker
         self._front_end = front_end
         self._failure = failure
@@ -28,7 +30,7 @@ class Readiness:
         self._add_command = add_command
 
     def reasons(self) -> list[str]:
-        """The reasons, as sentences; empty: the node is ready."""
+        """The reasons, as sentences for operators; empty if the node is ready."""
         broker, failure = self._broker, self._failure()
         reasons = []
         if failure is not None:
@@ -38,14 +40,14 @@ class Readiness:
         if broker.bootstrap.awaited:
             awaited = ", ".join(broker.bootstrap.awaited)
             reasons.append(
-                f"no word from {awaited}: whether this cluster is new, all its founders have to say"
+                f"no answer from {awaited}: all founders must tell this node whether the cluster is new"
             )
         if broker.bootstrap.waiting:
             reasons.append(f"this node is no member of the cluster: {self._add_command}")
         elif broker.host.rebuilding:
-            reasons.append("getting back what its lost disk had")
+            reasons.append("getting the content of the lost disk back from the other nodes")
         if not self._front_end.ready():
-            reasons.append("no word from the catalog's leader: is a majority of the nodes up?")
+            reasons.append("no answer from the catalog's leader: is a majority of the nodes up?")
         reasons.extend(
             f"partition {link.partition} has no owner"
             for link in broker.links.by_partition.values()

@@ -23,21 +23,21 @@ from cluster.system.data_directory import DataDirectory
 from replication.journal import DamagedJournalError, JournalError, UnsupportedJournalError
 
 SWITCH_INTERVAL_S: Final = 0.0005
-"""How long the journal's thread may wait for the interpreter after its fdatasync returned."""
+"""Seconds that the journal's thread may have to wait for the interpreter after its fdatasync."""
 
 GC_THRESHOLDS: Final = (100_000, 50, 100)
-"""The hot path makes no cycles: the collector need not look after every few hundred objects."""
+"""Thresholds of the garbage collector: the hot path makes no cycles, so it may run seldom."""
 
 
 def run_node(config: NodeConfig, *, restores_users: bool = False) -> None:
     """Run a node until SIGTERM or SIGINT. Raises ConfigError, JournalError, OSError, NodeFailedError.
 
-    `restores_users`: put the users of the configuration into the catalog, whatever is there.
+    `restores_users`: put the users of the configuration into the catalog, over those that it has.
     """
     config.curve_keys()
     start_logging(config.name, config.log_level, log_file(config.log))
     with suppress(OSError):
-        # The name in ps(1) and top(1): the command line may be that of the process that forked this one.
+        # The name in ps(1) and top(1): a forked node has the command line of the fork server.
         Path("/proc/self/comm").write_text(f"quorate {config.name}", encoding="utf-8")
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     if config.time_slice_us and not ask_for_time_slice(config.time_slice_us):
@@ -58,7 +58,7 @@ async def _serve(config: NodeConfig, restores_users: bool) -> None:
     starting = asyncio.ensure_future(process.start())
     stopping = asyncio.ensure_future(stopped.wait())
     try:
-        # A node without a quorum does not get through its start, and must stop all the same.
+        # Without a quorum `start` does not end, and the node must be able to stop nevertheless.
         await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             _begun(process, starting)
@@ -72,7 +72,9 @@ async def _serve(config: NodeConfig, restores_users: bool) -> None:
 
 
 def _begun(process: NodeProcess, starting: asyncio.Future[None]) -> None:
-    """The node runs, unless its start raised something. Raises ConfigError, JournalError, OSError."""
+    """The start has ended. Raises its ConfigError, JournalError or OSError; ends the node for any other
+    error.
+    """
     error = starting.exception()
     if isinstance(error, ConfigError | JournalError | OSError):
         raise error

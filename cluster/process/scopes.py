@@ -32,27 +32,27 @@ class FailureScope(Enum):
 
     CLIENT = "that client's connection, request or log-in"
     PEER = "that connection to another node"
-    PARTITION = "the leadership of a partition, and what met it"
+    PARTITION = "the leadership of a partition, and the client or request that met the damage"
     NODE = "the node"
 
 
 class ExitCode(IntEnum):
-    """With which a node ends by itself; the numbers are those of BSD's sysexits.h.
+    """The exit code of a node that ends by itself; the numbers are those of BSD's sysexits.h.
 
-    docs/deploy.md lists them; deploy/systemd/quorate.service goes by them.
+    docs/deploy.md lists them; deploy/systemd/quorate.service uses them.
     """
 
     DAMAGED = 65
-    """The journal cannot be read: to start again changes nothing (EX_DATAERR)."""
+    """The journal cannot be read: another start would not help (EX_DATAERR)."""
     DEFECT = 70
-    """The node met a state that it does not trust: it starts again from its journal (EX_SOFTWARE)."""
+    """The node cannot trust its state: it may start again from its journal (EX_SOFTWARE)."""
     DISK_FAILED = 74
-    """The journal could not be written: it starts again once the disk takes writes (EX_IOERR)."""
+    """The journal cannot be written: the node may start again once the disk takes writes (EX_IOERR)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a node ends for an exception: the exit code, and what to do."""
+    """The end of a node for an exception: the exit code, and the remedy for the operator."""
 
     code: ExitCode
     remedy: str
@@ -93,7 +93,7 @@ ENDINGS: Final = (
         OSError,
         Ending(
             ExitCode.DISK_FAILED,
-            "mend what the system says, then start the node: it goes on with what it had",
+            "remove the cause that the system names, then start the node: it goes on with what it had",
         ),
     ),
     (
@@ -105,7 +105,7 @@ ENDINGS: Final = (
         ),
     ),
 )
-"""The first row whose type fits."""
+"""Exceptions with their endings; the first row whose type fits counts."""
 
 
 def scope_of(error: BaseException, origin: Origin) -> FailureScope:
@@ -115,7 +115,7 @@ def scope_of(error: BaseException, origin: Origin) -> FailureScope:
     if isinstance(error, ALWAYS_THE_NODE):
         return FailureScope.NODE
     if origin is Origin.PEER_MESSAGE and isinstance(error, MessageError):
-        # The decoder of messages has raised it, before any state has changed.
+        # The decoder of messages has raised the exception, before any state has changed.
         return FailureScope.PEER
     if any(module.startswith(SHARED) for module in modules_passed(error)):
         return FailureScope.NODE
@@ -123,14 +123,14 @@ def scope_of(error: BaseException, origin: Origin) -> FailureScope:
 
 
 def ending_of(error: BaseException) -> Ending:
-    """How the node ends for it."""
+    """The node's ending for an exception."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DISK_FULL
     return next((ending for kind, ending in ENDINGS if isinstance(error, kind)), ENDINGS[-1][1])
 
 
 def modules_passed(error: BaseException) -> list[str]:
-    """The project's modules that the exception came through, from the handler to the line that raised it."""
+    """The project's modules in the exception's traceback, from the handler to the line that raised it."""
     names = []
     step = error.__traceback__
     while step is not None:

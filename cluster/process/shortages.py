@@ -1,8 +1,8 @@
-"""Which nodes are short of memory or disk (F6). Pure.
+"""The nodes that are short of memory or disk (F6). Pure.
 
-A message that is published on one node may be stored on any other, so that publishers are held back
-everywhere while any node is short. Nodes tell each other, at once when something changes and again
-every second, since a message may be lost. A node that cannot be reached delays no other.
+A message that is published on one node may be stored on any other, so all nodes hold publishers back while
+any node is short. Nodes tell each other their shortages, at once when these change, and again every second,
+as messages may be lost. A node that cannot be reached does not count as short.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Shortages:
     ) -> None:
         self.by_node: dict[str, frozenset[str]] = {}
         self.reason: str | None = None
-        """Why publishers are held back, None while they are not."""
+        """The reason why publishers are held back; None while they are not."""
         self._node = node
         self._send = send
         self._reachable = reachable
@@ -45,7 +45,7 @@ class Shortages:
         return {node: sorted(resources) for node, resources in sorted(self.by_node.items())}
 
     def noticed(self, resources: frozenset[str], now: float) -> None:
-        """The resources that this node is short of now. To be called every second or more often."""
+        """Take the resources of which this node is short now. Call it every second or more often."""
         reachable = set(self._reachable())
         for peer in self.by_node.keys() - reachable - {self._node}:
             self._note(peer, frozenset())

@@ -27,8 +27,8 @@ _THIS_THREAD: Final = 0
 def ask_for_time_slice(microseconds: int) -> bool:
     """Have this thread, and those that it starts later, run in slices of this length.
 
-    Linux takes 100 to 100,000 µs; kernels before 6.12 accept it without effect. False when the system knows
-    no such call or refuses it, or the process has a scheduling policy of its own.
+    Linux takes 100 to 100,000 µs; kernels before 6.12 accept that without effect. Returns False where the
+    system has no such call or refuses it, or where the process has a scheduling policy of its own.
     """
     number = _CALL_NUMBERS.get(platform.machine())
     if sys.platform != "linux" or number is None or os.sched_getscheduler(_THIS_THREAD) != os.SCHED_OTHER:

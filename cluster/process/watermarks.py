@@ -16,7 +16,7 @@ class Watermarks:
     """The limits of the configuration in octets, for this machine and the data directory."""
 
     def __init__(self, settings: ResourceAlarms, directory: Path, reclaim: Callable[[], None]) -> None:
-        """`reclaim` frees memory that is not needed any more and would be freed later."""
+        """`reclaim` frees at once the memory that would be freed later."""
         self.memory = memory_watermark(settings)
         self.disk_free = settings.disk_free_limit_bytes
         self._directory = directory
@@ -37,7 +37,7 @@ class Watermarks:
 
 
 def trim() -> None:
-    """Give back to the machine what the C library keeps of the memory that was freed."""
+    """Give freed memory that the C library keeps back to the machine, where the library can do that."""
     malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if malloc_trim is not None:
         malloc_trim(0)

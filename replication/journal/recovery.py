@@ -82,9 +82,9 @@ def _read_segment(files: Files, number: int, newest: bool, found: Recovered) -> 
 def _close_tail(file: File, segment: Segment, scan: SegmentScan, found: Recovered) -> None:
     """Make the newest segment durable, and never write behind leftovers of a torn batch.
 
-    What a killed process had written may be in the page cache only, although it is readable: it is
-    synced before anything follows it. A record of the torn batch might come back to life once a new one
-    happens to end where it begins. A segment of a release that knew no marks gets none.
+    Records that a killed process had written may be in the page cache only, although they are readable: they
+    are synced before anything follows them. A record of the torn batch might come back to life once a new
+    record ends where it begins. A segment of a release without marks gets no mark.
     """
     file.sync_data()
     if not segment.sealed:

@@ -154,13 +154,13 @@ class SegmentScan:
         self.tail.end = base + at
 
     def judge_tail(self) -> None:
-        """Decide whether what stands behind the last valid record is a torn write or damage.
+        """Decide whether the octets behind the last valid record are a torn write or damage.
 
-        A batch is written only after the one before it is durable. A torn write can therefore lose
-        any part of the last batch and nothing else. The mark of a batch that began behind the gap proves
-        that the gap was durable once, and raises DamagedJournalError. What looks like a record there may
-        be a part of a message; but a client that does not know the segment's key makes no mark, nor does
-        a mark count anywhere but in its place.
+        A batch is written only after the one before it is durable. A torn write can therefore lose any part
+        of the last batch and nothing else. The mark of a batch that began behind the gap proves that the gap
+        was durable once, and raises DamagedJournalError. Octets that look like a record there may be a part
+        of a message. But a client that does not know the segment's key cannot make a mark, and a mark counts
+        only in its place.
         """
         gap = self.tail.end
         for offset in self._candidates(gap):

@@ -118,7 +118,7 @@ class JournalStage:
         self.unwritten: dict[int, bytes] = {}
         """Data of entries that are not durable yet, by `Place.key`."""
         self.deferred: dict[int, Callable[[], None]] = {}
-        """What stages, per partition, a hard state that only joins a batch that is written anyway."""
+        """By partition, callbacks that stage a hard state with the next batch that is written anyway."""
         self.staged = Staged()
         self._segment_bytes = segment_bytes
 

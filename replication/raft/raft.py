@@ -135,10 +135,10 @@ class Raft:
         return True
 
     def _hears_leader(self, now: float) -> bool:
-        """Whether a leader was heard, or leads here with a majority, within the election time-out.
+        """Whether this node has heard a leader, or led with a majority, within the election time-out.
 
-        Then votes are refused (thesis §4.2.3: a node that was removed or cut off disturbs nobody). No lease
-        rests on that.
+        It refuses votes then, so that a node that was removed or cut off does not disturb the group (thesis
+        §4.2.3). No lease rests on that.
         """
         leadership = self._leadership()
         if leadership is not None:

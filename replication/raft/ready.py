@@ -1,4 +1,4 @@
-"""What the Raft core has for its driver to do."""
+"""The output of the Raft core: the work of its driver."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from replication.raft.types import Entry, HardState, ReadState, Snapshot
 
 @dataclass(init=False, slots=True)
 class Ready:
-    """What the driver must do now. Fields are in the order in which it must do them.
+    """The driver's next work. Fields are in the order in which the driver must do it.
 
     1. Stage `hard_state`, `snapshot` (it replaces the whole log) and `entries` (they replace everything
        from `entries[0].index` on) into storage: readable there at once, durable later, in this order.
@@ -19,9 +19,8 @@ class Ready:
     3. Send `messages_after_sync` once this and all earlier Readys are durable.
     4. Restore the state machine from `snapshot`, apply `committed` in order, then serve `reads`.
 
-    `must_sync` is False if nothing here needs to be made durable for safety; the driver then need
-    not start a sync for it. Entries that are still on their way to this node's disk may be in
-    `committed`: a majority has them.
+    `must_sync` is False if safety needs nothing here to be durable; the driver need not start a sync then.
+    `committed` may have entries that are still on their way to this node's disk: a majority has them.
     """
 
     hard_state: HardState | None

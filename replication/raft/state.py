@@ -90,13 +90,15 @@ class ReplicaState:
         return self.members.is_voter and self.may_vote
 
     def regain_vote(self) -> None:
-        """Let a replica that is joining vote again, once what it forgot can do no harm any more.
+        """Let a replica that is joining vote again, once its forgotten votes and entries can do no harm any
+        more.
 
         An entry of the leader's own term is committed and durable here, and so is everything before it: all
-        that earlier leaders committed. What this leader committed with acknowledgements that this node
-        forgot, it had committed when it sent the first append that fitted, which is after it learned that
-        they are void: that is durable here as well. The vote of this term counts as given to the leader. A
-        candidate to whom this node gave a vote that it forgot has had time to give up.
+        that earlier leaders committed. This leader may have committed entries with acknowledgements that this
+        node forgot. It committed these before it sent the first append that fitted, as it had learned by then
+        that those acknowledgements are void: so these entries are durable here as well. The vote of this term
+        counts as given to the leader. A candidate to whom this node gave a forgotten vote has had time to
+        give up.
         """
         log = self.log
         if self.may_vote or self.leader is None or self.leader_commit is None:

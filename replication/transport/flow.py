@@ -167,11 +167,11 @@ class Inbox:
     def arrived(self, envelope: Envelope, size: int, connection: int) -> BatchOrder:
         """Classify a batch that counts for `size` octets; one that is not stale becomes the newest.
 
-        Of two connections of the peer the one that was accepted later has the higher number. What comes over
-        an earlier one, once something has come over a later one, is stale. Incarnations have no order: one of
-        a run that ended before this node heard of it would be taken for a new one.
-        A first batch that is not numbered 1 counts as after a gap: the
-        peer lost something on its way here, if only to an earlier run of this node.
+        Of two connections of the peer the one that was accepted later has the higher number. A batch over an
+        earlier connection is stale once a batch has come over a later one. Incarnations have no order: a late
+        batch of an ended run of the peer would look like one of a new run.
+        A first batch that is not numbered 1 counts as after a gap: batches of the peer were lost on their way
+        here, if only to an earlier run of this node.
         """
         if connection < self._connection:
             return BatchOrder.STALE

@@ -57,7 +57,7 @@ async def list_permissions(services: Services, call: Call) -> Rows:
 
 @endpoints.on("GET", "/permissions/{of_vhost}/{user}", Audience.ADMINISTRATOR)
 async def show_permission(services: Services, call: Call) -> dict[str, Any]:
-    """What a user may do in a virtual host."""
+    """The permissions of a user in a virtual host."""
     rows = permission_rows(services, call.path["of_vhost"], call.path["user"])
     if not rows:
         raise no_such_object()

@@ -69,7 +69,7 @@ class Doors:
         )
 
     def new_client(self, certified_name: str = "") -> Door:
-        """The protocol of a connection that is about to come. Certificates log nobody in over HTTP."""
+        """The protocol of a new connection. A client's certificate is no log-in over HTTP."""
         return Door(self, self._server, self._settings)
 
     def admit(self, address: str) -> bool:
