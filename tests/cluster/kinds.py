@@ -1,4 +1,4 @@
-"""Queues of every kind: nothing that a queue can do is missing on some of them."""
+"""Queues of every kind, all of which have the same features."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def declare(client: Client, kind: str, **arguments: Any) -> str:
-    """Declares a queue of a kind; returns its name."""
+    """Declare a queue of a kind; return its name."""
     name = "" if kind == "exclusive" else "q"
     return str(client.declare(name, **KINDS[kind], **arguments).queue)
 

@@ -1,4 +1,4 @@
-"""Stand-ins for the two ends of a link, which only note what they are told."""
+"""Stand-ins for the two ends of a link, which only record their calls."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from node.ranges.range_set import Numbers
 
 
 class Silence:
-    """Answers nothing to whatever it is asked."""
+    """Accepts every call, and does nothing."""
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_: None
 
 
 class RecordedOwner:
-    """`OwnerPort` that notes every call as (name, arguments without front end)."""
+    """An `OwnerPort` that records every call as (name, arguments without front end)."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -51,7 +51,7 @@ class RecordedOwner:
 
 
 class RecordedFrontEnd:
-    """`FrontEndPort` that notes every call."""
+    """A `FrontEndPort` that records every call."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -82,7 +82,7 @@ class RecordedFrontEnd:
 
 
 class RecordedSubscriber:
-    """`Subscriber` that notes what a link tells it."""
+    """A `Subscriber` that records the calls of a link."""
 
     channel_count = 1
 
@@ -114,5 +114,5 @@ class RecordedSubscriber:
 
 
 def run_of(count: int, size: int = 64, *, persistent: bool = True) -> Run:
-    """`count` messages whose frames nobody looks into."""
+    """A run of `count` messages whose frames are never decoded."""
     return Run("", "q", 1, persistent, count, 0, size, None, size, b"m" * (size * count))

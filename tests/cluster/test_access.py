@@ -40,7 +40,7 @@ class Recorder(Observer):
 
 
 class Hashing:
-    """Hashes when it is told to, so that a test can change the catalog before."""
+    """A hasher that answers when the test says so, so that the test can change the catalog before."""
 
     key = b"key"
 
@@ -98,7 +98,7 @@ class Desk:
         return value
 
     def call(self, method: Callable[..., None], *arguments: Any, **named: Any) -> Any:
-        """What a change of `Access` answers; a refusal is raised."""
+        """The answer to a change of `Access`. Raises a refusal."""
         answers: list[tuple[Any, Refusal | None]] = []
         method(*arguments, answer=lambda *answer: answers.append(answer), **named)
         self.hashing.work()
@@ -407,7 +407,7 @@ def test_a_pattern_that_is_none_is_refused(pattern: str) -> None:
         desk.call(desk.access.set_permissions, "bob", "v", pattern, "", "")
     with pytest.raises(PreconditionFailedError):
         desk.call(desk.access.set_topic_permissions, "bob", "v", "e", pattern, "")
-    # One that came by another way, or from another release, permits nothing.
+    # An invalid pattern from another release, or from definitions, permits nothing.
     desk.do("set_permissions", user="bob", vhost="v", configure=pattern[:2], write="", read="")
     assert not desk.access.authorise("bob", "v", Right.CONFIGURE, "q")
 

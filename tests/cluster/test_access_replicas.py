@@ -78,7 +78,7 @@ def test_replicas_agree_also_one_that_begins_with_a_snapshot(
 
 
 def check_consistent(state: CatalogState) -> None:
-    """Nothing is said of users and virtual hosts that are not there."""
+    """The catalog has no permissions or limits of users and virtual hosts that do not exist."""
     access = state.access
     assert set(access.vhosts) == set(state.vhosts)
     assert {vhost for vhost, _ in state.queues} <= set(state.vhosts)

@@ -1,4 +1,4 @@
-"""A node that lost its disk is told from one whose cluster never ran."""
+"""Founding distinguishes a node that has lost its disk from a node of a new cluster."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_empty_nodes_alone_are_a_new_cluster() -> None:
 
 
 def test_a_majority_of_empty_founders_founds_nothing() -> None:
-    """They may be a minority of a cluster that has grown since, cut off from all others."""
+    """The founders may be a minority of a cluster that has grown since, cut off from all others."""
     lost = AdmissionDesk("n1", MEMBERS, empty=True, rebuilding=False)
     lost.told("n2", empty=True)
     assert lost.state is Admission.UNKNOWN
@@ -45,7 +45,7 @@ def test_a_majority_of_empty_founders_founds_nothing() -> None:
 
 
 def test_founders_of_a_grown_cluster_that_lost_their_disks_wait_for_it() -> None:
-    """Two of five nodes: the cluster survives that, and must not have a second one beside it."""
+    """Two of five nodes have lost their disks: the cluster survives, and no second one may be founded."""
     site = Site("n1", "n2", "n3")
     site.client("n1").declare("orders", durable=True)
     lost = [site.nodes[name] for name in ("n1", "n2")]
@@ -89,7 +89,7 @@ def test_the_others_are_asked_again_until_they_answer() -> None:
 
 
 def test_a_founder_that_asks_late_is_told_that_it_was_counted() -> None:
-    """It hears of the others when they have begun already."""
+    """The founder hears of the others when the cluster is founded already."""
     first = desk()
     first.told("n2", empty=True, process=7)
     assert not first.counted("n2", 7), "nothing is founded yet"

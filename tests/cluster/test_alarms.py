@@ -1,4 +1,4 @@
-"""The earliest time that was set is the one that counts, and is told once."""
+"""Of the times set for a queue the earliest counts, and is reported once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_alarms_are_told_at_their_earliest_time(steps: list[tuple[int, int] | in
 
 
 def test_times_that_an_earlier_one_has_replaced_do_not_pile_up() -> None:
-    """As in a queue that looks again after a window of days, and in between at every expiry."""
+    """A queue with a window of days has an alarm for its end, and earlier ones for every expiry."""
     alarms = Alarms()
     for now in range(10_000):
         alarms.set(1, 10**9 + now)

@@ -1,6 +1,7 @@
-"""What goes with its last use is gone for every client when the answer to that use's end arrives (A15, A14).
+"""An auto-delete queue or exchange is gone for every client when the answer to the end of its last use
+arrives (A15, A14).
 
-Whichever node the client is on: the one that owns the queue, the one that leads the catalog, or the third.
+The client may be on the node that owns the queue, on the node that leads the catalog, or on the third.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from tests.cluster.test_linearizable_reads import owners_of
 from tests.site import ChannelClosedError, Client, Site
 
 STEPS = range(-12, 36)
-"""Quarters of a millisecond: when another consumer comes, before the last one leaves and after."""
+"""The time of another consumer's start, relative to the end of the last one, in quarters of a millisecond."""
 
 PLACES = ("owner", "leader", "third")
-"""Where a client is."""
+"""The nodes of clients, by the part of the node."""
 
 
 class Cluster:
-    """Three nodes with a part each."""
+    """Three nodes: the owner, the catalog's leader, and the third."""
 
     def __init__(self) -> None:
         self.site = Site("n1", "n2", "n3")
@@ -37,7 +38,7 @@ class Cluster:
         return self.site.client(self.nodes[place])
 
     def declare(self, queue: str, kind: str) -> None:
-        """Have the node declare an auto-delete queue that is to own it."""
+        """Declare an auto-delete queue on the owner's node."""
         self.client("owner").declare(queue, auto_delete=True, **KINDS[kind])
         broker = self.site.nodes[self.nodes["owner"]].broker
         assert owners_of(self.site, broker.catalog.state.queues["/", queue].partition) == [broker.node]
@@ -63,14 +64,14 @@ def close_channel(client: Client) -> None:
 
 
 def fail_channel(client: Client) -> None:
-    """Have the server close the channel (406): an acknowledgement of what was never delivered."""
+    """Have the server close the channel (406), by an acknowledgement of an unknown tag."""
     client.send(m.BasicAck(77))
     with pytest.raises(ChannelClosedError, match="unknown delivery tag 77"):
         client.answer()
 
 
 def publish_nowhere(client: Client) -> None:
-    """Have the server close the channel (404) for a publish, with a request behind that."""
+    """Have the server close the channel (404) because of a publish, with a request behind the publish."""
     client.publish("", b"", exchange="nowhere")
     client.send(m.BasicQos(0, 1))
     with pytest.raises(ChannelClosedError, match="no exchange 'nowhere'"):
@@ -119,7 +120,7 @@ def test_auto_delete_queues_are_gone_where_one_channel_had_all_their_consumers(p
 
 
 def test_a_connection_waits_for_no_queue_of_another() -> None:
-    """The owner of the other's queue is lost, and has no successor yet."""
+    """The owner of the other connection's queue is lost, and has no successor yet."""
     cluster = Cluster()
     cluster.declare("q", "replicated")
     client, other = cluster.client("third"), cluster.client("third")
@@ -135,7 +136,7 @@ def test_a_connection_waits_for_no_queue_of_another() -> None:
 
 
 def at_once(step: int, site: Site, leave: Callable[[], object], other: Client, queue: str) -> None:
-    """Have the last consumer leave, and another one come `step` quarters of a millisecond later."""
+    """End the last consumer, and start another one `step` quarters of a millisecond later."""
     first, second = leave, partial(other.send, m.BasicConsume(queue, queue))
     if step < 0:
         first, second = second, leave
@@ -229,7 +230,7 @@ UNBINDING: dict[str, Callable[[Client, str], Method]] = {
     "basic.cancel": cancel_consumer,
     "channel.close": end_channel,
 }
-"""What ends the last binding to an exchange; each returns the method whose answer tells of it."""
+"""Actions that end the last binding of an exchange. Each returns the method whose answer comes after that."""
 
 ANSWERS = (
     m.QueueUnbindOk, m.ExchangeUnbindOk, m.QueueDeleteOk, m.ExchangeDeleteOk, m.BasicCancelOk,
@@ -243,7 +244,7 @@ ANSWERS = (
 def test_an_auto_delete_exchange_is_gone_when_the_end_of_its_last_binding_is_answered(
     how: str, place: str
 ) -> None:
-    """With the exchange that has no binding but the one to it."""
+    """The exchange whose only binding leads to it is gone, too."""
     cluster = Cluster()
     client = cluster.client(place)
     declare_exchange(cluster.client("owner"), "upper")

@@ -1,8 +1,8 @@
-"""What an owner has taken from a front end is decided once, however long the front end is out of reach.
+"""An owner decides about a front end's batch once, however long the front end is out of reach.
 
-The owner's node proposes, one follower's disk stands still, and the other follower, whose front end has sent
-the batch, is cut off for longer than front ends are waited for: the entry is neither committed nor lost when
-the front end comes back and sends the batch again.
+The owner proposes the batch. One follower's disk stands still. The other follower, whose front end has sent
+the batch, is cut off for longer than owners wait for front ends. So the entry is neither committed nor lost
+when the front end comes back and sends the batch again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STANDING_STILL_S = 6.0
 
 
 def owner_of(site: Site, queue: str) -> PartitionOwner:
-    """The owner of a queue, once there is one."""
+    """The owner of a queue, once the queue has one."""
 
     def found() -> Iterator[PartitionOwner]:
         for node in site.nodes.values():
@@ -36,7 +36,7 @@ def owner_of(site: Site, queue: str) -> PartitionOwner:
 
 
 def cut_off(site: Site, one: str, other: str) -> Callable[[], None]:
-    """Two nodes do not reach each other, and know; until the result is called."""
+    """Cut the connections between two nodes, which notice it, until the result is called."""
     pairs = [(one, other), (other, one)]
     mend = site.network.cut(pairs)
     for pair in pairs:
@@ -53,7 +53,7 @@ class Cornered:
         self.admin = self.site.client("n1")
 
     def own(self, queue: str) -> PartitionOwner:
-        """The owner of the queue, which is the one that may not commit."""
+        """The owner of the queue, which cannot commit."""
         owner = self.owner = owner_of(self.site, queue)
         nodes = self.site.nodes.values()
         self.near = next(node for node in nodes if owner in node.broker.owners.values())
@@ -62,18 +62,18 @@ class Cornered:
         return owner
 
     def proposed(self) -> bool:
-        """Whether the owner has proposed what is not committed."""
+        """Whether the owner has a proposal that is not committed."""
         group = self.near.broker.host.groups[self.owner.partition]
         return group.raft.last_index > self.owner.machine.applied_index
 
     def cut_off(self, act: Callable[[], object]) -> None:
-        """Have the far front end do something that its owner hears of, and is cut off for it."""
+        """Have the far front end do something that reaches the owner, and cut the front end off."""
         self.stall(act)
         self.stay_away()
         self.come_back()
 
     def stall(self, act: Callable[[], object]) -> None:
-        """The owner hears what the far front end does, and cannot commit."""
+        """Have the far front end do something that reaches the owner, which cannot commit it."""
         self.slow.disk.sync_seconds = STANDING_STILL_S
         self.site.run(0.01)
         self._mend_way_there = self.site.network.cut([(self.near.name, self.far.name)])
@@ -81,14 +81,16 @@ class Cornered:
         self.site.until(self.proposed)
 
     def stay_away(self) -> None:
-        """The far front end cannot be reached, and is given up."""
+        """Keep the far front end out of reach until the owner gives it up."""
         self._mend_way_back = cut_off(self.site, self.near.name, self.far.name)
         self.site.run(FRONT_END_GRACE_S + 0.4)
         assert self.owner.active
         assert self.owner.front_ends.current(self.far.front_end) is None
 
     def come_back(self) -> None:
-        """It comes back while the disk still stands still: what it says is heard before any commit."""
+        """Reconnect the front end while the disk still stands still: the owner gets its batches before any
+        commit.
+        """
         self._mend_way_back()
         self.site.run(0.06)
         self._mend_way_there()
@@ -147,7 +149,7 @@ def test_a_dead_letter_that_is_rejected_again_is_moved_once(cornered: Cornered) 
 
 @pytest.mark.requirement("A24.8", "A24.9")
 def test_a_dead_letter_that_two_consumers_reject_is_moved_once(cornered: Cornered) -> None:
-    """One has lost its lease and rejects nevertheless, before the other one's rejection is committed."""
+    """One consumer has lost its lease, and rejects before the other one's rejection is committed."""
     cornered.admin.declare("grave", queue_type="classic")
     cornered.admin.declare("source", dead_letter_exchange="", dead_letter_routing_key="grave")
     cornered.own("source")
@@ -181,7 +183,7 @@ def test_what_is_removed_for_a_consumer_that_comes_back_uses_its_credit(cornered
 
 
 def test_a_queue_is_emptied_once_by_one_purge(cornered: Cornered) -> None:
-    """The count that the client is told is that of the first asking."""
+    """The client gets the count of the first purge."""
     cornered.admin.declare("q")
     owner = cornered.own("q")
     cornered.admin.confirms(cornered.admin.publish("q", b"a", b"b"))
@@ -205,7 +207,7 @@ def test_a_queue_is_emptied_once_by_one_purge(cornered: Cornered) -> None:
 
 @pytest.mark.requirement("D2.4")
 def test_a_queue_does_not_expect_what_it_takes_no_second_time() -> None:
-    """A transient message that may have reached a former owner comes to no at-most-once queue again."""
+    """A transient message that may have reached a former owner is not sent to an at-most-once queue again."""
     site = Site(*NAMES)
     admin, client = site.client("n2"), site.client("n3")
     site.client("n1").declare("events", semantics="at-most-once", max_length=2, overflow="reject-publish")

@@ -1,4 +1,4 @@
-"""Looking at a queue's messages leaves them, the queue and the log as they were: nothing is delivered."""
+"""Browsing a queue changes neither its messages nor the queue nor the log, and delivers no message."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def site() -> Site:
 
 
 def look_at(client: Client, queue: str, behind: Bookmark = BEGINNING, wanted: int = 100) -> list[Shown]:
-    """What a client's node shows of a queue."""
+    """The messages of a queue that a client's node shows."""
     front_end, answers = client.site.front_end(client.node.name), list[tuple[int, list[Shown]]]()
 
     def answered(ready: int, shown: list[Shown], refusal: Refusal | None) -> None:
@@ -55,7 +55,7 @@ def bodies(shown: list[Shown]) -> list[bytes]:
 
 
 def state_of(site: Site) -> list[Any]:
-    """All that replicas and owners know."""
+    """The states of all replicas and owners."""
     found: list[Any] = []
     for node in site.nodes.values():
         for number, owner in sorted(node.broker.owners.items()):
@@ -120,7 +120,7 @@ def test_a_page_has_a_bounded_size(site: Site) -> None:
 
 
 def test_what_is_not_ready_is_not_shown(site: Site) -> None:
-    """A basic.get would not get it either: what is delayed, rests after a failure, or is a consumer's."""
+    """Delayed, resting and leased messages are not shown: a basic.get would not get them either."""
     client, other = site.client("n1"), site.client("n2")
     client.declare("q", redelivery_backoff={"initial": 60_000})
     client.confirms(client.publish("q", b"failed", b"leased", b"ready"))
@@ -147,7 +147,9 @@ def test_a_message_is_shown_as_a_consumer_would_get_it(site: Site) -> None:
 
 
 def test_an_owner_of_the_release_before_gives_nothing_for_it(site: Site) -> None:
-    """Of that release an owner takes a name that it does not know for a basic.get of the first argument."""
+    """An owner of that release takes an unknown request for a basic.get of the queue in the first
+    argument.
+    """
     client = site.client("n1")
     client.declare("q")
     client.confirms(client.publish("q", b"a"))

@@ -1,4 +1,4 @@
-"""basic.cancel: what a consumer was given has come to it, and all else stays in its queue (A17)."""
+"""basic.cancel: leased messages have come to the consumer, and all others stay in the queue (A17)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.cluster.kinds import KINDS
 from tests.site import Site
 
 STEPS = range(-8, 64)
-"""Quarters of a millisecond: when a message is published, before the cancel and after."""
+"""The time of a publish relative to the cancel, in quarters of a millisecond."""
 
 SHARED = sorted(KINDS.keys() - {"exclusive"})
-"""Kinds of queues that several connections use."""
+"""The kinds of queues that several connections can use."""
 
 STORED = [(kind, mode) for kind in SHARED for mode in (1, 2)]
-"""With the delivery modes of their messages."""
+"""(kind of queue, delivery mode of its messages)."""
 
 
 @pytest.mark.requirement("A17.7")
@@ -28,7 +28,7 @@ STORED = [(kind, mode) for kind in SHARED for mode in (1, 2)]
 def test_a_message_around_a_cancel_comes_to_the_consumer_or_stays(
     kind: str, mode: int, no_ack: bool, arguments: dict[str, bool]
 ) -> None:
-    """Also where no acknowledgement would bring it back."""
+    """Also without acknowledgements, where the message could not go back."""
     site = Site("n1", "n2", "n3")
     consuming, publishing = site.client("n3"), site.client("n1")
     publishing.declare("q", **KINDS[kind], **arguments)
@@ -59,7 +59,7 @@ def test_a_message_around_a_cancel_comes_to_the_consumer_or_stays(
 
 @pytest.mark.parametrize("auto_delete", [False, True])
 def test_a_cancel_asks_the_owner_once(auto_delete: bool) -> None:
-    """Once more where the queue may go with the consumer: whether it was the last one."""
+    """It asks once more, whether this was the last consumer, where the queue may be deleted with it."""
     site = Site("n1", "n2", "n3")
     site.client("n1").declare("q", auto_delete=auto_delete)
     client = site.client("n3")
@@ -73,7 +73,7 @@ def test_a_cancel_asks_the_owner_once(auto_delete: bool) -> None:
 
 @pytest.mark.interpreted
 def test_a_consumer_of_an_owner_of_the_last_release_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such an owner takes what it does not know for a basic.get of the first argument."""
+    """Such an owner takes an unknown request for a basic.get of the queue in the first argument."""
     take = FrontEndRequests.take
 
     def of_last_release(

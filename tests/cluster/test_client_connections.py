@@ -1,4 +1,6 @@
-"""Connections are let in up to the limits of node, virtual host and user, and out when those are deleted."""
+"""Connections are opened up to the limits of node, virtual host and user, and closed when those are
+deleted.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from tests.simulation.front_ends import TrustingHasher
 
 @dataclass(eq=False)
 class Client:
-    """A session, as far as the connections of a node know it."""
+    """A session, as `ClientConnections` sees it."""
 
     channel_count: int = 0
     closed: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""queue.delete with if-empty and if-unused: nothing comes between the look at the queue and its deletion."""
+"""queue.delete with if-empty and if-unused: nothing changes the queue between the check and the deletion."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tests.cluster.test_linearizable_reads import owners_of
 from tests.site import ChannelClosedError, Client, Site
 
 STEPS = range(-16, 17)
-"""Quarters of a millisecond: when the other client comes, before the deletion and after."""
+"""The time of the other client's action relative to the deletion, in quarters of a millisecond."""
 
 SHARED = sorted(KINDS.keys() - {"exclusive"})
-"""Kinds of queues that several connections use."""
+"""The kinds of queues that several connections can use."""
 
 
 def at_once(step: int, one: Client, first: Method, second: Callable[[], object]) -> None:
@@ -33,7 +33,7 @@ def at_once(step: int, one: Client, first: Method, second: Callable[[], object])
 
 
 def outcome(client: Client) -> bool:
-    """Whether the deletion that was asked for has happened."""
+    """Whether the deletion has happened."""
     try:
         client.answer(m.QueueDeleteOk)
     except ChannelClosedError as error:
@@ -44,7 +44,7 @@ def outcome(client: Client) -> bool:
 
 
 def shown(client: Client, queue: str) -> m.QueueDeclareOk | None:
-    """What a passive declare says of the queue; None: there is none."""
+    """The answer to a passive declare of the queue; None where the queue does not exist."""
     try:
         return client.declare(queue, passive=True)
     except ChannelClosedError as error:
@@ -95,7 +95,7 @@ def test_a_queue_whose_consumer_was_welcomed_is_not_deleted_as_unused(kind: str)
 
 
 def test_a_consumer_that_waits_behind_the_deletion_in_one_entry_keeps_its_queue() -> None:
-    """Its front end is known to the log already: the consumer waits only for what was taken before it."""
+    """The log has its front end's ATTACH already, so the consumer waits only for earlier proposals."""
     site = Site("n1", "n2", "n3")
     client, deleting = site.client("n1"), site.client("n1")
     client.declare("q")

@@ -1,4 +1,4 @@
-"""Random programs of consumers on several nodes, in simulated time, against a model of who gets what."""
+"""Random programs of consumers on several nodes, in simulated time, against `tests.consumer_model`."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tests.site import Client, Delivery, Site
 QUEUE = "q"
 
 REST_S = 0.1
-"""Everything that follows from a step has come by then."""
+"""The time in which all effects of a step have come."""
 
 FAILOVER_S = 4.0
-"""A node is lost, given up, and back."""
+"""The time in which a node is lost, given up, and back."""
 
 VALUES = st.lists(st.integers(0, 3), min_size=1, max_size=6)
-"""Levels of messages, or their groups."""
+"""The priorities or groups of messages."""
 
 SHARINGS = (
     Sharing(),
@@ -40,7 +40,7 @@ SHARINGS = (
 
 
 class ConsumerPrograms(RuleBasedStateMachine):
-    """Steps of three clients; Hypothesis chooses them, and prints the shortest program that fails."""
+    """The steps of three clients. Hypothesis chooses them, and prints the shortest failing program."""
 
     kind: ClassVar[str]
     names: ClassVar[tuple[str, ...]]
@@ -50,7 +50,7 @@ class ConsumerPrograms(RuleBasedStateMachine):
         self.site = Site(*self.names)
         self.clients: list[Client] = [self.site.client(self.names[at % len(self.names)]) for at in range(3)]
         self.subscribed: list[dict[str, Consumer]] = [{}, {}, {}]
-        """By client, and consumer tag: those that were cancelled, too, whose messages the client has."""
+        """Consumers by client and consumer tag, with cancelled ones whose messages the client has."""
         self.came: dict[Message, tuple[Client, Delivery]] = {}
         self.last = self.consumers = 0
 
@@ -119,7 +119,7 @@ class ConsumerPrograms(RuleBasedStateMachine):
     @precondition(lambda self: self.model.held)
     @rule(which=st.integers(0, 9), count=st.integers(1, 3), back=st.sampled_from((False, False, True)))
     def settle(self, which: int, count: int, back: bool) -> None:
-        """Some messages of one client, in any order."""
+        """Settle some messages of one client, in any order."""
         client = self.came[self.model.held[which % len(self.model.held)]][0]
         mine = [one for one in self.model.held if self.came[one][0] is client][:count]
         (self.model.given_back if back else self.model.settled)(mine)
@@ -133,7 +133,7 @@ class ConsumerPrograms(RuleBasedStateMachine):
 
     @rule(at=st.integers(0, 2))
     def close(self, at: int) -> None:
-        """The connection is lost; the client comes back."""
+        """Close the connection; the client connects again."""
         self.model.lost(self.gone(at))
         self.clients[at].close()
         self.clients[at] = self.site.client(self.clients[at].node.name)
@@ -148,7 +148,7 @@ class ConsumerPrograms(RuleBasedStateMachine):
     @precondition(lambda self: len(self.names) > 1)
     @rule(at=st.integers(0, 2))
     def lose_a_node(self, at: int) -> None:
-        """A node is killed, the owner maybe, with the client that is there."""
+        """Kill a node, which may be the owner, with its client."""
         self.model.lost(self.gone(at), owner=True)
         node = self.site.nodes[self.names[at]]
         node.stop(power=False)

@@ -16,13 +16,13 @@ QUEUE = 5
 
 
 class Octets(bytearray):
-    """An entry's octets, whose end can be seen."""
+    """An entry's octets, which a weak reference can follow."""
 
     __hash__ = object.__hash__
 
 
 class Log:
-    """A log whose entries nobody else keeps; counts what is still in memory."""
+    """A log that keeps no entry in memory, and counts the entries that others keep."""
 
     def __init__(self, entries: int, size: int) -> None:
         self.machine = PartitionMachine()

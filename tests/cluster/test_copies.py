@@ -1,4 +1,4 @@
-"""Sender-selected distribution: the headers CC and BCC of what is published (RabbitMQ's extension, A23)."""
+"""Sender-selected distribution: the headers CC and BCC of publishes (RabbitMQ's extension, A23)."""
 
 from __future__ import annotations
 

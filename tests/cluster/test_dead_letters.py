@@ -1,4 +1,4 @@
-"""What queues give up goes where their dead-letter exchanges route it (A24)."""
+"""Discarded messages go where their queue's dead-letter exchange routes them (A24)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ GRAVES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(params=GRAVES)
 def grave(request: pytest.FixtureRequest, client: Client) -> str:
-    """A queue for dead letters: of the same partition as a replicated queue, or of another."""
+    """A queue for dead letters: in the partition of a replicated queue, or in another one."""
     return client.declare("grave", **GRAVES[request.param]).queue
 
 
 def wait_for(client: Client, queue: str, count: int) -> list[Delivery]:
-    """So many messages of a queue, and no more."""
+    """Wait for `count` messages in a queue, and check that no more come."""
     client.site.until(lambda: client.depth(queue) >= count)
     client.site.run(0.1)
     found = client.drain(queue)
@@ -171,7 +171,7 @@ def test_a_dead_letter_may_go_to_several_queues_in_several_partitions(client: Cl
 
 @pytest.mark.requirement("A24.10")
 def test_deaths_in_several_queues_are_counted(client: Client, grave: str) -> None:
-    """A queue to wait in, and one to work on: what is rejected comes round until somebody has enough."""
+    """A queue to work on and a queue to wait in: a rejected message goes round between them."""
     client.declare("work", dead_letter_exchange="", dead_letter_routing_key="pause")
     client.declare("pause", message_ttl=20, dead_letter_exchange="", dead_letter_routing_key="work")
     client.confirms(client.publish("work", b"a"))

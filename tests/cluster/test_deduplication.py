@@ -104,7 +104,7 @@ def test_ids_out_of_the_window_are_forgotten_by_all(client: Client) -> None:
 
 @persistent_or_not
 def test_a_dead_letter_that_comes_back_is_no_duplicate_of_itself(client: Client, mode: int) -> None:
-    """A queue to try again later, in another partition."""
+    """A queue for later attempts, in another partition."""
     client.declare("q", deduplication_window=60_000, dead_letter_exchange="", dead_letter_routing_key="later")
     client.declare(
         "later", queue_type="classic", message_ttl=50, dead_letter_exchange="", dead_letter_routing_key="q"
@@ -140,7 +140,9 @@ def test_what_is_on_its_way_to_the_log_is_known_also_where_a_policy_changes() ->
 @pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
 @every_kind
 def test_a_full_queue_confirms_what_it_has_had(client: Client, kind: str, overflow: str, mode: int) -> None:
-    """Whoever missed a confirm publishes again until there is one; it is no dead letter either."""
+    """A publisher that missed a confirm publishes again until it gets one. The duplicate is no dead letter
+    either.
+    """
     client.declare("grave")
     queue = declare(
         client, kind, max_length=2, overflow=overflow, deduplication_window=60_000,

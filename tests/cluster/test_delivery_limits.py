@@ -1,4 +1,4 @@
-"""Deliveries that failed are told to consumers and limited, on every kind of queue (A24)."""
+"""Failed deliveries are counted in deliveries, and limited, on every kind of queue (A24)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ MODES = pytest.mark.parametrize("mode", [1, 2])
 
 
 def counts(client: Client) -> list[int | None]:
-    """What the deliveries up to now say of failed ones."""
+    """The numbers of failed deliveries in the headers of the deliveries so far."""
     return [one.headers.get("x-delivery-count") for one in client.deliveries]
 
 
 def told(declared: Any, *expected: int | None) -> list[int | None]:
-    """What deliveries of a queue of this kind say: classic queues tell nothing of failures."""
+    """The expected numbers for a queue of this kind: deliveries of classic queues have none."""
     _, kind = declared.args
     return list(expected) if kind == "replicated" else [None] * len(expected)
 
 
 def failing(client: Client, times: int) -> None:
-    """Get a message and give it back, so often."""
+    """Get a message and return it, so many times."""
     for _ in range(times):
         before = len(client.deliveries)
         client.nack(client.deliveries[-1], requeue=True)
@@ -103,7 +103,7 @@ def test_every_way_in_which_a_delivery_fails_counts(client: Client) -> None:
 
 
 def test_what_a_cancelled_consumer_never_had_counts_nothing(client: Client) -> None:
-    """Credit is only for one of them: the second stays in the queue."""
+    """The credit is for one message only: the second one stays in the queue."""
     queue = client.declare("q", delivery_limit=0).queue
     client.confirms(client.publish(queue, b"a", b"b"))
     tag = client.consume(queue, prefetch=1)

@@ -1,4 +1,4 @@
-"""What queues do not need any more leaves the disks of all replicas, also while nobody publishes."""
+"""Messages that queues do not need any more leave the disks of all replicas, also without publishes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def deleted(client: Client) -> None:
 def test_an_emptied_queue_gives_its_disk_back_while_nobody_publishes(
     emptied: Callable[[Client], None],
 ) -> None:
-    """Publishers whom a disk alarm holds back wait for that: no log grows until a snapshot is due."""
+    """While a disk alarm holds publishers back, no log grows until a snapshot would be due."""
     site = Site(*NAMES)
     client = site.client("n1")
     for queue in ("other", "q"):

@@ -1,6 +1,6 @@
-"""A basic.get is told Empty only where the queue has nothing (A17), whatever becomes of the queue's owner.
+"""A basic.get gets Empty only where the queue has no message (A17), also when the queue's owner is lost.
 
-A message that is taken without acknowledgement is removed before its client has it, so that no client has it
+A message that is got without acknowledgement is removed before the client has it, so that no message comes
 twice.
 """
 
@@ -13,7 +13,7 @@ from tests.cluster.test_linearizable_reads import owners_of
 from tests.site import Client, Site
 
 MILLISECONDS = (0, 2, 13, 50, 400, 1500)
-"""When a get is sent after an owner is cut off, and how long the cut lasts behind that."""
+"""(the time of a get after the cut of an owner, the duration of the cut after the get)."""
 
 
 def cut_off(site: Site, client: Client) -> tuple[str, list[str]]:

@@ -21,7 +21,7 @@ def test_an_exclusive_consumer_lets_nobody_else_in(client: Client, declared: Any
     client.call(m.BasicQos(0, 1), m.BasicQosOk)
     with pytest.raises(ChannelClosedError, match=IN_USE):
         client.consume(queue)
-    # The channel, and the exclusive consumer with it, is gone.
+    # The channel has ended, and with it the exclusive consumer.
     client.open_channel()
     client.consume(queue, tag)
     with pytest.raises(ChannelClosedError, match=IN_USE):
@@ -40,7 +40,7 @@ def test_nobody_else_may_consume_but_anybody_may_get(client: Client) -> None:
 
 
 def test_an_exclusive_consumer_stays_so_when_the_owner_dies() -> None:
-    """Also where another one asks for the queue before the exclusive one can say that it is there."""
+    """Also where another consumer subscribes before the exclusive one has attached to the new owner."""
     site = Site("n1", "n2", "n3")
     site.client("n1").declare("q")
     mine, other = site.client("n2"), site.client("n3")
@@ -83,7 +83,7 @@ def test_consumers_of_a_deleted_queue_are_cancelled(client: Client, declared: An
 
 
 def test_an_exclusive_consumer_stays_so_while_its_node_greets_the_owner_anew() -> None:
-    """As nodes do when something between them was lost."""
+    """Nodes greet an owner anew when a message between them was lost."""
     site = Site("n1", "n2", "n3")
     site.client("n1").declare("q")
     mine, other = site.client("n2"), site.client("n3")

@@ -1,4 +1,4 @@
-"""basic.get takes one message, or learns that there is none, whatever else happens meanwhile (A17)."""
+"""basic.get gets one message, or Empty, whatever else happens meanwhile (A17)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BODIES = [b"%d" % number for number in range(8)]
 
 
 def found(*clients: Client) -> list[bytes]:
-    """What those who have asked get, where they get something."""
+    """The messages that the clients get."""
     answers = [each.got() for each in clients]
     return [one.body for one in answers if one is not None]
 
@@ -40,7 +40,7 @@ def test_of_gets_at_once_as_many_find_something_as_there_are_messages(
 @NO_ACK
 @pytest.mark.parametrize("pause_s", [0.0, 0.0005, 0.002])
 def test_what_comes_while_a_get_is_answered_is_there_for_the_next(no_ack: bool, pause_s: float) -> None:
-    """Before the removal of its message is committed, and after that."""
+    """Before and after the removal of the message is committed."""
     site = Site("n1", "n2", "n3")
     publisher, getter = site.client("n1"), site.client("n2")
     publisher.declare("q")

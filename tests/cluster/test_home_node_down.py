@@ -1,4 +1,4 @@
-"""A classic queue whose node is down: clients are told so, whatever they want of it."""
+"""A classic queue whose node is down: every request for the queue is answered so."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ASKED: dict[str, Callable[[Client], object]] = {
 
 @pytest.fixture
 def client() -> Client:
-    """On one of two nodes; the other one, which has the queue, is down."""
+    """A client on one of two nodes. The other node, which has the queue, is down."""
     site = Site("n1", "n2", "n3")
     owner = site.client("n3")
     owner.declare("q", queue_type="classic")
@@ -115,7 +115,9 @@ def test_a_node_that_starts_meanwhile_knows_that_another_is_down() -> None:
 
 @pytest.mark.requirement("A23.6")
 def test_a_reply_queue_is_gone_with_its_node() -> None:
-    """Who has to reply may look first whether somebody still waits (RabbitMQ's direct reply-to)."""
+    """A replying client may check first whether the requesting client still waits (RabbitMQ's direct
+    reply-to).
+    """
     site = Site("n1", "n2", "n3")
     server, asker = site.client("n1"), site.client("n2")
     server.declare("q")
@@ -134,7 +136,7 @@ def test_a_reply_queue_is_gone_with_its_node() -> None:
 
 
 def test_a_node_that_was_given_up_is_asked_to_greet_once_it_hears_again() -> None:
-    """It has noticed nothing: what it says was heard all the time, and nothing was sent to it meanwhile."""
+    """The node has noticed no fault: its messages arrived all the time, and none was sent to it."""
     site = Site("n1", "n2", "n3")
     home, client = site.nodes["n3"], site.client("n1")
     site.client("n3").declare("q", queue_type="classic")
@@ -149,7 +151,7 @@ def test_a_node_that_was_given_up_is_asked_to_greet_once_it_hears_again() -> Non
 
 
 def test_a_front_end_that_a_snapshot_of_the_catalog_tells_of_is_asked_to_greet() -> None:
-    """It has greeted before its node was known: that could not be answered."""
+    """The front end has greeted before the owner knew its node, and so could not get an answer."""
     site = Site("n1", "n2", "n3")
     home = site.nodes["n3"].broker
     site.client("n3").declare("q", queue_type="classic")
@@ -180,7 +182,7 @@ def lead(site: Site, name: str) -> None:
 
 
 def grow(site: Site, name: str) -> None:
-    """Let the catalog's log grow until its leader has cut what others knew of it."""
+    """Have the catalog's log grow until its leader has compacted it."""
     group = site.nodes[name].broker.host.groups[CATALOG]
     last, number = group.log.last_index(), 0
     while group.log.first_index() <= last:

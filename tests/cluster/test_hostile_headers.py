@@ -1,5 +1,6 @@
-"""Headers that a client made up to look like the broker's own: a queue keeps, delivers, returns and buries
-whatever it has confirmed, and the node lives."""
+"""Headers of clients that imitate the broker's own: a queue keeps, delivers, returns and dead-letters every
+confirmed message, and the node goes on.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +117,7 @@ def fail_what_came(client: Client) -> None:
 
 
 def again(site: Site) -> None:
-    """The node reads from its journal what it has written, and serves."""
+    """Restart the node, which reads its journal and serves."""
     site.nodes["n1"].stop(power=True)
     site.nodes["n1"].start()
     site.until(lambda: site.nodes["n1"].ready)

@@ -58,7 +58,7 @@ def test_a_node_that_does_not_answer_in_time_is_left_out(monkeypatch: pytest.Mon
 
 
 def test_a_question_that_a_node_does_not_know_has_no_answer() -> None:
-    """A node of an older release is asked what only newer ones know."""
+    """A node of an older release gets a question that only newer releases know."""
     wire = Wire("n1", "n2")
     wire.inquiries["n1"].answer("new", lambda _: "known")
     assert run(wire.inquiries["n1"].ask_all("new")) == {"n1": "known"}

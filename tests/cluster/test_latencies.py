@@ -46,7 +46,7 @@ def test_a_delivery_is_measured_from_the_messages_arrival() -> None:
         clock.now = now
         arrivals.came(last)
     clock.now = 2.004
-    # Five of a former owner, ten of the first batch, two of the second.
+    # Five messages of a former owner, ten of the first batch, two of the second.
     arrivals.delivered([(96, 112)])
     counts = latencies.deliveries.counts
     assert (counts[BOUNDS_S.index(0.005)], counts[BOUNDS_S.index(2.5)], sum(counts)) == (2, 10, 12)

@@ -1,4 +1,4 @@
-"""Consumers of a queue with x-lease-period keep a message for so long without settling it, and no longer."""
+"""A consumer of a queue with x-lease-period keeps an unsettled message for that time, and no longer."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_late_answer_leaves_the_message_with_the_consumer_that_has_it_now(othe
         late.nack(late.deliveries[0], requeue=answer == "requeue")
     site.run(0.1)
     assert len(current.deliveries) == 1 and late.depth("q") == 0 and late.depth("dead") == 0
-    # The current lease lapses as well: the message is still there.
+    # The current lease lapses as well: the message is still in the queue.
     site.run(0.2)
     assert [one.body for one in late.deliveries[1:] + current.deliveries[1:]] == [b"1"]
 
@@ -128,5 +128,5 @@ def test_what_a_transaction_has_settled_does_not_lapse(client: Client) -> None:
     late.ack(late.deliveries[0])
     late.commit()
     client.site.run(0.5)
-    # Only the second message has come back.
+    # Only the second message is in the queue again.
     assert client.bodies(queue) == [b"2"]

@@ -1,4 +1,4 @@
-"""Nothing is served on a lease that another node does not count with (docs/decisions/0015-leases.md)."""
+"""No node serves on a lease whose end another node does not wait for (docs/decisions/0015-leases.md)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ NEW = "late"
 
 
 class Watch:
-    """Declares, and looks every few milliseconds whether a node relies on a catalog that lacks it."""
+    """Declares, and checks every few milliseconds whether a node relies on a catalog without the
+    declaration.
+    """
 
     def __init__(self, site: Site) -> None:
         self.site = site
@@ -33,7 +35,7 @@ class Watch:
         node.wanted()
 
     def stale(self) -> list[str]:
-        """Nodes that would serve clients without the new virtual host, although it was declared."""
+        """The nodes that would serve clients without the new virtual host, although it was declared."""
         if not self.answered:
             return []
         nodes = self.site.nodes.values()
@@ -56,7 +58,7 @@ def leader_of(site: Site) -> str:
 
 
 def reset(site: Site, pairs: list[tuple[str, str]]) -> Callable[[], None]:
-    """Cut the ways, and break their connections at once: both ends learn of it. Returns what mends them."""
+    """Cut the connections, which break at once on both ends. The result mends them."""
     mend = site.network.cut(pairs)
     for pair in pairs:
         site.network.break_connection(*pair)
@@ -64,13 +66,13 @@ def reset(site: Site, pairs: list[tuple[str, str]]) -> Callable[[], None]:
 
 
 def elected(site: Site, others: list[str]) -> str:
-    """Who of the others leads the catalog next."""
+    """The node among `others` that leads the catalog next."""
     site.until(lambda: any(site.nodes[name].broker.catalog.leads for name in others))
     return next(name for name in others if site.nodes[name].broker.catalog.leads)
 
 
 def settled_site(*names: str, seed: int = 1, drift: float = 0.0) -> Site:
-    """Every node has a lease."""
+    """A site in which every node has a lease."""
     site = Site(*names, seed=seed, drift=drift)
     site.until(lambda: all(node.broker.catalog_fresh() for node in site.nodes.values()))
     return site
@@ -79,7 +81,7 @@ def settled_site(*names: str, seed: int = 1, drift: float = 0.0) -> Site:
 @pytest.mark.requirement("A16.3")
 @pytest.mark.parametrize("resets", [True, False])
 def test_a_deposed_leader_grants_no_lease_that_its_successor_does_not_wait_for(resets: bool) -> None:
-    """Five nodes: the old leader and one more on one side go on with each other."""
+    """Of five nodes, the old leader and one more on its side still reach each other."""
     site = settled_site("n1", "n2", "n3", "n4", "n5")
     old = leader_of(site)
     beside, *majority = [name for name in site.nodes if name != old]
@@ -93,7 +95,9 @@ def test_a_deposed_leader_grants_no_lease_that_its_successor_does_not_wait_for(r
 
 @pytest.mark.requirement("A16.3")
 def test_a_leader_that_nobody_reaches_gives_itself_no_lease() -> None:
-    """Connections to it are refused, those from it live: it hears nothing of what its voters suspect."""
+    """Connections to the leader are refused, and its own connections live, so it does not notice that its
+    voters suspect it.
+    """
     site = settled_site("n1", "n2", "n3")
     old = leader_of(site)
     others = [name for name in site.nodes if name != old]
@@ -107,7 +111,7 @@ def test_a_leader_that_nobody_reaches_gives_itself_no_lease() -> None:
 
 @pytest.mark.requirement("A16.5")
 def test_readiness_is_asked_of_the_clock_and_not_of_the_last_turn() -> None:
-    """A process that stood still reads a client's socket before anything else."""
+    """A process that stood still may read a client's socket first."""
     site = settled_site("n1", "n2", "n3")
     other, victim = site.client("n2"), site.client("n1")
     other.declare("q")
@@ -124,7 +128,7 @@ def test_readiness_is_asked_of_the_clock_and_not_of_the_last_turn() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_machine_that_was_suspended_wakes_without_a_lease(seed: int) -> None:
-    """Its clock counts that time, as CLOCK_BOOTTIME does."""
+    """The machine's clock counts the suspension, as CLOCK_BOOTTIME does."""
     site = settled_site("n1", "n2", "n3", seed=seed)
     victim = next(node for node in site.nodes.values() if not node.broker.catalog.leads)
     victim.suspend()
@@ -138,7 +142,7 @@ def test_a_machine_that_was_suspended_wakes_without_a_lease(seed: int) -> None:
 
 
 def test_a_node_that_starts_anew_takes_no_lease_that_was_granted_to_its_former_process() -> None:
-    """Its machine's clock may have begun anew, and its catalog may be behind."""
+    """The clock of the node's machine may have begun anew, and the node's catalog may be behind."""
     site = settled_site("n1", "n2", "n3")
     node = next(node for node in site.nodes.values() if not node.broker.catalog.leads)
     leader = leader_of(site)
@@ -165,7 +169,7 @@ def test_leases_hold_with_clocks_at_both_ends_of_the_bound() -> None:
 
 
 def test_a_node_in_good_health_always_has_a_lease() -> None:
-    """With heartbeats as rare as they may be."""
+    """Also with the longest interval between heartbeats."""
     site = settled_site("n1", "n2", "n3", drift=0.1)
     for _ in range(500):
         site.run(0.01)
@@ -173,7 +177,7 @@ def test_a_node_in_good_health_always_has_a_lease() -> None:
 
 
 class Answers:
-    """What the broker says to a client."""
+    """The broker's answers to a client."""
 
     def __init__(self) -> None:
         self.methods: list[type[Method]] = []
@@ -182,11 +186,11 @@ class Answers:
         self.methods.append(type(method))
 
     def read(self) -> None:
-        """Tests look at it when they want."""
+        """Nothing to do: tests read the answers later."""
 
 
 def test_a_user_that_one_node_knows_is_turned_away_by_none() -> None:
-    """A node that was cut off when the user was made takes the log-in up once its catalog is whole again."""
+    """A node that was cut off when the user was made handles the log-in once its catalog is up to date."""
     site = settled_site("n1", "n2", "n3")
     other, far = leader_of(site), next(name for name in site.nodes if name != leader_of(site))
     near = [name for name in site.nodes if name != far]

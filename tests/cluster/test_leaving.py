@@ -1,4 +1,4 @@
-"""Nodes that leave: what they lead goes to others first, whatever else they still have."""
+"""A leaving node hands the groups that it leads over first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def leads_the_catalog(site: Site, name: str) -> bool:
 
 
 def test_a_node_that_leads_the_catalog_and_has_nothing_else_leaves() -> None:
-    """A leader cannot end its own lease of the catalog: another node leads before this one is let go."""
+    """A leader cannot end its own catalog lease, so another node must lead before this one is removed."""
     site = Site("n1", "n2", "n3")
     site.submit("n1", "found_members", {"nodes": {name: {"peers": name} for name in site.nodes}})
     site.until(lambda: any(leads_the_catalog(site, name) for name in site.nodes))

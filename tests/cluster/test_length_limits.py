@@ -47,7 +47,7 @@ def test_leased_messages_count_in_no_limit(client: Client, declared: Any) -> Non
     client.confirms(client.publish(queue, b"ccc", b"ddd"))
     client.site.run(0.05)
     assert client.depth(queue) == 2
-    # What comes back is the oldest, and too much.
+    # The returned message is the oldest, and over the limit.
     client.nack(client.deliveries[0], requeue=True)
     client.site.until(lambda: len(client.deliveries) == 3)
     assert client.deliveries[2].body == b"aaa"
@@ -99,7 +99,7 @@ def test_a_queue_without_room_refuses_everything(client: Client, declared: Any) 
 @pytest.mark.requirement("A24.6")
 @MODES
 def test_a_message_that_one_of_several_queues_refuses_is_refused(client: Client, mode: int) -> None:
-    """The others have it all the same, as in RabbitMQ."""
+    """The other queues take the message all the same, as in RabbitMQ."""
     client.declare("full", max_length=1, overflow="reject-publish")
     client.declare("wide")
     for queue in ("full", "wide"):

@@ -67,7 +67,7 @@ def test_a_leased_message_expires_when_it_comes_back(client: Client, declared: A
 
 @pytest.mark.requirement("D5.2")
 def test_expiration_is_no_error(client: Client, declared: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """The channel that published stays open, and the log tells of nothing wrong."""
+    """The publishing channel stays open, and the log has no error."""
     queue = declared(message_ttl=50)
     client.confirms(client.publish(queue, b"a", b"b"))
     client.site.run(0.2)

@@ -1,4 +1,4 @@
-"""What an owner answers without an entry of the log is true although a successor may have been elected."""
+"""An owner's answers without an entry in the log are true, although a successor may have been elected."""
 
 from __future__ import annotations
 

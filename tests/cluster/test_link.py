@@ -1,4 +1,4 @@
-"""A link keeps what is not committed, and tells a new owner everything it has to know."""
+"""A link keeps batches that are not committed, and sends a new owner its consumers and leases."""
 
 from __future__ import annotations
 
@@ -319,7 +319,7 @@ def test_a_partition_that_died_with_its_memory_is_waited_for_no_more() -> None:
 
 
 def test_calls_survive_the_way_between_nodes() -> None:
-    """Everything a link says to an owner, and an owner to a link, arrives as it was said."""
+    """Every call of a link to an owner, and of an owner to a link, arrives unchanged."""
     far_owner, sent = RecordedOwner(), []
     link = PartitionLink(4, 77, "n1", lambda _: None, lambda _: None, Latencies(lambda: 0.0))
     session = RecordedSubscriber()

@@ -13,7 +13,9 @@ pytestmark = pytest.mark.interpreted
 
 
 class Scene:
-    """An owner that says which front ends it gave up; who is alive, and whether former leases are over."""
+    """An owner that records the front ends it has given up, the live front ends, and whether former leases
+    are over.
+    """
 
     def __init__(self) -> None:
         self.given_up: list[int] = []

@@ -1,4 +1,4 @@
-"""What clients do over and over leaves nothing behind, neither on their node nor at owners."""
+"""Repeated actions of clients leave no state behind, neither on their node nor at owners."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TIMES = 60
 
 
 def consume_and_cancel(client: Client) -> None:
-    """As clients do that fetch messages one by one with a consumer each."""
+    """Fetch one message with a consumer of its own, as some clients do for each message."""
     client.declare("q")
     tag = client.consume("q", prefetch=1)
     client.confirms(client.publish("q", b"m"))

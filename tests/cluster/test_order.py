@@ -30,7 +30,7 @@ def bodies_of(client: Client) -> list[bytes]:
 def test_transient_messages_do_not_overtake_persistent_ones(
     client: Client, kind: str, consumer_first: bool
 ) -> None:
-    """0-9-1 §4.7, also where only the persistent ones wait for their removal's commit."""
+    """0-9-1 §4.7: also where only the persistent ones wait for the commit of their removal."""
     queue = declare(client, kind)
     if consumer_first:
         client.consume(queue, no_ack=True)
@@ -120,7 +120,7 @@ def test_a_group_is_named_by_a_property_or_a_header(
     assert client.get(queue, no_ack=False) is not None
     assert client.get(queue, no_ack=False) is None
     if properties:
-        # Messages without a key are nobody's.
+        # Messages without a key belong to no group.
         client.confirms(client.publish(queue, b"c"))
         assert client.get(queue, no_ack=False) is not None
 

@@ -1,4 +1,4 @@
-"""Whatever a client may put into the arguments of a declaration can be replicated."""
+"""All arguments that a client can put into a declaration can be replicated."""
 
 from __future__ import annotations
 

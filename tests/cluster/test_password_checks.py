@@ -1,4 +1,4 @@
-"""Passwords that were right are remembered, and those that come together are hashed once."""
+"""Correct passwords are remembered, and equal ones that come together are hashed once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEY = b"of one process"
 
 
 class Hashing:
-    """Holds questions until a test answers them. A password is right where it is the hash's text."""
+    """Holds questions until the test answers them. A password is correct where it is the hash's text."""
 
     key = KEY
 
@@ -41,7 +41,7 @@ class Hashing:
         return lambda: self.waiting.remove(question) if question in self.waiting else None
 
     def work(self, place: int = 0) -> None:
-        """Hash one of those that wait."""
+        """Hash one of the waiting passwords."""
         question = self.waiting.pop(place)
         self.hashed += 1
         question.answer(question.stored == question.password)
@@ -84,7 +84,7 @@ def test_another_origin_s_answer_that_comes_late_is_nobody_s() -> None:
     desk = Desk()
     desk.ask("wonder", origin="a")
     desk.ask("wonder", origin="b")
-    # Both are being hashed: the threads have taken them out of what waits.
+    # Both are being hashed: the threads have taken them out of the queue.
     first, second = desk.hashing.waiting
     desk.hashing.waiting.clear()
     first.answer(True)

@@ -1,4 +1,4 @@
-"""Queues are spread over the nodes, and arguments decide on how many of them they are."""
+"""Queues are spread over the nodes, and arguments set the number of their replicas."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_balanced_queues_are_owned_by_the_nodes_with_the_fewest(by_policy: bool)
 
 
 def owner_of(site: Site, asked: str, queue: str) -> str:
-    """The node that owns a queue, as the catalog of a running node has it."""
+    """The node that owns a queue, by the catalog of a running node."""
     partition = site.nodes[asked].broker.catalog.state.queues["/", queue].partition
     running = [node for node in site.nodes.values() if node.up]
     owners = [one.name for one in running if partition in one.broker.owners]
@@ -88,8 +88,8 @@ def owner_of(site: Site, asked: str, queue: str) -> str:
 @pytest.mark.requirement("A24.15")
 @pytest.mark.parametrize("kind", ["quorum", "classic"])
 def test_a_locator_says_where_a_queue_is_declared_and_nothing_of_later(kind: str) -> None:
-    """Its owner is lost and comes back: the queue stays with the next one, and so do replicated queues that
-    are kept together with it. No queue is placed on a node that is down.
+    """The queue's owner is lost and comes back: the queue stays with its next owner, and so do replicated
+    queues of the same partition. No queue is placed on a node that is down.
     """
     site = Site("n1", "n2", "n3")
     first, asking = site.client("n2"), site.client("n1")

@@ -1,4 +1,4 @@
-"""What policies ask of queues and exchanges counts like their arguments, from when it is said (A24)."""
+"""Settings of policies count like arguments of queues and exchanges, as soon as the policy is set (A24)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ MODES = pytest.mark.parametrize("mode", [1, 2])
 
 
 def put(client: Client, name: str = "p", pattern: str = ".*", **fields: Any) -> None:
-    """Fields are `apply_to`, `priority`, `operator`, and the definition with underscores for hyphens."""
+    """Set a policy. Fields are `apply_to`, `priority`, `operator`, and the definition with underscores for
+    hyphens.
+    """
     operator = fields.pop("operator", False)
     policy = {
         "name": name, "pattern": pattern, "apply_to": fields.pop("apply_to", "queues"),

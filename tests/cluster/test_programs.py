@@ -1,4 +1,4 @@
-"""Random programs of several connections in simulated time, against a model that is easy to check."""
+"""Random programs of several connections in simulated time, against `tests.broker_model`."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class SimulatedStage:
 
 
 class Programs(RuleBasedStateMachine):
-    """Steps of `Program`; Hypothesis chooses, and prints the shortest program that fails."""
+    """The steps of `Program`. Hypothesis chooses them, and prints the shortest failing program."""
 
     nodes = 1
 
@@ -149,7 +149,9 @@ class Programs(RuleBasedStateMachine):
 
 
 class ProgramsOfWhoDoesNotAcknowledge(Programs):
-    """And consumers that acknowledge nothing: they get all that is there, whatever the prefetch."""
+    """As `Programs`, with consumers without acknowledgements, which get all messages whatever the
+    prefetch.
+    """
 
     @rule(client=clients, queue=queues)
     def consume_without_acknowledgements(self, client: int, queue: str) -> None:
@@ -161,9 +163,10 @@ class ProgramsOnThreeNodes(ProgramsOfWhoDoesNotAcknowledge):
 
 
 class ProgramsUnderKills(Programs):
-    """One node at a time dies and starts again, or all of them; machines lose what was not synced.
+    """As `Programs`, where one node at a time, or all nodes, are killed and start again. Machines lose
+    unsynced data.
 
-    They begin with messages that wait, and messages that a consumer of each node has.
+    The programs begin with waiting messages, and with messages that a consumer of each node has.
     """
 
     nodes = 3

@@ -1,4 +1,4 @@
-"""A purge that is asked again, as its queue's owner was lost, removes nothing that was published since."""
+"""A purge that is sent again, because its queue's owner was lost, removes no message published since."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OLD = 5
 
 @pytest.mark.parametrize("tenths", range(5, 80, 5))
 def test_what_is_published_after_a_purge_outlives_the_owner(tenths: int) -> None:
-    """`tenths` of a millisecond after the purge was sent, the owner dies."""
+    """The owner is killed `tenths` of a millisecond after the purge was sent."""
     site = Site("n1", "n2", "n3")
     first = site.client("n1")
     first.declare("q")
@@ -26,5 +26,5 @@ def test_what_is_published_after_a_purge_outlives_the_owner(tenths: int) -> None
     assert publishing.confirms(publishing.publish("q", b"new")) == [True]
     told = purging.answer(m.QueuePurgeOk).message_count
     left = publishing.bodies("q")
-    # A purge that began behind the publish takes it with the others, and counts it.
+    # A purge that begins after the publish removes that message with the others, and counts it.
     assert left == [b"new"] or (left == [] and told == OLD + 1), (told, left)

@@ -1,4 +1,4 @@
-"""Every argument that RabbitMQ knows is taken, has its effect or is refused, on every kind of queue (A24)."""
+"""Every argument of RabbitMQ is accepted, has its effect or is refused, on every kind of queue (A24)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_another_value_is_refused_in_the_words_of_rabbitmq(
 def test_each_of_the_levels_counts_and_the_lowest_is_dropped_first(
     client: Client, declared: Any, mode: int
 ) -> None:
-    """All 256 levels there can be; a full queue gives up the lowest, whenever it came."""
+    """With all 256 levels: a full queue drops the message of the lowest level, whenever it came."""
     queue = declared(max_priority=255, max_length=200)
     levels = [level * 7 % 256 for level in range(256)]
     for level in levels:

@@ -22,7 +22,7 @@ from tests.queue_model import DROP_HEAD, REJECT, REJECT_AS_DEAD_LETTER, Message,
 from tests.site import Delivery, Site
 
 MARGIN_S = 0.08
-"""Nothing is looked at so shortly before or after it happens."""
+"""The model checks nothing so shortly before or after a timed event."""
 
 QUEUE, GRAVE = "q", "grave"
 
@@ -41,7 +41,7 @@ terms = st.builds(
 
 
 def arguments_of(terms: Terms) -> dict[str, Any]:
-    """As a client declares them."""
+    """The arguments of a client's declaration."""
     said = {
         "message_ttl": None if terms.ttl is None else int(terms.ttl * 1000),
         "max_length": terms.length,
@@ -60,7 +60,7 @@ def arguments_of(terms: Terms) -> dict[str, Any]:
 
 
 class QueuePrograms(RuleBasedStateMachine):
-    """Steps of one client; Hypothesis chooses them, and prints the shortest program that fails."""
+    """The steps of one client. Hypothesis chooses them, and prints the shortest failing program."""
 
     kind: ClassVar[str]
     names: ClassVar[tuple[str, ...]] = ("n1",)
@@ -167,7 +167,7 @@ class QueuePrograms(RuleBasedStateMachine):
             self.close()
 
     def close(self) -> None:
-        """What the client had comes back."""
+        """Close the connection: the client's unsettled messages go back."""
         self.client.close()
         self.client = self.site.client(self.names[-1])
         for message in list(self.model.held):
@@ -175,7 +175,9 @@ class QueuePrograms(RuleBasedStateMachine):
         self.deliveries.clear()
 
     def delete(self, said: Terms) -> None:
-        """And declare it anew, with other arguments: what was in it is gone, and no dead letter."""
+        """Delete the queue, and declare it with other arguments: its messages are gone, and no dead
+        letters.
+        """
         self.client.delete(QUEUE)
         for message in self.model.held:
             self.client.ack(self.deliveries.pop(message))

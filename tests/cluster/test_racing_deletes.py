@@ -1,4 +1,4 @@
-"""What clients ask of a queue while another one deletes it."""
+"""Requests of clients for a queue while another client deletes it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ASKED: dict[str, Callable[[Client, str], object]] = {
 
 @pytest.mark.parametrize("asked", ASKED)
 def test_what_needs_no_queue_succeeds_whenever_that_goes(asked: str) -> None:
-    """RabbitMQ's reading: nobody is refused for coming at the same time."""
+    """As in RabbitMQ, no client is refused because of a simultaneous deletion."""
     site = Site("n1", "n2", "n3")
     one, other = site.client("n1"), site.client("n3")
     for milliseconds in range(10):

@@ -1,4 +1,6 @@
-"""A consumer is given again what it gave back only under the lease (docs/decisions/0015-leases.md)."""
+"""An owner delivers returned messages to their consumer again only with a lease
+(docs/decisions/0015-leases.md).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from tests.site import Site
 
 @pytest.mark.interpreted
 def test_nothing_is_delivered_again_without_a_lease() -> None:
-    """Front ends of the last release ask for it."""
+    """Front ends of the last release send such requests."""
     site = Site("n1", "n2", "n3")
     client = site.client("n1")
     client.declare("q")

@@ -1,4 +1,4 @@
-"""Replicas that leave a node and come back to it: what the node promised for them outlives its restarts."""
+"""Replicas that leave a node and come back to it: the node's promises for them survive its restarts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.site import Site
 
 
 class LeavingAndComingBack(ChangingCluster):
-    """Node n1 is emptied, and then gets its share again."""
+    """Node n1 is drained, and then gets its share again."""
 
     def wishes(self) -> list[Wish]:
         return [adding("n4"), emptying("n1"), keeping("n1")]
@@ -32,7 +32,9 @@ def after_coming_back() -> tuple[ChangingCluster, SimulatedNode, int]:
 
 
 def test_a_restart_with_an_old_catalog_keeps_replicas_that_came_back() -> None:
-    """The catalog's log tells of their leaving first: votes that were given since must not go with that."""
+    """The node first replays their removal from the catalog's log. Votes given since must not be removed with
+    it.
+    """
     cluster, node, partition = after_coming_back()
     before = node.journal.log(partition)
     assert before.last_index() > 0
@@ -54,7 +56,7 @@ def rebuilding(site: Site, name: str) -> SimulatedNode:
 
 @pytest.mark.interpreted
 def test_a_node_is_whole_when_it_has_back_what_its_catalog_told_of_while_that_was_behind() -> None:
-    """Votes that were given for a partition which is not open yet would be forgotten with the lost disk."""
+    """Votes in a partition that is not open yet would be forgotten with the lost disk."""
     site = Site("n1", "n2", "n3")
     site.client("n1").declare("orders", durable=True)
     node = rebuilding(site, "n3")
@@ -70,7 +72,9 @@ def test_a_node_is_whole_when_it_has_back_what_its_catalog_told_of_while_that_wa
 
 
 def test_a_node_that_rebuilds_votes_in_a_group_that_is_founded_meanwhile() -> None:
-    """Of two founders each needs the other's vote; a disk that was lost before cannot have promised one."""
+    """Of two founders each needs the other's vote. A node had promised no vote in the group before its disk
+    was lost.
+    """
     site = Site("n1", "n2", "n3")
     site.client("n1").declare("orders", durable=True)
     node = rebuilding(site, "n3")
@@ -83,7 +87,9 @@ def test_a_node_that_rebuilds_votes_in_a_group_that_is_founded_meanwhile() -> No
 
 
 def test_a_node_that_starts_again_votes_in_groups_founded_since_its_disk_was_lost() -> None:
-    """The catalog tells of the new process behind the groups, which does not say that the disk knew them."""
+    """The catalog lists the node's new process after the groups, which does not mean that the lost disk had
+    them.
+    """
     site = Site("n1", "n2", "n3")
     other = site.client("n1")
     other.declare("orders", durable=True)
@@ -99,7 +105,7 @@ def test_a_node_that_starts_again_votes_in_groups_founded_since_its_disk_was_los
 
 
 def test_a_group_of_two_founded_while_one_of_them_has_lost_its_disk_gets_a_leader() -> None:
-    """The node cannot tell such a group from one of which it had a replica before."""
+    """The node cannot distinguish such a group from one of which it had a replica before."""
     site = Site("n1", "n2", "n3")
     client = site.client("n1")
     node = site.nodes["n2"]
@@ -114,7 +120,9 @@ def test_a_group_of_two_founded_while_one_of_them_has_lost_its_disk_gets_a_leade
 
 
 def test_a_queue_of_two_outlives_a_lost_disk_while_it_has_no_leader() -> None:
-    """The other replica has all that was confirmed; it needs a vote of the one that lost its disk to lead."""
+    """The other replica has all confirmed messages. To lead, it needs the vote of the replica that lost its
+    disk.
+    """
     site = Site("n1", "n2", "n3")
     client = site.client("n1")
     client.declare("letters", durable=True, quorum_initial_group_size=2)
@@ -130,7 +138,7 @@ def test_a_queue_of_two_outlives_a_lost_disk_while_it_has_no_leader() -> None:
 
 
 def test_that_a_learner_could_vote_is_forgotten_when_it_goes() -> None:
-    """When it comes back it has forgotten its votes, and must not become a voter on its earlier word."""
+    """A learner that comes back has forgotten its votes, so its earlier report must not make it a voter."""
     site = Site("n1", "n2", "n3")
     site.client("n1").declare("orders", durable=True)
     mover = site.nodes["n1"].broker.mover

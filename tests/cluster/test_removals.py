@@ -1,4 +1,4 @@
-"""A message that is got without acknowledgement comes to the client, whatever becomes of its queue's owner.
+"""A message of a get without acknowledgement comes to the client, also when the queue's owner is lost.
 
 No other client gets the message (A17, D2).
 """
@@ -16,11 +16,13 @@ from tests.cluster.test_leases import reset
 from tests.site import ChannelClosedError, Client, Site
 
 STEPS = range(0, 120, 4)
-"""Tenths of a millisecond behind the get, at which its queue's owner is lost."""
+"""The time after the get at which the queue's owner is lost, in tenths of a millisecond."""
 
 
 def prepared(**arguments: Any) -> tuple[Site, str, Client, Client]:
-    """A site, the node that owns the queue `q`, and clients on the two others; the queue has a message."""
+    """A site, the node that owns the queue `q`, and clients on the two other nodes. The queue has a
+    message.
+    """
     site = Site("n1", "n2", "n3")
     first = site.client("n1")
     first.declare("q", **arguments)
@@ -48,7 +50,7 @@ def test_a_message_that_is_got_outlives_the_owner(step: int) -> None:
 @pytest.mark.parametrize("cut", ["owner", "getter"])
 @pytest.mark.parametrize("lasting_s", [0.05, 1.5, 4.0])
 def test_a_message_that_is_got_comes_to_one_client_across_cuts(lasting_s: float, cut: str) -> None:
-    """Another client asks meanwhile: one of the two has the message."""
+    """Another client sends a get meanwhile: one of the two gets the message."""
     for step in STEPS:
         site, owner, getting, publishing = prepared()
         lonely = owner if cut == "owner" else getting.node.name
@@ -69,7 +71,7 @@ def test_a_message_that_is_got_comes_to_one_client_across_cuts(lasting_s: float,
 @pytest.mark.requirement("A17.5")
 @pytest.mark.parametrize("step", STEPS)
 def test_a_message_of_a_node_that_went_down_is_with_the_client_or_in_the_queue(step: int) -> None:
-    """The client hears that the only node that has the queue is down, or gets the message."""
+    """The client gets the message, or the answer that the queue's only node is down."""
     site = Site("n1", "n2", "n3")
     site.client("n1").declare("q", **KINDS["classic"])
     getting, other = site.client("n2"), site.client("n3")
@@ -119,7 +121,7 @@ def test_what_was_got_without_acknowledgement_is_counted_so() -> None:
 @pytest.mark.requirement("D2.4")
 @pytest.mark.parametrize("step", STEPS)
 def test_an_at_most_once_queue_gives_a_message_out_once(step: int) -> None:
-    """Its owner removes before it sends: the message may be lost with the owner."""
+    """The owner removes the message before it sends it, so the message may be lost with the owner."""
     site, owner, getting, publishing = prepared(semantics="at-most-once")
     getting.ask("q")
     site.run(step / 10_000)
@@ -130,7 +132,7 @@ def test_an_at_most_once_queue_gives_a_message_out_once(step: int) -> None:
 
 @pytest.mark.interpreted
 def test_an_owner_of_the_last_release_answers_a_get(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such an owner looks at the first two arguments, and removes before it sends."""
+    """Such an owner reads the first two arguments, and removes the message before it sends it."""
     take = FrontEndRequests.take
 
     def of_last_release(

@@ -1,4 +1,4 @@
-"""Queues keep their promises for messages of any format: here a toy one, a line of text a message."""
+"""Queues keep their promises for messages of any format: here a toy format, one line of text a message."""
 
 from __future__ import annotations
 
@@ -115,7 +115,9 @@ def client() -> Client:
 
 
 def publish(client: Client, queue: str, *lines: bytes) -> tuple[int, int]:
-    """Publish through the node's port, as a session does: how many messages were confirmed and rejected."""
+    """Publish through the node's port, as a session does; return the numbers of confirmed and rejected
+    messages.
+    """
     port, subscriber = client.site.front_end(client.node.name), RecordedSubscriber()
     route = port.route(client.connection.session._core.scope, "", queue)
     port.publish(subscriber, 1, lines_run(*lines, key=queue), route, 1)
@@ -128,7 +130,7 @@ def _count(ranges: list[tuple[int, int, int]]) -> int:
 
 
 def bodies(client: Client, queue: str) -> list[bytes]:
-    """The lines that wait in the queue, got one by one."""
+    """The lines in the queue, got one by one."""
     found = []
     while (got := get(client, queue)) is not None:
         assert got.run.format == LINES

@@ -1,4 +1,4 @@
-"""What an owner grants is bounded by the room on the way to a front end."""
+"""An owner grants no more than has room on the way to a front end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONSUMER = 16
 
 
 class NoEntries:
-    """A log that is never asked: these messages are in none."""
+    """A log that is never read: these messages are in no log."""
 
     def data(self, index: int) -> bytes:
         raise KeyError(index)
@@ -132,7 +132,7 @@ def test_a_get_that_finds_nothing_is_counted() -> None:
 def test_more_messages_than_one_turn_hands_out_reach_all_who_have_credit_for_them(
     arguments: dict[str, int],
 ) -> None:
-    """Consumers that settle nothing before they have all of their prefetch."""
+    """The consumers settle nothing before they have their whole prefetch."""
     site = Site("n1")
     publisher = site.client("n1")
     publisher.declare("q", **arguments)
@@ -140,7 +140,7 @@ def test_more_messages_than_one_turn_hands_out_reach_all_who_have_credit_for_the
     for consumer in consumers:
         consumer.consume("q", prefetch=1500)
     publisher.publish("q", *[b"m"] * 6000)
-    # Asked right behind the publishes: consumers come first.
+    # Requested directly after the publishes: consumers come first.
     assert publisher.get("q") is None
     assert publisher.depth("q") == 0
     site.run(1.0)

@@ -1,4 +1,4 @@
-"""Nodes that are short of memory or disk hold publishers back everywhere, and nobody once they are not."""
+"""A node that is short of memory or disk holds publishers back on all nodes, until the shortage is over."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOTHING: frozenset[str] = frozenset()
 
 
 class Nodes:
-    """Three nodes and the messages between them; `cut` holds those that nobody reaches."""
+    """Three nodes and the messages between them; `cut` has the nodes that no other node reaches."""
 
     def __init__(self) -> None:
         self.cut: set[str] = set()

@@ -17,7 +17,7 @@ def bodies_of(client: Client) -> list[bytes]:
 
 
 def activity(client: Client) -> list[bool]:
-    """Whether each consumer of the client's node is the active one, in the order of their beginning."""
+    """Whether each consumer of the client's node is active, in the order of their start."""
     links = client.node.broker.links.by_partition.values()
     consumers = {number: one for link in links for number, one in link.consumers.items()}
     return [consumers[number].activated > 0 for number in sorted(consumers)]
@@ -121,14 +121,14 @@ def test_the_consumers_of_all_nodes_are_in_one_order() -> None:
 @pytest.mark.requirement("A24.12", "D2.2")
 @pytest.mark.parametrize("active", [0, 1])
 def test_a_living_consumer_stays_the_active_one_when_the_owner_dies(active: int) -> None:
-    """Whichever of two it is: also one that subscribed later."""
+    """Also where the active one of two consumers has subscribed later."""
     site = Site("n1", "n2", "n3")
     owning = site.client("n1")
     clients = site.client("n2"), site.client("n3")
     owning.declare("q", single_active_consumer=True)
     tags = [each.consume("q", prefetch=2) for each in clients]
     if active:
-        # The first one is behind the second now.
+        # The first consumer is behind the second one now.
         clients[0].cancel(tags[0])
         clients[0].consume("q")
     clients[0].confirms(clients[0].publish("q", b"1", b"2", b"3"))

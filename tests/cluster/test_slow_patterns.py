@@ -1,4 +1,4 @@
-"""A pattern that needs exponential time costs a node little, whoever asks for how many names (A11)."""
+"""A pattern that needs exponential time costs a node little, for any number of names and clients (A11)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ATTEMPTS = 500
 
 @pytest.mark.parametrize("pattern", SLOW)
 def test_many_names_that_a_pattern_takes_long_for_cost_one_time_out(pattern: str) -> None:
-    """Each by itself would take it: a client may ask hundreds of times in one piece of input."""
+    """Without a bound each name would take a time-out, and one piece of input may have hundreds of names."""
     found = compiled(pattern)
     began = thread_time()
     assert not any(permits(found, "a" * 120 + f"{number}~") for number in range(ATTEMPTS))

@@ -1,4 +1,4 @@
-"""A new owner begins when it knows what its queues ask for."""
+"""A new owner begins to serve a queue when it knows the queue's settings."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def node() -> Node:
 
 @pytest.fixture
 def owner(node: Node) -> PartitionOwner:
-    """The leader of a partition in whose log is a queue."""
+    """The owner of a partition with one queue in its log."""
     made = PartitionOwner(1, node, NoEntries(), durable=True)
     create = encode_create_queue(QUEUE, Semantics.AT_LEAST_ONCE)
     made.apply(1, encode_entry([encode_batch(OWNER, 0, 0, [create])]), 0.0)
@@ -100,7 +100,7 @@ def test_nobody_takes_over_before_what_was_done_is_applied(node: Node, owner: Pa
 
 
 class FrontEnds(Silence):
-    """One front end, which is there and is told nothing."""
+    """One front end, which is reachable and ignores all calls."""
 
     def port(self, partition: int, front_end: int, node: str) -> Silence:
         return Silence()
@@ -113,7 +113,7 @@ class FrontEnds(Silence):
 
 
 class Recording(Node):
-    """Keeps what is proposed."""
+    """Records proposals."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ FRONT_END, CONSUMER = 9, 16
 
 
 def taken_over(node: Recording) -> PartitionOwner:
-    """A new owner of a queue of whose messages a front end may have the first."""
+    """A new owner of a queue. A front end may have the queue's first message."""
     node.known[QUEUE] = QueueSettings()
     owner = PartitionOwner(1, node, NoEntries(), durable=True)
     operations = [encode_create_queue(QUEUE, Semantics.AT_LEAST_ONCE), encode_attach(QUEUE, FRONT_END)]
@@ -150,9 +150,9 @@ def taken_over(node: Recording) -> PartitionOwner:
 
 
 def greeted(node: Recording, *consumers: ConsumerTerms) -> PartitionOwner:
-    """As `taken_over`. The front end has greeted, has the message, and waits to be taken notice of.
+    """As `taken_over`. The front end has greeted, has the message, and waits for the owner's answer.
 
-    Something else is on its way to the log: the greeting waits for it, and what comes next goes with it.
+    Another proposal is not committed yet: the greeting waits for it, and later operations go with it.
     """
     owner = taken_over(node)
     owner.sessions.hello(FRONT_END, 1, "n1", list(consumers), 1)
@@ -162,7 +162,7 @@ def greeted(node: Recording, *consumers: ConsumerTerms) -> PartitionOwner:
 
 
 def apply_all(node: Recording, owner: PartitionOwner, index: int) -> None:
-    """Commit what the owner has for its log, from this index on."""
+    """Commit the owner's proposals, from this index on."""
     while owner.propose() and node.entries:
         owner.apply(index, node.entries.pop(), 0.2)
         index += 1
@@ -180,7 +180,9 @@ def test_what_is_given_back_behind_a_greeting_is_leased_to_nobody() -> None:
 
 
 def test_credit_that_comes_behind_a_greeting_counts() -> None:
-    """A consumer that has one message at a time settles the one that it had, and would get no other."""
+    """A consumer with a prefetch of one settles its message, and would get no other one without
+    that credit.
+    """
     node = Recording()
     owner = greeted(node, ConsumerTerms(CONSUMER, QUEUE, 1, 1, no_ack=False, exclusive=False, priority=0))
     owner.sessions.operations(FRONT_END, 1, 2, encode_settle(QUEUE, [(1, 1)]))
@@ -200,7 +202,9 @@ def test_a_consumer_that_is_cancelled_behind_a_greeting_is_gone() -> None:
 
 
 def test_a_message_that_is_dead_already_does_not_die_again() -> None:
-    """As where a client rejects it that had lost its lease, and another one has rejected it since."""
+    """For example a client that has lost its lease rejects the message, which another client has rejected
+    since.
+    """
     node = Recording()
     owner = taken_over(node)
     node.known[QUEUE] = QueueSettings(dead_letter_exchange="graves")

@@ -1,4 +1,4 @@
-"""A commit is all or nothing, whichever queues it touches, on whichever partitions (A19)."""
+"""A commit takes effect wholly or not at all, in all its queues and partitions (A19)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FULL: dict[str, Any] = {"max_length": 1, "overflow": "reject-publish"}
 
 
 class Bank:
-    """A client with a transactional channel, another one that looks on, and a queue of each kind."""
+    """A client with a transactional channel, another one that observes, and a queue of each kind."""
 
     def __init__(self) -> None:
         self.site = Site("n1", "n2", "n3")
@@ -31,16 +31,16 @@ class Bank:
 
     @property
     def owners(self) -> list[PartitionOwner]:
-        """Of all partitions."""
+        """The owners of all partitions."""
         found = [one for node in self.site.nodes.values() for one in node.broker.owners.values()]
         return [one for one in found if one.active]
 
     def partitions(self) -> int:
-        """How many partitions have messages."""
+        """The number of partitions with messages."""
         return sum(any(state.alive for state in one.machine.queues.values()) for one in self.owners)
 
     def at_rest(self) -> bool:
-        """Whether nothing is kept of any transaction."""
+        """Whether no partition has state of a transaction."""
         self.site.run(0.1)
         tables = [owner.machine.transactions for owner in self.owners]
         kept = any(table.prepared or table.decided or table.abandoned for table in tables)
@@ -66,7 +66,7 @@ def test_publishes_to_queues_of_every_kind_are_seen_together(bank: Bank) -> None
         bank.site.run(0.1)
         assert [bank.client.depth(queue) for queue in bank.queues.values()] == [0, 0, 0, 0]
         bank.client.commit()
-        # Of the coordinator's share transient messages are in memory alone, as without a transaction.
+        # Transient messages of the coordinator's share are in memory only, as without a transaction.
         assert bank.partitions() == 1 + mode
         assert [bank.client.bodies(queue) for queue in bank.queues.values()] == [[b"a", b"b"]] * 4
     bank.client.commit()
@@ -138,7 +138,7 @@ def test_without_a_commit_nothing_happens(bank: Bank, end: str) -> None:
 @pytest.mark.parametrize("kind", ["replicated", "classic"])
 @pytest.mark.parametrize("alone", [False, True])
 def test_a_full_queue_refuses_the_whole_commit(bank: Bank, kind: str, alone: bool) -> None:
-    """Whether it is the coordinator's or a participant's."""
+    """The queue may be in the coordinator's or in a participant's partition."""
     full = bank.declare("full", kind, **FULL)
     bank.other.confirms(bank.other.publish(kind, b"a", b"b"))
     found = bank.client.get(kind, no_ack=False)
@@ -205,7 +205,7 @@ def test_priorities_delays_and_lifetimes_hold_of_what_a_transaction_publishes(ba
 
 
 def test_a_queue_that_is_gone_when_the_commit_comes_gets_nothing(bank: Bank) -> None:
-    """As in RabbitMQ: of a mandatory message its publisher is told."""
+    """As in RabbitMQ: a mandatory message is returned to its publisher."""
     bank.client.publish("classic", b"a")
     bank.client.publish("replicated", b"b")
     bank.other.delete("classic")
@@ -215,7 +215,7 @@ def test_a_queue_that_is_gone_when_the_commit_comes_gets_nothing(bank: Bank) -> 
 
 
 def test_what_waits_for_an_outcome_that_died_with_memory_is_let_go() -> None:
-    """The coordinator is frozen when it is asked, and its process never says anything again."""
+    """The coordinator is frozen when it gets the question, and its process never sends anything again."""
     site = Site("n1", "n2", "n3", "n4")
     for node, queue in (("n2", "a"), ("n3", "b")):
         site.client(node).declare(queue, durable=False)

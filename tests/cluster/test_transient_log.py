@@ -1,4 +1,4 @@
-"""The log of a transient partition keeps what is alive, and what nobody has applied yet."""
+"""The log of a transient partition keeps entries with live messages, and entries that are not applied yet."""
 
 from __future__ import annotations
 

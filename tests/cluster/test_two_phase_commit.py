@@ -1,4 +1,4 @@
-"""A participant of a transaction whose front end is not there finds out by itself how it ends."""
+"""A participant of a transaction whose front end is lost finds out the outcome by itself."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ KEY, COORDINATOR = TransactionKey(FRONT_END, 1), 77
 
 
 class NoCoordinator(Silence):
-    """`Transit` of a node that knows that the coordinator is gone: nothing was ever decided there."""
+    """A `Transit` for which the coordinator is gone, so that no transaction was decided there."""
 
     def gone(self, partition: int) -> bool:
         return partition == COORDINATOR
 
 
 class OutOfReach(FrontEnds):
-    """The front end cannot be reached, but may come back."""
+    """A front end that cannot be reached, and may come back."""
 
     def alive(self, front_end: int) -> bool:
         return False
 
 
 def test_what_ends_in_the_entry_that_prepares_it_is_undone() -> None:
-    """While the disk stands still, all that happens goes into the next entry."""
+    """While the disk stands still, all operations go into the next entry."""
     node = Recording()
     owner = taken_over(node)
     owner.sessions.hello(FRONT_END, 1, "n1", [], 1)

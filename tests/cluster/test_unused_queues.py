@@ -1,4 +1,4 @@
-"""A queue goes when nobody has used it for its time, and not before."""
+"""A queue with x-expires is deleted when no client has used it for its time, and not before."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_queue_goes_when_it_was_not_used_for_its_time(steps: list[tuple[str, f
             return
         if taken:
             used = now
-        # It is looked at in each step here, so that it goes at most one step late.
+        # The test checks the queue in each step, so that it is deleted at most one step late.
         assert taken or now - used < 1.0 + 1e-9
 
 

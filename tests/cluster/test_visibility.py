@@ -29,7 +29,7 @@ class Done:
 
 
 def elected(visible: int = 0, now: float = 0.0, since: float = -math.inf) -> LeaseGrantor:
-    """What the leader n1 knows that has just been elected, and has applied its whole log."""
+    """The state of the leader n1, which has just been elected and has applied its whole log."""
     grantor = LeaseGrantor("n1", ("n2", "n3"), visible, since, LEASE_S)
     grantor.applied("n1", 100, now)
     return grantor
@@ -93,7 +93,7 @@ def test_a_node_that_is_behind_what_was_shown_gets_no_lease() -> None:
 
 
 def test_what_a_former_process_of_a_node_had_applied_counts_for_nothing() -> None:
-    """A process that starts anew reads its log again, and may lack the end of it."""
+    """A restarted process reads its log again, and may lack the end of it."""
     grantor, done = elected(visible=5), Done()
     assert grantor.ping("n2", 9, 0.0)
     assert grantor.ping("n3", 9, 0.0)
@@ -151,7 +151,7 @@ def test_a_late_answer_to_an_old_ping_does_not_shorten_a_lease() -> None:
 
 
 def test_a_holder_knows_when_it_may_have_asked() -> None:
-    """Its machine may have been started again since: then its clock shows less than that of the ping."""
+    """The holder's machine may have been restarted since: then its clock shows less than at the ping."""
     holder = LeaseHolder(CONFIG)
     assert not holder.asked_at(5.0)
     holder.pinged(5.0)
@@ -162,7 +162,7 @@ def test_a_holder_knows_when_it_may_have_asked() -> None:
 @pytest.mark.parametrize("slow", [-1.0, 1.0])
 @pytest.mark.parametrize("drift", [0.0, 0.1, 0.25])
 def test_a_share_ends_no_later_than_the_lease_that_it_is_cut_from(drift: float, slow: float) -> None:
-    """The holder's clock at one end of the bound, the leader's at the other; both start at true time 0."""
+    """The holder's clock is at one end of the bound, the leader's at the other. Both begin at true time 0."""
     holders, leaders = 1.0 + slow * drift, 1.0 - slow * drift
     config = RaftConfig("n2", clock_drift=drift)
     round_sent, ping_read = 3.0, 3.4
@@ -188,7 +188,7 @@ AGAIN = {
     "delete": (m.QueueDelete("q"), m.QueueDelete("q"), m.QueueDeleteOk),
     "delete an exchange": (m.ExchangeDelete("x"), m.ExchangeDelete("x"), m.ExchangeDeleteOk),
 }
-"""What a first client asks for, what a second one then asks for, which changes nothing, and its answer."""
+"""(a first client's command, a second client's command, which changes nothing, the second answer)."""
 
 BEFORE: dict[type[Method], tuple[Method, ...]] = {
     m.QueueBind: (Q_EXISTS, X_EXISTS),
@@ -202,7 +202,7 @@ BINDING = Binding.of("x", Destination(DestinationKind.QUEUE, "q"), "", {})
 
 
 def content(state: CatalogState) -> tuple[bool, bool, bool]:
-    """Whether the queue, the exchange and the binding are there."""
+    """Whether the queue, the exchange and the binding exist."""
     exchanges = state.vhost("/").exchanges
     queue, exchange = ("/", "q") in state.queues, any(one.name == "x" for one in exchanges)
     return queue, exchange, queue and exchange and exchanges.bound(BINDING)
@@ -211,7 +211,7 @@ def content(state: CatalogState) -> tuple[bool, bool, bool]:
 @pytest.mark.requirement("A16.3")
 @pytest.mark.parametrize("again", AGAIN)
 def test_what_changes_nothing_is_answered_once_every_node_shows_the_same(again: str) -> None:
-    """Another client is just changing it, and a node with a lease has not heard of that yet."""
+    """Another client is changing the same object, and a node with a lease has not applied that yet."""
     first, second, answer = AGAIN[again]
     site = Site("n1", "n2", "n3")
     leader = next(node for node in site.nodes.values() if node.broker.catalog.leads)
