@@ -1,6 +1,7 @@
-"""What queues must hold and what clients may be sent, for anybody to check by reading.
+"""A model of the messages that queues must have and clients may get.
 
-Messages are numbers, in the order in which they are published. Nothing here knows what a broker is.
+A reader can check the model without knowledge of the broker. Messages are numbers, in the order of their
+publishes.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ class Received(Protocol):
 
 @dataclass
 class Queue:
-    """`ready` must be there, `doubtful` may be, now or later: what was published or settled as a node died.
+    """The queue must have the messages `ready`, and may have `doubtful` ones, now or later: those that were
+    published or settled while a node was killed.
 
-    `returned` must be marked redelivered, `suspected` may be: nobody knows what a dead node had sent.
+    `returned` messages must be marked redelivered; `suspected` ones may be, as a killed node may have sent
+    them.
     """
 
     ready: set[int] = field(default_factory=set)
@@ -37,9 +40,9 @@ class Queue:
     bound: bool = False
 
     def take(self, number: int, redelivered: bool, *, turned_back: bool) -> None:
-        """A message came out: the broker had it, and marked it as it must.
+        """Check a delivered message: the queue may have it, and its redelivered mark is right.
 
-        `turned_back`: it may have been on its way to a channel that had no room for it any more.
+        `turned_back`: the message may have been on its way to a channel without room for it.
         """
         assert number in self.ready | self.doubtful, f"{number} came, not one of {sorted(self.ready)}"
         assert redelivered or number not in self.returned, f"{number} came again, and is not marked"
@@ -49,14 +52,14 @@ class Queue:
         self.doubtful.discard(number)
 
     def took_up_to(self, number: int) -> None:
-        """Messages come in order: nothing older is left."""
+        """Messages come in order, so no older message is left."""
         missing = sorted(one for one in self.ready if one < number)
         assert not missing, f"{number} came before {missing}"
 
 
 @dataclass(eq=False)
 class Held:
-    """A delivery that a client has not settled; `consumer` is None for one that it got itself."""
+    """A delivery that a client has not settled; `consumer` is None for a message of basic.get."""
 
     client: int
     queue: str
@@ -67,7 +70,7 @@ class Held:
 
 @dataclass(eq=False)
 class Consumer:
-    """`prefetch` is its own limit, 0 for none."""
+    """A consumer; `prefetch` is its own limit, 0 for none."""
 
     client: int
     queue: str
@@ -78,14 +81,16 @@ class Consumer:
 
 @dataclass(eq=False)
 class Channel:
-    """`prefetch` is that of consumers to come, `shared` that of all consumers of the channel; 0 for none."""
+    """A channel; `prefetch` is the limit of later consumers, `shared` that of all its consumers; 0
+    for none.
+    """
 
     prefetch: int = 0
     shared: int = 0
 
 
 class BrokerModel:
-    """All queues, and what is with the clients."""
+    """All queues, and the messages of all clients."""
 
     def __init__(self) -> None:
         self.queues = {name: Queue() for name in QUEUES}
@@ -95,12 +100,12 @@ class BrokerModel:
         self.last = 0
         self.transient: set[int] = set()
         self.hurt = False
-        """A node has died: messages that were not to be kept may be gone."""
+        """Whether a node was killed, so that transient messages may be gone."""
         self.shared = False
-        """A channel's consumers have shared a limit."""
+        """Whether a channel's consumers have shared a limit."""
 
     def numbers(self, count: int, mode: int) -> range:
-        """New messages."""
+        """The numbers of new messages."""
         numbers = range(self.last + 1, self.last + count + 1)
         self.last += count
         if mode == 1:
@@ -110,7 +115,7 @@ class BrokerModel:
     # -- deliveries -----------------------------------------------------------------------------
 
     def got(self, client: int, queue: str, delivery: Received, *, kept: bool) -> None:
-        """The oldest that is ready."""
+        """A client has got a message, which must be the oldest ready one."""
         number = int(delivery.body)
         self.queues[queue].take(number, delivery.method.redelivered, turned_back=self.shared)
         self.queues[queue].took_up_to(number)
@@ -118,7 +123,7 @@ class BrokerModel:
             self.held.append(Held(client, queue, number, delivery, None))
 
     def delivered(self, client: int, delivery: Received) -> Consumer:
-        """To a consumer that had room for it."""
+        """A message was delivered to a consumer, which must have room for it; returns the consumer."""
         tag = delivery.method.consumer_tag
         [consumer] = [one for one in self.consumers if (one.client, one.tag) == (client, tag)]
         number = int(delivery.body)
@@ -138,7 +143,7 @@ class BrokerModel:
         return 0 < consumer.prefetch <= own or 0 < limit <= shared
 
     def wanting(self, queue: str) -> bool:
-        """Whether somebody must get what is ready."""
+        """Whether a consumer must get the ready messages."""
         return any(one.queue == queue and not self.full(one) for one in self.consumers)
 
     # -- what comes back ------------------------------------------------------------------------
@@ -152,7 +157,9 @@ class BrokerModel:
             self.held.remove(one)
 
     def settled(self, held: Sequence[Held], *, doubtful: bool) -> None:
-        """They are gone; or come again, if the node died before it said so."""
+        """The deliveries are settled; `doubtful`: the node was killed before it answered, so they may come
+        again.
+        """
         for one in held:
             if doubtful:
                 self.queues[one.queue].doubtful.add(one.number)
@@ -160,7 +167,7 @@ class BrokerModel:
             self.held.remove(one)
 
     def lost_client(self, client: int) -> None:
-        """With its channel go its consumers; what it had comes back."""
+        """The client's channel is lost: its consumers end, and its messages return."""
         self.consumers = [one for one in self.consumers if one.client != client]
         self.back([one for one in self.held if one.client == client])
         self.channels[client] = Channel()
@@ -174,13 +181,13 @@ class BrokerModel:
             queue.doubtful |= gone
 
     def cleared(self, queue: str, count: int) -> None:
-        """A purge."""
+        """The queue was purged of `count` messages."""
         model = self.queues[queue]
         assert len(model.ready) <= count <= len(model.ready | model.doubtful)
         model.ready.clear()
 
     def deleted(self, queue: str) -> list[Held]:
-        """What was held of it, which nobody will get again."""
+        """The queue is deleted; returns its unsettled deliveries, which no client gets again."""
         gone = [one for one in self.held if one.queue == queue]
         self.held = [one for one in self.held if one.queue != queue]
         self.consumers = [one for one in self.consumers if one.queue != queue]

@@ -1,7 +1,7 @@
-"""Programs of several connections: each step is compared with the model of what a broker must do.
+"""Programs of several connections: each step is compared with `tests.broker_model`.
 
-A step is carried out by one client and ends when the broker is at rest. Clients in simulated time and clients
-of real processes take the same steps.
+One client carries out a step, which ends when the broker is at rest. Clients in simulated time and clients of
+real processes take the same steps.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ EXCHANGE = "amq.fanout"
 
 
 class ProgramClient(Protocol):
-    """A connection with one channel in confirm mode. What is asked for is done when a call returns.
+    """A connection with one channel in confirm mode. A request is carried out when its call returns.
 
-    `deliveries` is what has come since it was looked at; `cancelled` the consumers that the broker ended.
+    `deliveries` are those since the last look; `cancelled` are the consumers that the broker has ended.
     """
 
     deliveries: list[Any]
     cancelled: list[str]
 
     def publish_confirmed(self, queue: str, bodies: Sequence[bytes], exchange: str, mode: int) -> list[bool]:
-        """Which of them were confirmed, when all are or the client's node is gone."""
+        """Publish the bodies; return which were confirmed, once all are, or the client's node is lost."""
 
     def declare(self, queue: str) -> Any: ...
     def bind(self, queue: str, exchange: str) -> None: ...
@@ -51,23 +51,23 @@ class Stage(Protocol):
     def connect(self, node: int) -> ProgramClient: ...
 
     def pass_time(self) -> None:
-        """A moment, in which clients take what has come."""
+        """Let a moment pass, in which clients take their deliveries."""
 
     def until(self, reached: Callable[[], bool], what: Callable[[], str]) -> None:
-        """Fails with what is the matter when it is not reached in time."""
+        """Wait for the condition. Fails with the text of `what` when it is not reached in time."""
 
     def kill(self, nodes: Sequence[int], *, power: bool, after_ms: float) -> None:
-        """So many milliseconds from now; with `power`, what was not synced is lost too."""
+        """Kill the nodes after so many milliseconds; with `power` also lose unsynced data."""
 
     def killed(self) -> None:
-        """Return when what was told to be killed is dead."""
+        """Return when the nodes are killed."""
 
     def start(self, nodes: Sequence[int]) -> None:
         """Returns when they are ready."""
 
 
 class Program:
-    """The steps of three clients. `places` says at which node each of them is."""
+    """The steps of three clients. `places` has the node of each client."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -120,7 +120,7 @@ class Program:
         self.model.consumers.append(Consumer(client, queue, tag, prefetch, no_ack))
 
     def cancel(self, at: int) -> None:
-        """What it has not settled it keeps."""
+        """Cancel a consumer; its channel keeps its unsettled messages."""
         consumer = self.model.consumers[at % len(self.model.consumers)]
         self.clients[consumer.client].cancel(consumer.tag)
         self.model.consumers.remove(consumer)
@@ -152,7 +152,9 @@ class Program:
         self.model.cleared(queue, self.clients[client].purge(queue))
 
     def delete(self, client: int, queue: str) -> None:
-        """And declare it anew: it is empty, and bound to nothing. Its consumers are told."""
+        """Delete a queue and declare it again: it is empty and unbound, and its consumers get
+        basic.cancel.
+        """
         told = {(one.client, one.tag) for one in self.model.consumers if one.queue == queue}
         self.clients[client].delete(queue)
         self.stage.until(
@@ -173,7 +175,7 @@ class Program:
         self._connect(client)
 
     def _connect(self, client: int) -> None:
-        """To its node, or to the next one that lives."""
+        """Connect a client to its node, or to the next running one."""
         places = [(client + step) % self.stage.nodes for step in range(self.stage.nodes)]
         self.places[client] = next(place for place in places if place not in self.down)
         self.clients[client] = self.stage.connect(self.places[client])
@@ -185,7 +187,7 @@ class Program:
         self._died([node])
 
     def kill_all(self) -> None:
-        """All machines lose power at once, and start again."""
+        """Cut the power of all machines at once, and start them again."""
         everybody = range(self.stage.nodes)
         self.stage.kill(everybody, power=True, after_ms=0)
         self.stage.killed()

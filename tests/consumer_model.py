@@ -1,7 +1,8 @@
-"""One queue and its consumers: who may get which message, and what nobody may be left waiting for.
+"""A model of one queue and its consumers: the consumers that may get each message, and the messages that must
+come.
 
-It is for anybody to check by reading, and knows nothing of a broker. Messages are numbers, in the order in
-which they are published. Which of several equal consumers gets a message is left open.
+A reader can check the model without knowledge of the broker. Messages are numbers, in the order of their
+publishes. The model leaves open which of several equal consumers gets a message.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Sharing:
-    """What a queue is declared with. `single`: one consumer at a time is active."""
+    """The arguments of a queue. `single`: one consumer at a time is active."""
 
     levels: int | None = None
     grouped: bool = False
@@ -22,8 +23,8 @@ class Sharing:
 
 @dataclass(eq=False)
 class Message:
-    """`group`: 0 for none. `failed`: how many deliveries have failed; `perhaps`: how many more, known to an
-    owner that was lost. `may_have_come`: an owner was lost that may have given the message out.
+    """A message. `group`: 0 for none. `failed`: the number of failed deliveries; `perhaps`: further ones,
+    which only a lost owner knew. `may_have_come`: an owner was lost that may have leased the message.
     """
 
     number: int
@@ -38,7 +39,9 @@ class Message:
 
 @dataclass(eq=False)
 class Consumer:
-    """`window`: how many messages it may have that are not settled; None where it settles none."""
+    """A consumer. `window`: the largest number of its unsettled messages; None where it does not
+    acknowledge.
+    """
 
     number: int
     priority: int
@@ -60,7 +63,7 @@ class Delivered:
 
 @dataclass
 class ConsumerModel:
-    """`consumers` in order of subscription. `counts`: messages tell how often they have failed."""
+    """`consumers` are in the order of subscription. `counts`: deliveries have the number of failed ones."""
 
     sharing: Sharing
     counts: bool = True
@@ -80,12 +83,14 @@ class ConsumerModel:
         self._elect()
 
     def cancelled(self, consumer: Consumer) -> None:
-        """What the consumer has not settled stays with its channel."""
+        """The consumer is cancelled; its unsettled messages stay with its channel."""
         self._leave(consumer)
         self._elect()
 
     def lost(self, consumers: Iterable[Consumer], *, owner: bool = False) -> None:
-        """Their channels are gone, and what came there is back. `owner`: so is the queue's owner, maybe."""
+        """The consumers' channels are lost, and their messages return. `owner`: the queue's owner may be
+        lost, too.
+        """
         for message in self.ready if owner else ():
             message.may_have_come = True
         for consumer in consumers:
@@ -117,7 +122,7 @@ class ConsumerModel:
         self.held.remove(message)
 
     def _back(self, message: Message, *, known: bool = True) -> None:
-        """`known`: the queue's next owner knows that the delivery has failed."""
+        """Return a message. `known`: the queue's next owner knows that the delivery has failed."""
         self._take_from_holder(message)
         if known:
             message.failed += 1
@@ -137,7 +142,9 @@ class ConsumerModel:
         )
 
     def _elect(self) -> None:
-        """The first to subscribe stays the active one until it goes, or gives way with nothing unsettled."""
+        """Elect the active consumer: the first subscriber stays it until it ends, or gives way without
+        unsettled messages.
+        """
         if not self.sharing.single or not self.consumers:
             return
         best = max(self.consumers, key=lambda one: one.priority)
@@ -147,14 +154,14 @@ class ConsumerModel:
     # -- who may get what -----------------------------------------------------------------------
 
     def _served(self) -> list[Consumer]:
-        """Consumers that get anything at all now."""
+        """The consumers that may get messages now."""
         if not self.sharing.single:
             return self.consumers
         gives_way = self.active and any(one.priority > self.active.priority for one in self.consumers)
         return [] if self.active is None or gives_way else [self.active]
 
     def _may_get(self, message: Message) -> list[Consumer]:
-        """Consumers that the message might go to, had they room."""
+        """The consumers that may get the message if they have room."""
         with_group = {id(one.holder): one.holder for one in self.held if one.group == message.group}
         if not (self.sharing.grouped and message.group and with_group):
             return self._served()
@@ -164,7 +171,9 @@ class ConsumerModel:
     # -- what came ------------------------------------------------------------------------------
 
     def came(self, deliveries: Sequence[Delivered]) -> None:
-        """All that was delivered since the last step, each consumer's in order, after one step and a rest."""
+        """Check the deliveries since the last step, in the order of each consumer, after one step and a
+        pause.
+        """
         known = {one.number: one for one in self.ready}
         messages = [known[one.number] for one in deliveries]
         self._check_order(deliveries, messages)
@@ -186,11 +195,13 @@ class ConsumerModel:
         self._check_room(one.consumer for one in deliveries)
 
     def _line(self, message: Message) -> int | None:
-        """Messages of one line come in the order of the queue. A queue with groups has one for each group."""
+        """The line of a message, in which messages come in order. A queue with groups has a line for each
+        group.
+        """
         return (message.group or None) if self.sharing.grouped else 0
 
     def _check_order(self, deliveries: Sequence[Delivered], messages: list[Message]) -> None:
-        """The first of each line come first, and to each consumer in order."""
+        """Check that the first messages of each line come first, and come to each consumer in order."""
         for line in {self._line(one) for one in messages} - {None}:
             waiting = [one for one in self.ready if self._line(one) == line]
             came = [one for one in messages if self._line(one) == line]

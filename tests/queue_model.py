@@ -1,8 +1,7 @@
-"""One queue and its arguments: what is ready at what time, and where everything else goes.
+"""A model of one queue with arguments: the ready messages at each time, and the places of all others.
 
-It is for anybody to check by reading, and knows nothing of a broker but the table of a message's life, which
-says where a message may go. Messages are numbers, in the order in
-which they are published; times are seconds.
+A reader can check the model without knowledge of the broker. It uses only the table of a message's life,
+which has the legal transitions. Messages are numbers, in the order of their publishes; times are in seconds.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ REJECT_AS_DEAD_LETTER: Final = "reject-publish-dlx"
 
 @dataclass(frozen=True)
 class Terms:
-    """What a queue is declared with; None for what it is declared without.
+    """The arguments of a queue; None for one that it lacks.
 
-    `failures`: deliveries of a message that may fail. `rest`: how long a message rests when its first
-    delivery has failed; twice as long after each further one, up to `longest_rest`.
+    `failures`: the number of deliveries of a message that may fail. `rest`: the rest of a message after its
+    first failed delivery, twice as long after each further one, up to `longest_rest`.
     """
 
     ttl: float | None = None
@@ -40,7 +39,7 @@ class Terms:
 
 @dataclass(eq=False)
 class Message:
-    """`due`: when its delay is over, from which on its time to live counts."""
+    """A message. `due`: the end of its delay, from which on its time to live counts."""
 
     number: int
     size: int = 1
@@ -54,14 +53,16 @@ class Message:
     place: Place = Place.NEW
 
     def goes(self, to: Place) -> None:
-        """The message is somewhere else. Raises AssertionError where the table lacks the way."""
+        """Move the message. Raises AssertionError for a transition that the table lacks."""
         goes(self.place, to)
         self.place = to
 
 
 @dataclass
 class QueueModel:
-    """`ready` in the order of delivery. `dead` has who died since somebody looked, and what of."""
+    """`ready` is in the order of delivery. `dead` has (message, reason) of deaths since the test
+    last looked.
+    """
 
     terms: Terms
     ready: list[Message] = field(default_factory=list)
@@ -74,7 +75,7 @@ class QueueModel:
     # -- time -----------------------------------------------------------------------------------
 
     def deadlines(self) -> list[float]:
-        """When something happens by itself, or is decided otherwise than before."""
+        """The times at which an event happens by itself, or a decision changes."""
         window = self.terms.window or 0.0
         return [
             *(one.expires for one in (*self.ready, *self.scheduled, *self.held)),
@@ -83,7 +84,7 @@ class QueueModel:
         ]
 
     def advance(self, now: float) -> None:
-        """Let pass what was due, and expire what has waited too long, in the order of time."""
+        """Make due messages ready, and expire those that have waited too long, in the order of time."""
         for one in sorted(self.scheduled, key=lambda one: one.due):
             if one.due <= now:
                 self.scheduled.remove(one)
@@ -103,7 +104,7 @@ class QueueModel:
     # -- what comes in --------------------------------------------------------------------------
 
     def publish(self, message: Message, now: float) -> bool:
-        """Whether the queue takes the message, or has one of that name already."""
+        """Publish; return whether the message is confirmed: the queue takes it, or it is a duplicate."""
         terms = self.terms
         named = message.name is not None and terms.window is not None
         if named and now < self.names.get(message.name, -math.inf) + terms.window:
@@ -113,7 +114,7 @@ class QueueModel:
                 self._dies(message, "maxlen")
             return False
         if named:
-            # One that was refused has not come: its publisher tries again.
+            # A refused message does not count as seen: its publisher tries again.
             self.names[message.name] = now
         lives = [one for one in (message.ttl, terms.ttl) if one is not None]
         message.expires = max(now, message.due) + min(lives, default=math.inf)
@@ -130,7 +131,7 @@ class QueueModel:
         return (length is not None and len(messages) > length) or (octets is not None and size > octets)
 
     def _make_ready(self, message: Message) -> None:
-        """In its place, whether it is new, due or back."""
+        """Insert a message that is new, due or returned, in its place."""
         message.goes(Place.READY)
         self.ready.append(message)
         self.ready.sort(key=lambda one: (-self._level(one), one.number))
@@ -149,7 +150,7 @@ class QueueModel:
     # -- what goes out --------------------------------------------------------------------------
 
     def take(self, *, keeps: bool) -> Message | None:
-        """The next one; `keeps`: whoever took it has to settle it."""
+        """Take the next message. `keeps`: its consumer has to settle it."""
         if not self.ready:
             return None
         message = self.ready.pop(0)
@@ -174,7 +175,7 @@ class QueueModel:
         if self.terms.failures is not None and message.failed > self.terms.failures:
             self._dies(message, "delivery_limit")
         elif self.terms.rest is not None:
-            # It may be over its time when it has rested.
+            # The message may have expired when its rest is over.
             rest = self.terms.rest * 2 ** (message.failed - 1)
             message.due = now + min(rest, self.terms.longest_rest)
             message.goes(Place.SCHEDULED)
@@ -186,7 +187,9 @@ class QueueModel:
             self._make_ready(message)
 
     def purge(self) -> int:
-        """How many went: those that are delayed too, and none that a client has."""
+        """Purge; return the number of removed messages: ready and delayed ones, and none that a
+        client has.
+        """
         count = len(self.ready) + len(self.scheduled)
         for one in (*self.ready, *self.scheduled):
             one.goes(Place.GONE)

@@ -15,13 +15,13 @@ SKIP = 3
 
 
 def uniform_run(count: int, size: int = 5, key: str = "key") -> Run:
-    """Messages of one length whose content is their index."""
+    """A run of messages of one length, whose content is their index."""
     raw = b"".join(b"MMM" + index.to_bytes(size, "big") for index in range(count))
     return Run("exchange", key, 1, True, count, SKIP, SKIP + size, None, size, raw)
 
 
 def varied_run(sizes: Sequence[int], persistent: bool = True, special: bool = False) -> Run:
-    """Messages of the given lengths whose content is their index, repeated."""
+    """A run of messages of these lengths, whose content is their index, repeated."""
     raw = b"".join(b"MMM" + bytes((index % 256,)) * size for index, size in enumerate(sizes))
     lengths = array("I", (SKIP + size for size in sizes))
     return Run("ex", "k", 9, persistent, len(sizes), SKIP, 0, lengths, max(sizes), raw, special)
@@ -36,7 +36,7 @@ RUNS = st.one_of(
 def one_batch(
     operations: Iterable[Buffer], front_end: int = OWNER, number: int = 0, first_sequence: int = 0
 ) -> bytes:
-    """An entry of a single op batch."""
+    """An entry of a single operation batch."""
     return encode_entry([encode_batch(front_end, number, first_sequence, list(operations))])
 
 
@@ -46,7 +46,7 @@ def published(first_sequence: int, run: Run, *queues: int, front_end: int = OWNE
 
 
 def contents(data: Buffer, first: int, last: int) -> dict[int, bytes]:
-    """What an entry holds of a range of sequence numbers, message by message."""
+    """The contents of an entry's messages in a range of sequence numbers, by number."""
     return {
         start + i: content
         for start, run in EntryMessages(data).runs(first, last)

@@ -1,4 +1,4 @@
-"""The messages of one queue, and its log, as a model of its owner knows them: one by one."""
+"""The model of one queue and its log for the model of its owner: every message is an object."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ def life_of(place: str | int) -> Place:
 
 @dataclass
 class Message:
-    """Where a message is: a place, or the front end that leases it (OWNER: it is being removed).
+    """A message and its place, or the front end that leases it (OWNER: it is being removed).
 
-    A message goes no way that the table lacks, and the owner's places are the same after each rule.
+    A message makes no transition that the table lacks. After each rule the owner's places must be the
+    model's.
     """
 
     soft: bool
@@ -40,16 +41,16 @@ class Message:
     level: int = 0
     group: int = 0
     due: int = 0
-    """When it is ready, as the owner's clock says."""
+    """The time at which the message is ready, by the owner's clock."""
     resting: bool = False
-    """It waits because a delivery has failed: its group waits for it."""
+    """The message rests after a failed delivery, and its group waits for it."""
     consumer: tuple[int, int] | None = None
-    """Who has it, as far as the owner knows."""
+    """The consumer that has the message, as far as the owner knows."""
 
     def goes(self, place: str | int) -> None:
-        """The message is somewhere else."""
+        """Move the message to another place. Raises AssertionError for a transition that the table lacks."""
         if self.soft and place == GONE:
-            # What is in no log is gone with its owner, wherever it was.
+            # A soft message is gone with its owner from every place.
             self.place = place
             return
         goes(life_of(self.place), life_of(place))
@@ -69,7 +70,7 @@ def ranges_of(numbers: list[int]) -> list[tuple[int, int]]:
 
 
 class ModelQueue:
-    """`messages` by number, of which `next` comes next; `state` is what the log says."""
+    """`messages` by number; `next` is the next number. `state` is the replicated state, by the log."""
 
     def __init__(self, semantics: Semantics, settings: QueueSettings) -> None:
         self.state = QueueState(semantics)
@@ -95,7 +96,7 @@ class ModelQueue:
     def numbered(
         self, count: int, gap: int, soft: bool, values: list[int], due: int
     ) -> tuple[int, dict[Aspect, list[tuple[int, int, int]]]]:
-        """New messages: the number of the first, and what is decided about them."""
+        """Number new messages; return the first number and their annotations."""
         first = self.next + gap
         self.next = first + count
         values = [values[i % len(values)] for i in range(count)]
@@ -122,7 +123,7 @@ class ModelQueue:
         self.state.annotate(Annotate(1, aspect, *columns))
 
     def kill(self, parts: list[tuple[int, int]]) -> None:
-        """The messages wait for their way to the dead-letter exchange."""
+        """Move the messages to the dead ones, which wait for the dead-letter exchange."""
         if parts:
             value = encode_death(Reason.MAXLEN, 1)
             self.annotate(Aspect.DEATH, [(first, last, value) for first, last in sorted(parts)])

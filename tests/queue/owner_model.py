@@ -1,4 +1,4 @@
-"""QueueOwner beside a model that knows every single message: what may happen to both."""
+"""The rules of `QueueOwner` against a model of single messages."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ PARTS = st.tuples(st.integers(0, 30), st.integers(0, 30))
 VALUES = st.lists(st.integers(0, 2), min_size=1, max_size=9)
 
 DELAYS = st.sampled_from((0, 0, 0, 1, 2))
-"""How many slots of the schedule until a message is due."""
+"""The delays of messages, in slots of the schedule."""
 
 
 REST_MS = 2 * SLOT_MS
-"""How long a message rests whose delivery has failed."""
+"""The rest of a message after a failed delivery, in milliseconds."""
 
 
 class OwnerAgainstModel(RuleBasedStateMachine):
-    """Publish, consume, settle, give back, purge, lose front ends and owners, in any order."""
+    """Publishes, consumes, settles, returns and purges, and loses front ends and owners, in any order."""
 
     settings = PLAIN
 
@@ -98,7 +98,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
             message = self.queue.messages[number]
             shown = SCHEDULED if message.due > self.now else READY
             if committed and message.due and shown == READY:
-                # It is due, and the owner finds that out when it looks at its schedule next.
+                # The message is due, which the owner notices at the next step of its schedule.
                 message.goes(SCHEDULED)
             message.goes(shown if committed else GONE)
         self.pass_time(0)
@@ -126,8 +126,8 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         self.pass_time(slots)
 
     def pass_time(self, slots: int) -> None:
-        """Scheduled messages that are due are ready; while an owner waits for front ends that may have them
-        already, it holds those that a former owner may have given out.
+        """Let time pass: due messages are ready. While the owner waits for front ends, it holds due messages
+        that a former owner may have leased.
         """
         self.now += slots * SLOT_MS
         while self.owner.delivery.scheduled is not None and self.owner.delivery.scheduled.wake <= self.now:
@@ -139,7 +139,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
                 message.resting = False
 
     def in_order(self, consumer: tuple[int, int]) -> list[int]:
-        """What is ready for the consumer, in the order in which it should come."""
+        """The ready messages for the consumer, in the order of delivery."""
         ready = sorted(self.queue.at(READY), key=lambda number: (-self.queue.messages[number].level, number))
         busy = {
             message.group
@@ -189,7 +189,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         waiting = self.in_order(key) + self.queue.at(HELD)
         revoked = self.owner.drain(*key)
         if revoked is None:
-            # Also where the last turn ended before all that is ready had been looked at.
+            # Also where the last turn ended before it had looked at all ready messages.
             assert credit and (waiting or self.owner.unfinished)
         else:
             assert revoked == credit and not (credit and waiting)
@@ -232,7 +232,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         assert consumer.sent <= consumer.limit
 
     def keep_busy(self, front_end: int) -> None:
-        """A consumer with credit at the front end, and what that moves."""
+        """Give a consumer at the front end credit, and dispatch."""
         self.attach((front_end, 1), False, 0)
         for key, consumer in self.consumers.items():
             self.credit(key, consumer.limit - consumer.sent + 5)
@@ -241,7 +241,9 @@ class OwnerAgainstModel(RuleBasedStateMachine):
 
     @rule(settling=st.sampled_from((5, 6)), returning=st.booleans(), values=VALUES)
     def take_turns(self, settling: int, returning: bool, values: list[int]) -> None:
-        """Two consumers have one message or two each; one of them answers for all; both go on."""
+        """Give two consumers one or two messages each, have one of them settle or return all, and dispatch
+        again.
+        """
         self.publish(6, 0, False, values, 0)
         self.commit_the_wanted_mark()
         for front_end in (5, 6):
@@ -261,7 +263,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
 
     @rule(front_end=FRONT_ENDS, part=PARTS, busy=st.booleans(), rejected=st.booleans())
     def settle(self, front_end: int, part: tuple[int, int], busy: bool, rejected: bool = False) -> None:
-        """`rejected`: with a dead-letter exchange."""
+        """Settle messages; `rejected`: reject them, on a queue with a dead-letter exchange."""
         if busy:
             self.keep_busy(front_end)
         first, last = self.queue.window(part)
@@ -284,7 +286,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
 
     @rule(place=st.sampled_from((READY, SCHEDULED)), part=PARTS, rejected=st.booleans())
     def settle_what_was_lost(self, place: str, part: tuple[int, int], rejected: bool) -> None:
-        """A consumer that had lost messages settles them nevertheless."""
+        """A consumer settles messages whose lease it has lost."""
         first, last = self.queue.window(part)
         numbers = [number for number in self.queue.at(place) if first <= number <= last]
         if numbers and not self.at_most_once:
@@ -292,7 +294,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
             self.settle_all(5, numbers, rejected)
 
     def was_given_out(self, number: int) -> None:
-        """A former owner has given the message out, and so what is older where messages go by age."""
+        """A former owner has leased the message, and all older ones where the order is by age."""
         if self.queue.by_age:
             self.granted = max(self.granted, number)
 
@@ -321,7 +323,9 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         redelivered: bool,
         logged: bool,
     ) -> None:
-        """The front end has the messages `given` of the parts. `logged`: the log counts a failed delivery."""
+        """The front end returns messages of the parts, of which it has `given`. `logged`: the log counts a
+        failed delivery.
+        """
         rests: list[tuple[int, int, int]] = []
         if logged:
             redelivered = True
@@ -350,7 +354,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
 
     @rule(part=PARTS, dead_letters=st.booleans())
     def discard_what_is_ready(self, part: tuple[int, int], dead_letters: bool) -> None:
-        """It has expired, or is too much."""
+        """Discard ready messages, as expiry and limits do."""
         first, last = self.queue.window(part)
         numbers = [number for number in self.queue.at(READY) if first <= number <= last]
         durable = [one for each in ranges_of(numbers) for one in self.owner.lifecycle.take_out(*each)]
@@ -398,10 +402,11 @@ class OwnerAgainstModel(RuleBasedStateMachine):
     def change_owner(
         self, lost: frozenset[int], forgets: bool, clock: tuple[int, int] = (0, 0), early: str | None = None
     ) -> None:
-        """Removals that were not committed are undone, soft messages are gone, leases come back.
+        """Change the owner: uncommitted removals are void, soft messages are gone, and front ends report
+        their leases.
 
-        The first of `clock` says how far the new owner's clock is behind, the second how long it waits for
-        front ends, both in slots. `early`: what they do about their messages before they answer.
+        `clock` has the lag of the new owner's clock, and the time for which it waits for front ends, both in
+        slots. `early`: the action of front ends on their messages before they answer.
         """
         attached = frozenset(self.queue.state.attached)
         leased = {
@@ -430,11 +435,11 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         for number in self.queue.at(HELD):
             self.queue.messages[number].goes(READY)
             self.queue.messages[number].redelivered |= bool(lost & attached) or (bool(lost) and forgets)
-            # Something newer was given out: so was this, and did not arrive.
+            # A newer message was leased, so this one was leased, too, and did not arrive.
             self.queue.messages[number].redelivered |= number < self.granted
 
     def begin(self, attached: frozenset[int], now: int) -> None:
-        """A new owner, before any front end has answered."""
+        """Begin with a new owner, before any front end has answered."""
         self.now, self.inherited = now, self.queue.state.mark
         # An owner is not told when these are gone.
         self.dead_before = self.queue.at(DEAD)
@@ -459,7 +464,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
                 message.resting = later and message.redelivered
 
     def act_early(self, front_end: int, numbers: list[int], what: str) -> list[int]:
-        """A front end that has not answered yet settles what it has, or gives it back; returns what."""
+        """A front end that has not answered yet settles or returns its messages; returns their numbers."""
         numbers = [number for number in numbers if self.queue.messages[number].place == HELD]
         if numbers and what == "give back":
             self.give_back(front_end, numbers, ranges_of(numbers), True, True)

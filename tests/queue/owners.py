@@ -33,7 +33,7 @@ def state_with(
 
 
 def owner_of(state: QueueState, **terms: Any) -> QueueOwner:
-    """The owner of a queue that may ask for every feature."""
+    """The owner of a queue, with the registry of all features."""
     return QueueOwner(state, REGISTRY, **terms)
 
 
@@ -42,7 +42,7 @@ def owner_with(messages: int, semantics: Semantics = Semantics.AT_LEAST_ONCE) ->
 
 
 def noted(owner: QueueOwner, aspect: Aspect, values: Sequence[int], first: int = 1) -> None:
-    """The log says the values of messages from `first` on."""
+    """Annotate messages from `first` on in the log."""
     columns = (array("Q", numbers) for numbers in zip(*spans_of(values, first), strict=True))
     owner.delivery.state.annotate(Annotate(1, aspect, *columns))
 
@@ -50,7 +50,7 @@ def noted(owner: QueueOwner, aspect: Aspect, values: Sequence[int], first: int =
 def ordered_owner(
     settings: QueueSettings, values: Sequence[int], mark: int = 10**9, attached: tuple[int, ...] = ()
 ) -> QueueOwner:
-    """An owner of messages with these priorities, or groups; a new owner if front ends are attached."""
+    """An owner of messages with these priorities or groups; with attached front ends a new owner."""
     state = state_with(len(values), mark, attached=attached)
     aspect = Aspect.PRIORITY if "max_priority" in settings.asked else Aspect.GROUP
     noted(owner_of(state), aspect, values)
@@ -69,5 +69,5 @@ def got(grants: list[Grant]) -> list[tuple[int, int, int, int]]:
 
 
 def marked(grants: list[Grant]) -> list[tuple[int, int, bool]]:
-    """What was granted, and whether it is marked redelivered."""
+    """(first, last, redelivered) of the grants."""
     return [(*part, grant.redelivered) for grant in grants for part in grant.ranges]

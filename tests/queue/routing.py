@@ -1,4 +1,4 @@
-"""Routing as the definitions say it, without an eye on speed."""
+"""Routing by the definitions, without regard to speed."""
 
 from __future__ import annotations
 

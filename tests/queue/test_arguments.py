@@ -1,4 +1,4 @@
-"""Queue arguments become settings, or are refused in RabbitMQ's words."""
+"""Queue arguments become settings, or are refused with RabbitMQ's words."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Message:
 
 
 class ByGroupAgainstList(RuleBasedStateMachine):
-    """Messages come, are given out, settled, given back, and rest, in any order."""
+    """Messages come, are leased, settled and returned, and rest, in any order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -169,7 +169,7 @@ TestByGroupAgainstList.settings = settings(max_examples=150, stateful_step_count
 
 
 def test_what_waits_for_a_busy_group_is_looked_at_once() -> None:
-    """A slow consumer of one group does not make every turn of the others walk along its backlog."""
+    """The backlog of a slow consumer's group costs the turns of other consumers nothing."""
     groups = RangeMap((number, number, 1 + number % 2) for number in range(1, 10_001))
     asked = []
 

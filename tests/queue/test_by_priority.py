@@ -26,7 +26,7 @@ class ByPriorityAgainstList(RuleBasedStateMachine):
 
     @rule(pair=PAIRS, level=st.sampled_from((0, 1, 5, 255)))
     def annotate(self, pair: tuple[int, int], level: int) -> None:
-        """A message has one level for ever: give one to those only that have none yet."""
+        """Give a level to messages without one: a message's level never changes."""
         for start, end, known in self.levels.cover(*pair, default=-1):
             if known < 0:
                 self.levels.set(start, end, level)
@@ -70,7 +70,7 @@ class ByPriorityAgainstList(RuleBasedStateMachine):
 
     @rule()
     def load(self) -> None:
-        """As a new owner does."""
+        """Load all messages at once, as a new owner does."""
         loaded = ReadyByPriority(self.levels.cover)
         spans = RangeMap((number, number, level) for number, level in self.model.items())
         loaded.load(spans.all())

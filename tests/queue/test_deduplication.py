@@ -1,4 +1,4 @@
-"""The window of message ids against a plain dictionary, and what replicas keep of it."""
+"""The window of message ids against a plain dictionary, and its replicated part."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LENGTH = 100
 
 
 class WindowAgainstDict(RuleBasedStateMachine):
-    """Ids come, time passes, owners change: what was decided is what replicas know."""
+    """Ids come, time passes and owners change: the owner's decisions follow from the replicated ids."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,12 +45,12 @@ class WindowAgainstDict(RuleBasedStateMachine):
     def forget(self) -> None:
         before = self.window.slide(self.now)
         self.seen.forget(before)
-        # For good, also where the next owner's clock is behind.
+        # The ids are forgotten for good, also where the next owner's clock is behind.
         self.came = {name: at for name, at in self.came.items() if at >= before}
 
     @rule(behind=st.sampled_from((0, 0, 7)))
     def change_owner(self, behind: int) -> None:
-        """The new owner's clock may be behind the old one's."""
+        """Change the owner; the new owner's clock may be behind the old one's."""
         self.now -= behind
         data = b"x" + self.seen.encode()
         self.seen, end = SeenIds.decode(data, 1)

@@ -1,4 +1,4 @@
-"""The owner of a queue: who gets what, in which order, and what becomes of it."""
+"""The owner of a queue: grants, their order, and the outcomes of deliveries."""
 
 from __future__ import annotations
 
@@ -345,7 +345,7 @@ def test_soft_runs_are_freed_one_by_one() -> None:
 
 
 def whole(front_end: int, ranges: list[Range], soft: bool) -> int:
-    """There is room for everything."""
+    """A fit without a limit."""
     return count_of(ranges)
 
 

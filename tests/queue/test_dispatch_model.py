@@ -1,4 +1,4 @@
-"""QueueOwner against a model that knows every single message."""
+"""QueueOwner against a model of single messages."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_model_drives_every_way_of_the_table(model: OwnerAgainstModel) -> No
 
 
 def drive(model: OwnerAgainstModel, clock: tuple[int, int], early: str | None, delay: int) -> None:
-    """Messages come, are settled and discarded in every place, and get a new owner."""
+    """Publish, settle and discard messages in every place, and change the owner."""
     rejected = early == "reject"
     model.publish(9, 0, False, [0], delay)
     model.publish_in_a_transaction(2, [0], delay)

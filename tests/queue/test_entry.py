@@ -1,4 +1,6 @@
-"""The format of entries: what is encoded is decoded, and nothing else is."""
+"""The format of entries: every encoded entry decodes to the same operations, and other octets do
+not decode.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,7 @@ ENCODED_BY_TYPE = {
 
 
 def disjoint(pairs: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
-    """Sorted spans that begin at the first numbers and reach nearly to each other, with any values."""
+    """Sorted spans, from the first number of each pair on, with small gaps and any values."""
     firsts = sorted(first for first, _ in pairs)
     values = [value for _, value in pairs]
     lasts = [following - 1 for following in firsts[1:]] + firsts[-1:]
@@ -294,7 +296,7 @@ def test_kinds_in_journals_keep_their_numbers() -> None:
 
 
 def test_the_format_of_version_1_stays() -> None:
-    """An entry as a release before wrote it (design rule 7)."""
+    """An entry that an earlier release has written is read (design rule 7)."""
     run = Run("ex", "key", 2, True, 2, 1, 3, None, 2, b"abcdef")
     settle = encode_settle(7, [(1, 2)])
     data = one_batch([*encode_publish(run, [7]), settle], front_end=5, number=6, first_sequence=9)

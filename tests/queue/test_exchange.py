@@ -1,4 +1,4 @@
-"""Exchanges of a virtual host: declarations, bindings and where messages go."""
+"""The exchanges of a virtual host: declarations, bindings and routes."""
 
 from __future__ import annotations
 

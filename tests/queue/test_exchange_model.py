@@ -27,8 +27,8 @@ BINDINGS = st.builds(
 
 
 class RoutesAgainstSearch(RuleBasedStateMachine):
-    """Any changes, beginning with a queue and an exchange of each type: the routes, cached or not,
-    are those of a plain search over all bindings.
+    """Any changes, from a queue and an exchange of each type on: the routes, cached or not, are those of a
+    plain search over all bindings.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,9 @@ class RoutesAgainstSearch(RuleBasedStateMachine):
             self.remove(exchange(name), gone[1:])
 
     def remove(self, destination: Destination | None, gone: list[str], *unbound: str) -> None:
-        """Bindings to what is gone go, and with their last one auto-delete exchanges, and so on."""
+        """Remove the bindings to deleted objects, and auto-delete exchanges with their last binding, and so
+        on.
+        """
         sources, wanted = list(unbound), set()
         pending = [destination] if destination else []
         while pending or sources:

@@ -1,4 +1,4 @@
-"""Messages from several runs as few runs, in the order that is asked for."""
+"""Messages from several runs are joined to few runs, in a given order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model of dispatching with leases that lapse, and consumers that answer late."""
+"""The model of dispatching with leases that lapse, and consumers that settle late."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PERIOD_MS = 2 * SLOT_MS
 
 
 class LeasePeriodOwnerAgainstModel(OwnerAgainstModel):
-    """`deadlines` by number; those of messages that are leased no more do not count."""
+    """`deadlines` by message number; those of messages that are not leased any more do not count."""
 
     settings = QueueSettings(lease_period_ms=PERIOD_MS)
 
@@ -43,7 +43,7 @@ class LeasePeriodOwnerAgainstModel(OwnerAgainstModel):
         timed = self.owner.delivery.timed
         assert timed is not None
         leased = [number for front_end in (5, 6, 7) for number in self.queue.at(front_end)]
-        # A new owner counts anew from the moment at which the front end has answered.
+        # A new owner measures the period anew from the front end's answer.
         deadlines = {number: self.deadlines.get(number, NO_DEADLINE) for number in leased}
         lapsed = timed.lapse(self.now)
         found = sorted(n for _, parts in lapsed for a, b in parts for n in range(a, b + 1))
@@ -61,7 +61,9 @@ class LeasePeriodOwnerAgainstModel(OwnerAgainstModel):
 
     @rule(front_end=FRONT_ENDS, part=PARTS)
     def settle_late(self, front_end: int, part: tuple[int, int]) -> None:
-        """Messages that the front end may have had: those are gone that no front end has."""
+        """Settle messages that the front end may have had; those without a lease of another front end are
+        removed.
+        """
         first, last = self.queue.window(part)
         others = [place for place in (READY, HELD, 5, 6, 7) if place != front_end]
         asked = sorted(n for place in others for n in self.queue.at(place) if first <= n <= last)

@@ -1,4 +1,4 @@
-"""Leases with tokens and deadlines: the index of them, and what a queue's owner does with them."""
+"""Leases with tokens and deadlines: their index, and their use by a queue's owner."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ PERIOD = QueueSettings(lease_period_ms=100)
 
 
 def leased_to_a(messages: int) -> tuple[QueueOwner, Leases]:
-    """The owner of a queue, whose messages a consumer of A has until 100, and the index of leases."""
+    """The owner of a queue, whose messages are leased to a consumer of A until 100, and the index
+    of leases.
+    """
     owner = owner_of(state_with(messages), fresh=True, settings=PERIOD)
     attach(owner, A, limit=messages)
     owner.dispatch(99)

@@ -1,4 +1,4 @@
-"""Ready messages go when they expire, leased ones when they come back, and none goes early."""
+"""Ready messages expire at their time, leased ones when they are returned, and none expires early."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ START = 1_800_000_000_000
 
 
 class LifetimesAgainstModel(RuleBasedStateMachine):
-    """Messages come in, are leased, come back, are settled, and time passes."""
+    """Messages come in, are leased, returned and settled, and time passes."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Limits count as RabbitMQ counts: against a queue that is looked at message by message."""
+"""Limits count as in RabbitMQ: against a model that counts message by message."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def test_a_message_is_refused_if_there_were_too_much_with_it(
     for index, size in enumerate(sizes):
         never = length == 0 or (octets is not None and size > octets)
         too_many = length is not None and messages + 1 > length
-        # An empty body makes nothing larger than it is.
+        # An empty body adds no octets.
         too_large = octets is not None and size > 0 and total + size > octets
         if messages < 0 and not never:
-            # A consumer waits for it.
+            # A consumer waits for the message.
             messages += 1
         elif never or too_many or too_large:
             expected.append(index)

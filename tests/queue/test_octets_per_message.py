@@ -1,4 +1,4 @@
-"""The state of a queue costs memory by the message, and none for what messages hold."""
+"""The state of a queue costs memory for each message, and none for their contents."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ MESSAGES = 5000
 @pytest.mark.parametrize("size", [10, 10_000])
 @pytest.mark.parametrize("settled", [False, True], ids=["all wait", "every second is settled"])
 def test_the_state_of_a_queue_takes_less_than_200_octets_a_message(size: int, settled: bool) -> None:
-    """Each message comes in an entry of its own, and every second one may leave a gap: nothing is merged."""
+    """Each message comes in an entry of its own, and every second one may leave a gap, so that no ranges
+    merge.
+    """
     tracemalloc.start()
     try:
         machine = PartitionMachine()
@@ -49,7 +51,7 @@ def test_the_state_of_a_queue_takes_less_than_200_octets_a_message(size: int, se
 
 @pytest.mark.requirement("D14.2")
 def test_priority_time_and_size_of_each_message_fit_into_the_200_octets() -> None:
-    """No two neighbours are alike: nothing is merged."""
+    """Adjacent messages have different values, so that no spans merge."""
     tracemalloc.start()
     try:
         machine = PartitionMachine()

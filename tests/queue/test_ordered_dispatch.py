@@ -1,4 +1,4 @@
-"""Who gets which message of a queue with priorities (A20), or with order by key (X3)."""
+"""Dispatching in queues with priorities (A20) and with groups (X3)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def numbers(owner: QueueOwner, budget: int = 99) -> list[int]:
 
 
 def given(owner: QueueOwner, budget: int = 99) -> dict[int, list[int]]:
-    """Numbers by front end."""
+    """The granted message numbers, by front end."""
     found: dict[int, list[int]] = {}
     for grant in owner.dispatch(budget):
         for first, last in grant.ranges:
@@ -92,7 +92,7 @@ def test_the_oldest_are_discarded_first_where_there_is_no_priority() -> None:
 
 @pytest.mark.requirement("A20.1")
 def test_a_high_priority_far_above_the_mark_is_waited_for() -> None:
-    """The mark must go as far as what is to be handed out, not as far as what is oldest."""
+    """The mark must reach the next message to be granted, and not only the oldest message."""
     owner = ordered_owner(PRIORITY, [1] * 100_000, mark=0)
     attach(owner, A, limit=10)
     owner.delivery.state.mark = owner.wanted_mark(100_000) or 0
@@ -196,7 +196,9 @@ def test_removals_on_their_way_keep_their_group_together() -> None:
 
 @pytest.mark.requirement("X3.1")
 def test_a_new_owner_hands_out_no_group_that_somebody_may_hold() -> None:
-    """Message 1 may be with any consumer: its group's later ones wait until that is known."""
+    """Any consumer may have message 1, so later messages of its group wait until the front ends have
+    answered.
+    """
     owner = ordered_owner(GROUPS, [1, 2, 1, 2, 3], mark=2, attached=(A, B))
     attach(owner, C)
     owner.delivery.state.mark = 9
@@ -211,7 +213,7 @@ def test_a_new_owner_hands_out_no_group_that_somebody_may_hold() -> None:
 
 @pytest.mark.requirement("X3.2")
 def test_a_consumer_keeps_its_groups_over_a_change_of_owner() -> None:
-    """Else one that acknowledges many at once would wait for the rest for ever."""
+    """Otherwise a consumer that acknowledges many messages at once would wait for the rest for ever."""
     owner = ordered_owner(GROUPS, [1, 2, 1, 2], mark=2, attached=(A,))
     owner.lifecycle.reattached(A, [(1, 2)], [(1, 1, 16), (2, 2, 17)])
     attach(owner, B)

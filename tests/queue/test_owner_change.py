@@ -1,4 +1,6 @@
-"""What the committed mark is for: a new owner knows what was never leased, and holds the rest."""
+"""The use of the committed mark: messages above it were never leased, and a new owner holds those
+below it.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,7 @@ def test_a_living_consumer_keeps_its_leases_over_a_change_of_owner() -> None:
     attach(owner, A)
     owner.delivery.state.mark = 100
     grants = owner.dispatch(999)
-    # What was given out before something that arrived did not arrive: it comes behind it (0-9-1 §4.7).
+    # Messages leased before one that arrived were lost on their way, and come behind that one (0-9-1 §4.7).
     assert marked(grants) == [(1, 4, True), (13, 49, True), (71, 100, False)]
     assert owner.lifecycle.settle(A, [(5, 9)]).count == 5
 

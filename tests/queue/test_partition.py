@@ -1,4 +1,4 @@
-"""The replicated machine: every replica agrees, nothing is applied twice, nothing alive is lost."""
+"""The replicated machine: all replicas agree, no batch is applied twice, and no live message is lost."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def numbers(transfer: Transfer) -> set[int]:
 
 
 class PartitionAgainstModel(RuleBasedStateMachine):
-    """Any operations: a machine that is snapshot and restored at times, one that never is, and a
+    """Any operations: a machine that is at times restored from its snapshot, a machine that never is, and a
     model of single messages stay equal.
     """
 
@@ -156,7 +156,7 @@ class PartitionAgainstModel(RuleBasedStateMachine):
         picks=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), min_size=1, max_size=3),
     )
     def change(self, queue: int, kinds: list[str], picks: list[tuple[int, int]]) -> None:
-        """Ranges that begin at a live message, where there is one."""
+        """Apply operations to ranges that begin at a live message, where there is one."""
         for kind in kinds:
             live = sorted(self.model[queue].counts) if queue in self.model else []
             firsts = [(live[pick % len(live)] if live else 1 + pick, size) for pick, size in picks]
@@ -295,7 +295,8 @@ class PartitionAgainstModel(RuleBasedStateMachine):
 
     @invariant()
     def replicas_are_equal(self) -> None:
-        # Of copies, because a digest prunes and the two are to be pruned at different times.
+        # Digests of copies, because a digest prunes, and the two machines are to be pruned at different
+        # times.
         assert deepcopy(self.machine).digest() == deepcopy(self.steady).digest()
 
     @invariant()
@@ -420,7 +421,7 @@ def test_failed_deliveries_are_counted_and_returns_are_not() -> None:
 
 @pytest.mark.requirement("D2.3")
 def test_nothing_returns_to_an_at_most_once_queue() -> None:
-    """Removal is committed before delivery, so what a consumer says afterwards finds nothing."""
+    """The removal is committed before the delivery, so a consumer's settlement afterwards has no effect."""
     machine = machine_with(1, semantics=Semantics.AT_MOST_ONCE)
     machine.apply(2, published(1, uniform_run(3), 1))
     machine.apply(3, one_batch([encode_settle(1, [(1, 2)])]))

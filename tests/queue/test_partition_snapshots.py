@@ -1,4 +1,4 @@
-"""Snapshots of a partition: whole ones are taken over, damaged ones refused, old ones read."""
+"""Snapshots of a partition: whole ones are restored, damaged ones refused, old ones read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_damaged_snapshot_changes_nothing(cut: int) -> None:
 
 
 def test_a_snapshot_of_version_1_is_read() -> None:
-    """As a release before annotations wrote it (design rule 7)."""
+    """The snapshot of a release without annotations (design rule 7)."""
     written = bytes.fromhex(
         "01 0300000000000000 0500000000000000 02000000 01000000 01000000"  # head
         "0500000000000000 0600000000000000 0900000000000000 0200000000000000"  # operation batches

@@ -1,4 +1,4 @@
-"""A sealed queue takes nothing more: its deletion is decided in the log (docs/decisions/0024)."""
+"""A sealed queue takes no more messages: its deletion is decided in the log (docs/decisions/0024)."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ def test_a_seal_is_in_the_snapshot() -> None:
 
 
 def test_a_queue_without_a_seal_has_the_snapshot_of_the_release_before() -> None:
-    """Its first octet is that of the semantics."""
+    """The snapshot's first octet is that of the semantics alone."""
     assert machine_after(FIRST).queues[QUEUE].encode()[0] == Semantics.AT_LEAST_ONCE

@@ -32,7 +32,7 @@ def spans_in(model: dict[int, int]) -> list[Span]:
 
 
 class RangeMapAgainstDict(RuleBasedStateMachine):
-    """Any sequence of changes; chunks of two spans, so that a few spans make many chunks."""
+    """Any sequence of changes, with chunks of two spans, so that a few spans make many chunks."""
 
     def __init__(self) -> None:
         super().__init__()

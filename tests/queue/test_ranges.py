@@ -24,7 +24,7 @@ def numbers(found: RangeSet | list[tuple[int, int]]) -> set[int]:
 
 
 class RangeSetAgainstSet(RuleBasedStateMachine):
-    """Any sequence of changes; chunks of two ranges, so that a few ranges make many chunks."""
+    """Any sequence of changes, with chunks of two ranges, so that a few ranges make many chunks."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -21,7 +21,9 @@ NOON = 1_800_000_000_000
 
 
 class ScheduleAgainstDict(RuleBasedStateMachine):
-    """Messages are scheduled, removed, scheduled anew; time passes. Steps so small that all take many."""
+    """Messages are scheduled, removed and scheduled again, and time passes. Steps are so small that all work
+    takes many.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +50,7 @@ class ScheduleAgainstDict(RuleBasedStateMachine):
 
     @rule(passed=st.integers(0, 2 * HORIZON_MS) | st.integers(0, 4 * SLOT_MS))
     def step(self, passed: int) -> None:
-        """What is let go is due, and when nothing is left to do, nothing is overdue."""
+        """A step returns only due messages, and when no step is wanted no message is overdue."""
         self.now += passed
         while self.schedule.wake <= self.now:
             for number in numbers(self.schedule.step(self.now)):
@@ -90,7 +92,7 @@ def test_what_is_far_ahead_is_in_no_index() -> None:
 
 @pytest.mark.requirement("X1.1")
 def test_a_message_that_is_never_due_is_so_for_the_next_owner_too() -> None:
-    """Clients may give any delay that a field table can hold."""
+    """Clients may state any delay that a field table can hold."""
     state = state_with(1)
     noted(owner_of(state), Aspect.DUE, [(1 << 63) + 5])
     owner = owner_of(state, now=1_800_000_000_000)

@@ -1,4 +1,4 @@
-"""Of what a queue's limit on octets counts: what may still be delivered from it (A24)."""
+"""A queue's limit on octets counts the messages that may still be delivered (A24)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def limits_of(owner: QueueOwner) -> Limits:
 
 
 def state(*, sized: bool) -> QueueState:
-    """Three messages: one is dead and waits to be moved, one is in a transaction without an outcome."""
+    """Three messages: one is a dead letter that waits to be moved, one is in a transaction without an
+    outcome.
+    """
     made = state_with(3)
     owner = owner_of(made)
     if sized:
@@ -62,7 +64,7 @@ def test_what_is_shown_by_a_commit_counts_once() -> None:
 
 @pytest.mark.parametrize("purged", [True, False])
 def test_what_has_left_is_not_weighed_any_more(purged: bool) -> None:
-    """The log may not know yet that it has."""
+    """Also before the operation is committed."""
     owner = owner_of(state_with(2), fresh=True)
     owner.lifecycle.reconfigure(LIMITED)
     weights = limits_of(owner).weights
