@@ -144,7 +144,7 @@ class Members:
         if heir and heir not in self.nodes:
             raise NotFoundError(f"no node '{heir}' in the cluster")
         if heir == name:
-            raise PreconditionFailedError(f"node '{name}' cannot take its own place")
+            raise PreconditionFailedError(f"node '{name}' cannot be its own heir: name another node")
         if not heir:
             self._check_others(name)
         self._put(replace(node, state=MemberState.LEAVING, heir=heir, forced=forced or node.forced))

@@ -36,7 +36,7 @@ from replication.raft import Entry, NotLeaderError, Raft, RaftConfig, Snapshot
 CATALOG: Final = 0
 """The catalog's partition."""
 
-FELL_BEHIND: Final = "this node fell behind; declare again"
+FELL_BEHIND: Final = "this node's catalog fell behind, so that the outcome is not known; declare again"
 COMMAND_RETRY_S: Final = 0.3
 """A replica sends a command or question again that has had no answer for so long: messages get lost, and so
 do leaders."""

@@ -323,7 +323,7 @@ class CatalogState:
         if self.members.founded:
             replicas = tuple(name for name in replicas if name in self.nodes)
         if not replicas:
-            raise RestartedError("the nodes that the queue was to be on have left; declare again")
+            raise RestartedError("the nodes chosen for the queue have left the cluster; declare again")
         return self.table.place(replicas, size, share)
 
     def _delete_queue(self, id: int) -> bool:

@@ -96,7 +96,7 @@ class Certificates:
 
 
 def _no_passphrase() -> str:
-    raise ValueError("the key is encrypted, and there is nobody to ask for its passphrase")
+    raise ValueError("the key is encrypted, and a node asks for no passphrase: store the key without one")
 
 
 def name_in(certificate: Mapping[str, Any], source: str) -> str:

@@ -80,28 +80,28 @@ BY_ORIGIN: Final = {
 """The scope by the place where the exception was caught, if no rule above applies."""
 
 DISK_FULL: Final = Ending(
-    ExitCode.DISK_FAILED, "free space there and start the node: it goes on with what it had"
+    ExitCode.DISK_FAILED, "free space there and start the node: it goes on from its journal"
 )
 
 ENDINGS: Final = (
     (
         JournalFailedError,
-        Ending(ExitCode.DISK_FAILED, "repair the disk, then start the node: it goes on with what it had"),
+        Ending(ExitCode.DISK_FAILED, "repair the disk, then start the node: it goes on from its journal"),
     ),
     (JournalError, Ending(ExitCode.DAMAGED, "the text above names the file, the offset and what to do")),
     (
         OSError,
         Ending(
             ExitCode.DISK_FAILED,
-            "remove the cause that the system names, then start the node: it goes on with what it had",
+            "remove the cause that the system names, then start the node: it goes on from its journal",
         ),
     ),
     (
         Exception,
         Ending(
             ExitCode.DEFECT,
-            "start the node again: it goes on from its journal, with what the other nodes have. Report the "
-            "traceback",
+            "start the node again: it goes on from its journal, and gets missing entries from the other nodes"
+            ". Report the traceback",
         ),
     ),
 )

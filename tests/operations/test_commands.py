@@ -200,7 +200,7 @@ def test_a_node_says_where_its_disk_failed(
     ("text", "said"),
     [
         ("[node]\nname = 'x'\n", "may hold the table [cluster] only"),
-        ("[cluster.nodes.n1]\n", "cluster.nodes: is for `quorate up` to say"),
+        ("[cluster.nodes.n1]\n", "cluster.nodes: `quorate up` sets the nodes"),
         ("[cluster.limits]\nchannels = 0\n", "cluster.limits.channels"),
         ("?", "Invalid statement"),
     ],

@@ -50,7 +50,7 @@ def while_it_is_watched(cluster: Cluster, words: list[str]) -> None:
         assert "is being" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
         _, said = process.communicate()
-    assert (process.returncode, "stopped watching; it goes on" in said) == (0, True), said
+    assert (process.returncode, "stopped watching; the change goes on" in said) == (0, True), said
 
 
 def is_connected(url: str) -> bool:

@@ -63,7 +63,8 @@ class Access:
             if right is None:
                 answer(
                     None,
-                    f"user '{user}' - the password could not be checked now: too many wait, or no memory",
+                    f"user '{user}' - the password could not be checked now: too many log-ins wait, or there "
+                    "is not enough memory",
                 )
             elif not right or current is None or current.password_hash != stored:
                 answer(None, f"user '{user}' - invalid credentials")
@@ -219,7 +220,7 @@ class Access:
 
             def hashed(made: str | None) -> None:
                 if made is None:
-                    answer(None, ResourceError("the password could not be hashed now: no memory"))
+                    answer(None, ResourceError("the password could not be hashed now: not enough memory"))
                 else:
                     self._submit(command, {**rest, "password_hash": made}, answer)
 

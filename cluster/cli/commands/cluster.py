@@ -153,7 +153,9 @@ def _watch(client: ManagementClient, change: str, wait: bool) -> None:
                 time.sleep(POLL_S)
             bar.update(most - bar.pos)
     except KeyboardInterrupt:
-        click.echo("\nstopped watching; it goes on: `quorate cluster list` shows how far it is", err=True)
+        click.echo(
+            "\nstopped watching; the change goes on: `quorate cluster list` shows how far it is", err=True
+        )
 
 
 def _left(client: ManagementClient) -> int | None:

@@ -64,9 +64,9 @@ def _cluster_settings(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: {error}") from error
     settings = tables.get("cluster", {})
     if set(tables) - {"cluster"} or not isinstance(settings, dict):
-        raise ConfigError(f"{path}: may hold the table [cluster] only; the rest is for `quorate up` to say")
+        raise ConfigError(f"{path}: may hold the table [cluster] only; `quorate up` sets the rest")
     if "nodes" in settings:
-        raise ConfigError(f"{path}: cluster.nodes: is for `quorate up` to say; remove it")
+        raise ConfigError(f"{path}: cluster.nodes: `quorate up` sets the nodes; remove the key")
     return settings
 
 
@@ -91,7 +91,7 @@ def _welcome(nodes: list[LocalNode], pids: dict[str, int]) -> str:
         "",
         f"Console: http://{first.http}/console/",
         "",
-        "Ctrl-C stops all nodes; what is in durable queues stays.",
+        "Ctrl-C stops all nodes; messages in durable queues stay.",
     ]
     return "\n".join(lines)
 
@@ -108,7 +108,7 @@ def _welcome(nodes: list[LocalNode], pids: dict[str, int]) -> str:
     "--restore-users",
     is_flag=True,
     help="Put the users of the configuration into the catalog, with every permission in the virtual host /: "
-    "for a cluster that nobody can administer any more.",
+    "for a cluster in which no administrator can log in any more.",
 )
 @click.option("--supervised", is_flag=True, hidden=True)
 @_explained()
@@ -133,7 +133,7 @@ def node(config_file: Path, restore_users: bool, supervised: bool) -> None:
 def _remedy(error: JournalError | OSError) -> str:
     """The remedy, where the error's text does not name it."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return ". Free space there and start the node again: it goes on with what it had."
+        return ". Free space there and start the node again: it goes on from its journal."
     return ""
 
 

@@ -142,7 +142,7 @@ def _check_ports_free(nodes: list[LocalNode]) -> None:
         for what, address in (("AMQP", listen.amqp), ("HTTP", listen.http), ("peers", listen.peers)):
             if not is_free(address):
                 raise PortInUseError(
-                    f"port {address.port}, for {what} of {node.name}, is in use: stop what listens there, "
+                    f"port {address.port}, for {what} of {node.name}, is in use: stop its program, "
                     "or choose others with --base-port and --http-port"
                 )
 
