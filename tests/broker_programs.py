@@ -246,7 +246,7 @@ class Program:
         return took
 
     def _receive_in_order(self) -> None:
-        """What a step brings comes in the order of publication, and nothing is left behind."""
+        """Check that the messages of a step come in the order of their publishes, and that none is left."""
         took = {consumer: row for client in range(CLIENTS) for consumer, row in self._receive(client).items()}
         if self.model.hurt or self.model.shared:
             # Some of it may have been on its way to a node that died, or to a channel that has no room.

@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_report_header() -> list[str]:
-    """What is left out because something that it needs is not installed."""
+    """The tests that are skipped because software that they need is not installed."""
     left_out = []
     if rabbitmqadmin.source() is None:
         left_out.append(f"tests/clients/test_rabbitmqadmin.py (no RabbitMQ below {rabbitmqadmin.INSTALLED})")

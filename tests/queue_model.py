@@ -70,7 +70,7 @@ class QueueModel:
     held: list[Message] = field(default_factory=list)
     dead: list[tuple[int, str]] = field(default_factory=list)
     names: dict[str, float] = field(default_factory=dict)
-    """When the first message of each name came."""
+    """The time of the first message with each id."""
 
     # -- time -----------------------------------------------------------------------------------
 

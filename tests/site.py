@@ -63,7 +63,7 @@ class Site:
         assert done == [None]
 
     def front_end(self, name: str) -> FrontEnd:
-        """What clients of a node's present process talk to."""
+        """The front end of a node's present process."""
         return self._front_ends.of(self.nodes[name])
 
     def client(self, name: str, *, transactional: bool = False) -> Client:
@@ -267,7 +267,7 @@ class Client:
         return self.got()
 
     def reading(self, method: Method, body: bytes) -> Callable[[], None]:
-        """What the node does when its event loop reads a publish from this client's socket."""
+        """Publish as the node's event loop does when it reads a publish from this client's socket."""
         self._published += 1
         data = encode_method(CHANNEL, method) + messages.content(body, delivery_mode=2)
         return lambda: self.connection.session.receive(data)
@@ -288,5 +288,5 @@ class Client:
         return found
 
     def bodies(self, queue: str) -> list[bytes]:
-        """What is ready, taken out."""
+        """Take the ready messages out."""
         return [one.body for one in self.drain(queue)]

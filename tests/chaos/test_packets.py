@@ -1,4 +1,4 @@
-"""What the switch makes of packets between nodes."""
+"""The switch's handling of packets between nodes."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_the_exit_code_is_the_verdict(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scenario", ["latency", "full-disk"])
 def test_who_may_not_is_told_what_is_needed(scenario: str, tmp_path: Path) -> None:
-    """In a user namespace without rights nobody is root."""
+    """In a user namespace without rights no account is root."""
     words = ["-m", "chaos", "run", "--scenario", scenario, "--reports", str(tmp_path)]
     command = ["setpriv", "--reuid=65534", "--clear-groups", sys.executable, *words]
     if os.geteuid() != 0:

@@ -30,7 +30,7 @@ for line in sys.stdin:
 
 
 class Probe:
-    """What the program sees: errno of an fdatasync, time of day, monotonic clock, seconds it all took."""
+    """The program's observations: errno of an fdatasync, time of day, monotonic clock, seconds of the run."""
 
     def __init__(self, shim: Shim, ask: Callable[[], list[float]]) -> None:
         self.shim = shim

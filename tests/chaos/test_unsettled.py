@@ -1,4 +1,4 @@
-"""What is not settled yet is known after each event, without going over all earlier ones again."""
+"""The unsettled messages are known after each event, without a walk over all earlier events."""
 
 from __future__ import annotations
 

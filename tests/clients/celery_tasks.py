@@ -73,7 +73,7 @@ def ranked(name: str) -> str:
 
 @app.task(acks_late=True, reject_on_worker_lost=True)
 def slow(number: int, seconds: float) -> int:
-    """Acknowledged when done: whoever dies before gives it to another."""
+    """A task that is acknowledged when it is done: if its worker is killed before, another worker gets it."""
     trace(f"began {number} {os.getpid()}")
     time.sleep(seconds)
     trace(f"ended {number} {os.getpid()}")

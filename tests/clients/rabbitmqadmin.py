@@ -49,7 +49,7 @@ class RabbitmqAdmin:
         )
 
     def __call__(self, *arguments: str, input: str = "") -> str:
-        """What the tool prints; it must work."""
+        """Run the tool, which must succeed; return its output."""
         done = self.run(*arguments, input=input)
         assert done.returncode == 0, f"{arguments}\n{done.stdout}{done.stderr}"
         return done.stdout

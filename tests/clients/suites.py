@@ -72,7 +72,7 @@ def _environment(node: Node) -> dict[str, str]:
         "AMQP_URI": node.url + "%2F",
         "AMQP_HTTP_URL": node.http,
         "RABBITMQ_HOST": node.amqp.host,
-        # uvloop, which quorate brings, connects without Python's sockets: nobody would lead it.
+        # uvloop, which quorate brings, connects without Python's sockets: no proxy could redirect it.
         "AIOMISC_USE_UVLOOP": "0",
     }
 

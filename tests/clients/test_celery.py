@@ -131,7 +131,7 @@ def pair(shared_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture
 def application(pair: Workers, node: Node) -> Celery:
-    """What asks the pair, from each node in turn."""
+    """A caller for the pair of workers, at each node in turn."""
     return pair.application(node)
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.clients
 
 @pytest.fixture
 def tidy(node: Node) -> Iterator[None]:
-    """What a suite leaves behind would be in its own way on the next node."""
+    """The queues that a suite leaves behind would disturb it on the next node."""
     api = Management(node)
     before = {(queue["vhost"], queue["name"]) for queue in api.get("queues")}
     yield

@@ -23,5 +23,5 @@ def test_rascal_asserts_retries_and_buries(packages: Path, node: Node, elsewhere
         "buried": [["hopeless", "rejected"]],
         "waited": True,
     }
-    # What was asserted was nuked in the end, on all nodes.
+    # In the end `nuke` has deleted everything that was asserted, on all nodes.
     assert Management(elsewhere).call("GET", path_of("vhosts", name)).status == 404

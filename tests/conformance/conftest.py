@@ -22,7 +22,7 @@ Connect = Callable[..., RawClient]
 
 
 class Limits(TypedDict, total=False):
-    """What a client agrees to; without it, what the node proposes."""
+    """The limits that a client agrees to; without them those that the node proposes."""
 
     channel_max: int
     frame_max: int

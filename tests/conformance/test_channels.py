@@ -10,7 +10,7 @@ from tests.conformance.raw import RawClient, method, publish
 
 
 def bodies(client: RawClient, queue: str) -> list[bytes]:
-    """What is ready in a queue, taken out."""
+    """Take the ready messages out of a queue."""
     return [client.get(1, queue)[1] for _ in range(client.depth(1, queue))]
 
 
@@ -96,7 +96,7 @@ def test_messages_begin_behind_consume_ok_and_end_before_cancel_ok(connect: Conn
         assert isinstance(client.frame().method, spec.Basic.ConsumeOk)
         seen = client.until(spec.Basic.CancelOk, 1)
         delivered = sum(isinstance(one, frame.Header) for one in seen)
-        # What was delivered is gone; the rest is there until the purge.
+        # The delivered messages are removed; the others stay until the purge.
         assert client.method(spec.Queue.PurgeOk, 1).message_count == 20 - delivered
 
 

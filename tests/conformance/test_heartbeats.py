@@ -16,7 +16,7 @@ from tests.processes.nodes import Node
 INTERVAL_S = 1
 BEAT = octets(spec.FRAME_HEARTBEAT, 0, b"")
 SLACK_S = 0.6
-"""What a busy machine may take over an interval."""
+"""The tolerance of intervals on a busy machine, in seconds."""
 
 
 def beats(client: RawClient, count: int) -> list[float]:

@@ -59,7 +59,7 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
     def colours(self, scheme: str) -> None:
-        """What the system is said to prefer: "light" or "dark"."""
+        """The colour scheme that the system prefers: "light" or "dark"."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
@@ -71,7 +71,7 @@ class Browser:
         self.node = None
 
     def complaints(self) -> list[str]:
-        """What the browser logged of blocked contents and of errors in scripts, since the last call."""
+        """The browser's log of blocked contents and of errors in scripts since the last call."""
         lines = [(line["level"], line["message"]) for line in self.driver.get_log("browser")]
         # That the API refuses something is logged as well: what it says is for the tests to look at.
         return [text for level, text in lines if level == "SEVERE" and "/api/" not in text.split(" ", 1)[0]]
@@ -175,7 +175,7 @@ class Browser:
         ActionChains(self.driver).send_keys(*keys).perform()
 
     def focused(self) -> str:
-        """What a screen reader calls the control with the focus: its label, or what is written on it."""
+        """The name of the control with the focus for a screen reader: its label or its text."""
         return str(self.run(FOCUSED)).strip()
 
     def tab_to(self, name: str) -> None:

@@ -17,7 +17,9 @@ from tests.structure.tree import ROOT
 
 RULES: Final = ROOT / "deploy" / "prometheus"
 WINDOW: Final = "15s"
-"""What alerts look at instead of five minutes: a busy moment of the machine is soon over."""
+"""The time span of the alerts' expressions instead of five minutes, so that a busy moment of the machine is
+soon over.
+"""
 
 
 def query(address: str, expression: str) -> list[dict[str, Any]]:

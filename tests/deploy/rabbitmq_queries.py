@@ -54,7 +54,7 @@ PAIRS: Final = (
     ("rabbitmq_process_max_fds", "rabbitmq_process_open_fds"),
     ("rabbitmq_raft_last_written_index", "rabbitmq_raft_commit_index"),
 )
-"""What is there, less what is used of it."""
+"""The total, less the part in use."""
 
 OTHERS: Final = (
     f"count({IDENTITY.split(') ')[-1]})",

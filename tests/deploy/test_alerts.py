@@ -37,7 +37,7 @@ SLOW: Final = Fsync(delay_s=0.4)
 PERSISTENT: Final = pika.BasicProperties(delivery_mode=2)
 
 Step = Callable[[], None]
-"""What makes a fault last, done over and over while it does."""
+"""The action that keeps a fault going, repeated while the fault lasts."""
 
 
 class Watched:
@@ -130,7 +130,7 @@ def a_node_gets_no_processor(watched: Watched) -> Iterator[Step]:
 
 @contextmanager
 def a_follower_hangs(watched: Watched) -> Iterator[Step]:
-    """While somebody publishes message by message, where the queue is owned: each makes an entry."""
+    """While a client publishes message by message on the owner's node: each message makes an entry."""
     watched.target.pause("n3")
     until(lambda: "n3" not in watched.target.owners().values(), "the others own everything")
     owner = watched.target.owners()["watched-0"]

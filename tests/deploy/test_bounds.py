@@ -1,4 +1,4 @@
-"""Whoever stops a node gives it the time to leave in order."""
+"""Every supervisor that stops a node gives it the time to leave in order."""
 
 from __future__ import annotations
 

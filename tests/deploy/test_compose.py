@@ -154,7 +154,7 @@ def test_prometheus_scrapes_the_containers_and_knows_the_alerts(secret: str, tmp
 
     until(lambda: nodes() == set(NODES), lambda: f"{nodes()} are scraped", 60.0)
     compose("stop", "n3")
-    # As deployed: thirty seconds after the second scrape that found nobody.
+    # As deployed: thirty seconds after the second failed scrape.
     pending = 'ALERTS{alertname="QuorateNodeDown", instance="n3:15672"}'
     until(lambda: query(PROMETHEUS, pending), "the alert of a node that is down", 90.0)
     compose("start", "n3")

@@ -1,4 +1,4 @@
-"""What is provisioned fits together: data source, dashboards, scrape configuration."""
+"""The provisioned data source, dashboards and scrape configuration fit together."""
 
 from __future__ import annotations
 

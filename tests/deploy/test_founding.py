@@ -1,4 +1,4 @@
-"""What a cluster needs to be founded is made wherever `quorate` is installed, by root or by anybody."""
+"""The files of a new cluster are made wherever `quorate` is installed, by root or by any account."""
 
 from __future__ import annotations
 

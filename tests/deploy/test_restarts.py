@@ -69,7 +69,7 @@ class Traffic:
             try:
                 channel.confirm_delivery()
                 while not self._ending.is_set():
-                    # What was not confirmed when the connection broke is published again.
+                    # Publish again the messages that were not confirmed when the connection broke.
                     channel.basic_publish("", QUEUE, b"%d" % number, PERSISTENT, mandatory=True)
                     self.confirmed.add(number)
                     number = next(numbers)

@@ -24,7 +24,7 @@ def analyze(*words: str | Path) -> tuple[int, str]:
 
 
 def verified(text: str, directory: Path) -> str:
-    """What systemd complains of; the program is there, which it looks for too."""
+    """The complaints of systemd about the unit; the unit's program exists, which systemd checks, too."""
     unit = directory / "quorate.service"
     unit.write_text(text.replace(INSTALLED, sys.executable), encoding="utf-8")
     return analyze("verify", "--man=no", unit)[1]

@@ -36,7 +36,7 @@ def rewrite(partition: int, entry: Entry) -> bytes | None:
 
 
 def forged_record(segment: int, batch_start: int, partition: int = 0, kind: int = RecordKind.ENTRY) -> bytes:
-    """A record as anybody can make it who knows the format, with 4 octets of payload."""
+    """A record as a client can forge it by the format, with 4 octets of payload."""
     body = RECORD_BODY.pack(RECORD_MARK, segment, RECORD_VERSION, kind, 0, 4, batch_start, 1, partition, 1, 1)
     body += bytes(4)
     return CRC.pack(zlib.crc32(body, seed_of(segment))) + body

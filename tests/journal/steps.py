@@ -1,4 +1,4 @@
-"""What the journal's tests have in common."""
+"""The steps that the journal's tests share."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_the_format_is_what_it_was() -> None:
 @pytest.mark.parametrize("vote", [None, "a"])
 @pytest.mark.parametrize("joining", [False, True])
 def test_a_hard_state_says_whether_the_replica_is_joining(vote: str | None, joining: bool) -> None:
-    """The first release reads the vote, or one for a node without a name: then it votes for nobody."""
+    """The first release reads the vote, or one for a node without a name: then it votes for no node."""
     state = HardState(3, vote, 1, joining)
     payload = encode_hard_state(state)
     assert decode_hard_state(1, 3, payload) == state

@@ -1,4 +1,4 @@
-"""What recovery accepts, what it cuts off, and what it refuses."""
+"""Recovery accepts whole journals, cuts torn tails off, and refuses damage."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def test_freed_files_are_used_again(disk: SimulatedDisk) -> None:
 
 
 def only_first_message(partition: int, entry: Entry) -> bytes:
-    """Every entry's first tenth is one message that nobody settles."""
+    """The first tenth of every entry is one message that is never settled."""
     return entry.data[: len(entry.data) // 10] if len(entry.data) == 1000 else entry.data
 
 

@@ -26,7 +26,7 @@ from tests.simulation.disk import SECTOR, SimulatedDisk
 CONFIG = JournalConfig(segment_bytes=1 << 16)
 FIRST, SECOND = "0000000001.segment", "0000000002.segment"
 BEFORE = [b"durable" * 50, b"and this" * 30]
-"""What entries 1 and 2 hold, each written in a batch of its own."""
+"""The contents of entries 1 and 2, each written in a batch of its own."""
 
 Write = Callable[[SimulatedDisk], bytes]
 """Makes a payload, which may hold what is on the disk by then."""
@@ -119,7 +119,9 @@ PIECES = st.one_of(
 @settings(max_examples=60, deadline=None)
 @given(st.lists(PIECES, min_size=1, max_size=5))
 def test_no_payload_stops_recovery(pieces: list[bytes | tuple[str, int, int]]) -> None:
-    """Parts of this very segment, records that anybody can make, and anything else, torn at every sector."""
+    """Parts of this very segment, records that a client can forge, and anything else, torn at every
+    sector.
+    """
 
     def write(disk: SimulatedDisk) -> bytes:
         content = disk.content(FIRST)

@@ -1,4 +1,4 @@
-"""What clients may send as a JSON body, and what is said to what they may not (F7)."""
+"""The JSON bodies that clients may send, and the answers to invalid ones (F7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes for a request of the management API that waits for it no more goes back to its queue."""
+"""A message for a request of the management API that does not wait any more goes back to its queue."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_all_who_ask_at_once_get_one_rendering() -> None:
 
 
 def test_a_page_tells_when_its_rendering_began() -> None:
-    """Whoever looks after a change knows whether a page may be older than the change."""
+    """A client that reads a page after a change can see whether the page may be older than the change."""
 
     async def work() -> None:
         time, render = Time(), Renderer(0.1)
@@ -167,7 +167,7 @@ def test_an_error_is_told_to_all_who_asked_and_tried_again() -> None:
 
 
 def test_metrics_are_read_while_they_are_rendered() -> None:
-    """What is counted is read sample by sample, not all before the first rest."""
+    """Counters are read sample by sample, and not all of them before the first rest."""
     read: list[int] = []
 
     def samples() -> Iterator[tuple[str, float]]:

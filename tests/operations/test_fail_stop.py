@@ -1,4 +1,4 @@
-"""What the event loop's exceptions end, and in which order a node ends (`cluster.process.fail_stop`)."""
+"""The scopes of the event loop's exceptions, and the order of a node's end (`cluster.process.fail_stop`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node says of itself to AMQP clients."""
+"""A node's description of itself for AMQP clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a start does about a damaged journal, by the files that stand beside it."""
+"""A start with a damaged journal, by the files beside the journal."""
 
 from __future__ import annotations
 

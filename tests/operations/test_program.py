@@ -26,7 +26,7 @@ def test_interrupted_while_it_imports_a_command_says_nothing(module: str, tmp_pa
 
 
 def test_interrupted_when_it_has_begun_it_ends_as_a_command_does(tmp_path: Path) -> None:
-    """What the command has to put in order it can: it gets a KeyboardInterrupt, and its `finally` runs."""
+    """The command can clean up: it gets a KeyboardInterrupt, and its `finally` runs."""
     pressed = tmp_path / "interrupted.py"
     pressed.write_text(
         "import os, signal\n"

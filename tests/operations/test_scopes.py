@@ -1,4 +1,4 @@
-"""What an exception ends (`cluster.process.scopes`)."""
+"""The scope that an exception ends (`cluster.process.scopes`)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,9 @@ def test_any_other_exception_ends_what_it_was_met_in(origin: Origin, scope: Fail
 
 @pytest.mark.parametrize("origin", Origin)
 def test_what_came_through_the_replication_ends_the_node(origin: Origin) -> None:
-    """A client's session, too, may have called it: what it left half done is everybody's."""
+    """A client's session, too, may have called it: a half-done change of shared state concerns all
+    clients.
+    """
     host = HostedNode("a").host
     error = raised(lambda: host.propose(PARTITION + 1, b"", 0.0))
     assert isinstance(error, KeyError)
@@ -117,7 +119,7 @@ def test_the_exit_code_tells_a_disk_from_damage_from_a_defect() -> None:
 
 
 def test_whoever_starts_nodes_again_goes_by_the_exit_codes() -> None:
-    """What starting again does not cure is not started again."""
+    """A node is not started again after an end that a restart does not cure."""
     unit = (ROOT / "deploy" / "systemd" / "quorate.service").read_text(encoding="utf-8")
     told = re.search(r"^RestartPreventExitStatus=(.*)$", unit, re.MULTILINE)
     assert told is not None and told[1].split() == ["2", str(int(ExitCode.DAMAGED))]

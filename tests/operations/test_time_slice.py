@@ -13,7 +13,7 @@ ASK = "import os; from cluster.process.time_slice import ask_for_time_slice as a
 
 
 def _run(text: str) -> str:
-    """What a process of its own prints: the tests' process keeps its slices."""
+    """The output of a process of its own: the tests' process keeps its time slices."""
     return subprocess.run(
         [sys.executable, "-c", ASK + text], capture_output=True, text=True, check=True
     ).stdout

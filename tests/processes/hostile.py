@@ -16,7 +16,7 @@ from cluster.config.addresses import Address
 UNREAD: Final = "deliveries that nobody reads"
 ENDLESS: Final = "a body without end"
 MAY_STAY: Final = frozenset({UNREAD, ENDLESS})
-"""What ends no connection: a socket that is not read, and a message that closes its channel."""
+"""Actions that end no connection: a socket that is not read, and a message that closes its channel."""
 
 HEADER: Final = b"AMQP\x00\x00\x09\x01"
 
@@ -80,7 +80,7 @@ def publish(queue: bytes, body: bytes) -> bytes:
 
 
 def scripts(chance: random.Random, queue: bytes) -> Iterator[tuple[str, bytes]]:
-    """What hostile connections send, each with a name for it, without end."""
+    """(name, octets) that hostile connections send, without end."""
     oversized = struct.pack(">BHI", 3, 1, 0xFFFF_FFF0) + bytes(2000)
     kinds: tuple[tuple[str, Callable[[], bytes]], ...] = (
         ("garbage", lambda: chance.randbytes(chance.randrange(1, 4000))),

@@ -61,7 +61,7 @@ T = TypeVar("T")
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 GUEST: Final = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
-"""What shows that guest asks, where what is asked for is not for everybody."""
+"""The credentials of guest, for pages that need a user."""
 
 
 class NotInTimeError(AssertionError):
@@ -229,7 +229,7 @@ class Cluster:
         return self.nodes[place]
 
     def newcomer(self, name: str) -> Node:
-        """A node that is configured to join; it does not run yet, and nobody has added it."""
+        """A node that is configured to join. It does not run yet, and is not added yet."""
         first = self.nodes[0].local
         cluster = tomllib.loads(first.text)["cluster"]
         while True:
@@ -296,7 +296,7 @@ class Cluster:
         raise NotInTimeError("no node answers /api/status")
 
     def queue(self, name: str) -> dict[str, Any] | None:
-        """The queue's row of the status, None while nobody owns it."""
+        """The queue's row of the status; None while it has no owner."""
         return next((row for row in self.status()["queues"] if row["name"] == name), None)
 
     def owner(self, queue: str) -> Node:

@@ -36,7 +36,7 @@ def has_history() -> bool:
 
 def sources(commit: str) -> bytes:
     """A tar archive of the commit's tree. Raises NoHistoryError."""
-    # Whoever owns the clone: nothing of its configuration is run.
+    # The clone may have another owner: git runs nothing of its configuration.
     git = ["git", "-c", "safe.directory=*", "archive", "--format=tar", commit]
     done = subprocess.run(git, cwd=ROOT, capture_output=True)
     if done.returncode:

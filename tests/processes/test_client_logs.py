@@ -1,4 +1,4 @@
-"""What a node logs names the connection of the client, or the request over HTTP, that it is about."""
+"""A node's log lines name the client's connection, or the request over HTTP, that they are about."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Direct reply-to over nodes: questions and answers without a queue that anybody declares."""
+"""Direct reply-to over nodes: requests and replies without a declared queue."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_replies_come_from_any_node(channel: Connect, name: str, server_node: in
 
 
 def name_for_replies(client: RawClient, channel: int, queue: str) -> str:
-    """What a message that asks for a direct reply is told to say."""
+    """The reply-to address that a consumer gets in a request for a direct reply."""
     asking = spec.BasicProperties(reply_to=REPLY_TO)
     client.send(publish(channel, queue, b"question", properties=asking))
     client.ask(channel, spec.Basic.Get(queue=queue, no_ack=True), spec.Basic.GetOk)

@@ -1,4 +1,4 @@
-"""What a defect ends: one client's connection, or the node, whose queues others own then."""
+"""A defect ends one client's connection, or the node, whose queues other nodes own then."""
 
 from __future__ import annotations
 

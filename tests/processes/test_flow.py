@@ -1,4 +1,6 @@
-"""Who does not read, or publishes more than the disks take, is held back and disturbs nobody."""
+"""A client that does not read, or publishes more than the disks take, is held back and disturbs no other
+client.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ class Flood:
         until(lambda: self._send_all() >= goal, f"{count} octets are read", seconds)
 
     def _send_all(self) -> int:
-        """What the node takes now, but not for ever; returns how many octets that makes in all."""
+        """Send until the node takes no more; return the number of octets sent."""
         for _ in range(64):
             if not self._send():
                 break
@@ -143,7 +145,7 @@ def test_without_a_majority_publishers_wait_in_their_sockets(
         grown = node.resident_bytes() - before
         print(f"{taken // MIB} MiB taken without a majority; {grown // MIB} MiB more memory")
         assert taken < 32 * MIB
-        # What is sent to each of the others is encrypted as a whole, in buffers of its own.
+        # Messages to each other node are encrypted as a whole, in buffers of their own.
         assert grown < 96 * MIB
     own_cluster.wait_ready()
     flood[0].push_octets(4 * MIB, 30.0)

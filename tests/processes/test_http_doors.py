@@ -21,7 +21,7 @@ from tests.processes.nodes import Cluster, Node, until
 from tests.processes.test_metrics import DETAILED
 
 OPEN = {"/", "/console/", "/health/live", "/health/ready", "/metrics"}
-"""What is shown to who has not logged in; besides, the console's own files."""
+"""The pages for clients that have not logged in, beside the console's own files."""
 
 GUARDED = {"/metrics/queues", "/metrics/per-object", "/metrics/detailed", "/api", "/api/status"}
 
@@ -92,7 +92,9 @@ def test_pages_of_all_users_queues_are_for_those_who_monitor(cluster: Cluster) -
 
 
 def test_no_page_names_a_queue_behind_direct_reply_to(cluster: Cluster, channel: Connect, name: str) -> None:
-    """Whoever knows the name may forge a reply. A request is under way, so that the name is in use."""
+    """A client that knows the name could forge a reply. A request is under way, so that the name is
+    in use.
+    """
     asking, serving = channel(0), channel(1)
     serving.queue_declare(name)
     asking.basic_consume("amq.rabbitmq.reply-to", lambda *_: None, auto_ack=True)

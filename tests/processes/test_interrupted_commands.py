@@ -54,7 +54,7 @@ def while_it_is_watched(cluster: Cluster, words: list[str]) -> None:
 
 
 def is_connected(url: str) -> bool:
-    """Whether anybody has a connection to this port of loopback."""
+    """Whether any process has a connection to this port of loopback."""
     port = f"0100007F:{urlsplit(url).port:04X}"
     rows = (line.split() for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:])
     return any(remote == port and state == ESTABLISHED for _, _, remote, state, *_ in rows)
@@ -98,7 +98,7 @@ def test_adding_and_draining_may_be_said_again(
 def test_replacing_and_removing_may_be_said_again(
     own_cluster: Cluster, interrupt_replacing: Interrupt, interrupt_removing: Interrupt
 ) -> None:
-    """Also once it has happened: whoever was interrupted need not know how far it was."""
+    """Also once it has happened: the interrupted user need not know how far the command came."""
     declare(own_cluster, 9)
     old, new = own_cluster[2], own_cluster.newcomer("n4")
     new.start()

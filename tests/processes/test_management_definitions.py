@@ -58,7 +58,7 @@ def in_order(rows: list[dict[str, Any]]) -> list[str]:
 @pytest.mark.requirement("F7.2", "F7.3")
 def test_a_virtual_host_is_copied(cluster: Cluster, channel: Connect, api: Management, vhost: str) -> None:
     declare_a_bit_of_everything(api, vhost)
-    # What belongs to a connection is in no definitions.
+    # Definitions have no objects that belong to a connection.
     one = channel(1, virtual_host=vhost)
     one.queue_bind(one.queue_declare("", exclusive=True).method.queue, "amq.direct", "mine")
     one.queue_declare("exclusive", exclusive=True)

@@ -1,4 +1,6 @@
-"""What no tool would send to the management API: refused in a few words, and the node stays up (F6, F7)."""
+"""Requests that no tool would send to the management API are refused in a few words, and the node goes on
+(F6, F7).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ PATIENCE_S = 20.0
 
 
 def exchange(cluster: Cluster, *pieces: bytes) -> bytes:
-    """What a node answers to these octets before it closes, or within the first answer."""
+    """The node's answer to these octets before it closes the socket, or the first part of it."""
     host, _, port = cluster[0].http.removeprefix("http://").partition(":")
     with socket.create_connection((host, int(port)), PATIENCE_S) as raw:
         for piece in pieces:
@@ -167,7 +169,7 @@ def test_requests_that_never_end_hold_up_nobody(cluster: Cluster) -> None:
 
 
 def test_a_client_that_goes_away_leaves_its_messages(cluster: Cluster, name: str) -> None:
-    """What was got and not settled when nobody waits for the answer any more is ready again."""
+    """Messages of a get whose client does not wait any more are ready again."""
     api = Management(cluster[0])
     assert api.call("PUT", path_of("queues", "/", name), {"durable": True}).status == 201
     message = {"properties": {}, "routing_key": name, "payload": "x" * 1000, "payload_encoding": "string"}

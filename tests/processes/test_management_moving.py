@@ -25,7 +25,7 @@ def filled(connect: Connect, name: str, count: int, arguments: dict[str, Any] | 
 
 
 def bodies(connect: Connect, name: str) -> list[bytes]:
-    """What is in a queue, which is empty then."""
+    """Take all messages out of a queue."""
     channel = connect(1)
     left = channel.queue_declare(name, passive=True).method.message_count
     found: list[bytes] = []
@@ -55,7 +55,7 @@ def test_messages_move_in_their_order_with_their_properties(
     assert move(api, source, {"destination": destination}).value == done
     assert bodies(channel, destination) == [b"%d" % number for number in range(1, 200)]
     assert bodies(channel, source) == []
-    # What was moved was removed, and is nobody's any more.
+    # The moved messages were removed from the source, and no consumer has them.
     assert api.get("queues", "/", source)["messages"] == 0
 
 

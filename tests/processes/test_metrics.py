@@ -1,4 +1,4 @@
-"""What nodes serve to Prometheus: documented one by one, by its conventions, and true."""
+"""The metrics of nodes are documented one by one, follow Prometheus' conventions, and are true."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_what_is_measured_is_measured(owner: Node, cluster: Cluster) -> None:
 
 def test_latencies_count_every_message(owner: Node, cluster: Cluster) -> None:
     assert cluster[0].metrics()["quorate_confirm_latency_seconds_count"] >= 10
-    # A busy machine may have had an election meanwhile: whoever was the owner has counted them.
+    # A busy machine may have had an election meanwhile: the former owner has counted them.
     pages = [owner.metrics(), *(other.metrics() for other in cluster.others(owner))]
     assert sum(page["quorate_delivery_latency_seconds_count"] for page in pages) >= 3
     assert sum(page["quorate_delivery_latency_seconds_sum"] for page in pages) > 0

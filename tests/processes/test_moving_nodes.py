@@ -18,7 +18,7 @@ pytestmark = pytest.mark.requirement("F2.2")
 
 
 def elsewhere() -> dict[str, str]:
-    """Addresses of a node that nobody uses now."""
+    """Free addresses for a node."""
     while True:
         amqp, http = random.choice(own_part(AMQP_PORTS)), random.choice(own_part(HTTP_PORTS))
         ports = {"amqp": amqp, "http": http, "peers": amqp + PEER_OFFSET}

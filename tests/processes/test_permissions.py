@@ -1,4 +1,6 @@
-"""What users may do on real nodes: permissions, topic permissions, limits, and from when on (A11, F5)."""
+"""Permissions, topic permissions and limits of users on real nodes, and the time of their effect
+(A11, F5).
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,7 @@ def refused(
     channel = connection.channel()
     with pytest.raises(ChannelClosedByBroker) as closed:
         action(channel)
-        # What has no answer of its own is answered before the next that has one.
+        # Methods without an answer are refused before the next method with one.
         channel.basic_qos(prefetch_count=1)
     assert closed.value.reply_code == code
     assert connection.is_open
@@ -213,7 +215,7 @@ def test_what_is_deleted_takes_its_connections_along(realm: Realm, kind: str) ->
 
 
 def refusal(realm: Realm, place: int) -> str:
-    """What a client is told whose connection is refused."""
+    """The reply text for a client whose connection is refused."""
     with pytest.raises(ProbableAccessDeniedError) as error:
         realm.connect(place)
     return str(error.value)

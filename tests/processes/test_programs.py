@@ -83,7 +83,7 @@ class PikaClient:
     def cancel(self, tag: str) -> None:
         self._channel.basic_cancel(tag)
 
-    # What a dead node was told is in doubt; that a living one is there shows the next step.
+    # Requests to a killed node are in doubt; the next step shows that the other nodes run.
 
     def ack(self, delivery: Received, *, multiple: bool = False) -> None:
         with suppress(AMQPError):

@@ -34,7 +34,7 @@ def cluster_of_last(tmp_path: Path, released: Path) -> Iterator[Cluster]:
 
 
 def takes(node: Node, installed: Path | None, formats: int | None) -> None:
-    """What the node's next start runs: another release, or this tree, which holds formats back."""
+    """The code of the node's next start: another release, or this tree, which holds formats back."""
     node.installed = installed
     tables = node.configured()
     tables["cluster"].pop("formats", None)

@@ -42,7 +42,7 @@ def page_of(node: Node) -> str:
 
 
 def counted(node: Node) -> dict[str, int]:
-    """What the node's page says of damage."""
+    """The damage metrics on the node's page."""
     page = page_of(node)
     return {name: int(float(value)) for name, value in COUNTER.findall(page)}
 

@@ -96,7 +96,7 @@ def test_a_failed_login_is_paused_then_closed_without_a_word(own_cluster: Cluste
         start = raw.recv(1 << 16)
         assert start.startswith(b"\x01\x00\x00"), "connection.start"
         began = time.monotonic()
-        # What comes after the failure is not even read.
+        # The node does not read octets after the failure.
         raw.sendall(bytes(1 << 20))
         try:
             rest = raw.recv(1 << 16)

@@ -24,7 +24,7 @@ PARENT = 0x00F067AA0BA902B7
 
 @dataclass(frozen=True)
 class Span:
-    """What the tests ask of a span."""
+    """The attributes of a span that the tests check."""
 
     name: str
     node: str

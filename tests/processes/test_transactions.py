@@ -72,7 +72,7 @@ def move(node: Node, answered: set[bytes], count: int) -> None:
 
 
 def drained(connection: pika.BlockingConnection, queue: str) -> list[bytes]:
-    """What is ready, taken out."""
+    """Take the ready messages out."""
     channel = connection.channel()
     found = []
     while (got := channel.basic_get(queue, auto_ack=True))[0] is not None:

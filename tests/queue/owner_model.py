@@ -441,7 +441,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
     def begin(self, attached: frozenset[int], now: int) -> None:
         """Begin with a new owner, before any front end has answered."""
         self.now, self.inherited = now, self.queue.state.mark
-        # An owner is not told when these are gone.
+        # The owner gets no call when these messages are gone.
         self.dead_before = self.queue.at(DEAD)
         self.owner = owner_of(self.queue.state, settings=self.settings, now=now)
         self.granted = 0

@@ -175,7 +175,7 @@ class Replica:
 def vote_request(
     replica: Replica, sender: str, term: int, last_index: int = 9, last_term: int = 9
 ) -> VoteResponse:
-    """What a replica answers to a vote request."""
+    """A replica's answer to a vote request."""
     replica.step(VoteRequest(sender, "a", term, last_index, last_term, False))
     (response,) = replica.take(VoteResponse)
     return response

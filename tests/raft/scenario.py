@@ -47,7 +47,7 @@ def members_text(membership: Membership) -> str:
 
 
 def details(message: Message) -> str:
-    """What a message says, but for sender and receiver."""
+    """The fields of a message without sender and receiver."""
     match message:
         case PreVoteRequest() | VoteRequest():
             return f"last {message.last_index}/{message.last_term}"

@@ -46,7 +46,7 @@ class Faults:
     append_bytes: int = 200
     election_timeout_s: float = 0.3
     fall: float = 0.2
-    """How likely a new leader crashes, or is heard by nobody, within its first 40 ms."""
+    """The probability that a new leader crashes, or is cut off, within its first 40 ms."""
 
 
 class NoProgress(AssertionError):
@@ -149,7 +149,8 @@ class SimulatedNode:
         for message in ready.messages:
             simulation.send(message)
         self.waiting += ready.messages_after_sync
-        # What a lost disk had counts as a copy: its loss is the one failure that must be survived.
+        # A lost disk counts as a copy, because the loss of one disk is the failure that the group must
+        # survive.
         disks = {node.name: node.disk for node in simulation.nodes.values() if not node.rebuilding}
         for entry in ready.committed:
             self.digest = simulation.checker.applied(self.name, self.digest, entry, self.raft, disks)

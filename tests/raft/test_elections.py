@@ -204,7 +204,7 @@ def test_timeouts_are_spread() -> None:
 
 
 def test_two_leaders_in_one_term_are_an_alarm() -> None:
-    """Figure 3, election safety: this cannot happen, so somebody broke the protocol."""
+    """Figure 3, election safety: this cannot happen unless a node breaks the protocol."""
     replica = Replica()
     replica.follow("b")
     with pytest.raises(InvariantError):

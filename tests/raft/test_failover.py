@@ -85,7 +85,7 @@ def test_a_single_voter_leads_at_once_and_commits_what_its_disk_has() -> None:
 
 
 def test_a_single_voter_shows_its_term_only_when_it_is_durable() -> None:
-    """Figure 2, persistent state: nobody else knows of the term, so a crash could begin it a second time."""
+    """Figure 2, persistent state: no other node knows the term, so a crash could begin it a second time."""
     replica = Replica(voters="a", learners="b")
     assert not replica.now_sent
     assert [type(message) for message in replica.after_sync] == [AppendRequest, HeartbeatRequest]

@@ -242,7 +242,7 @@ def test_the_first_heartbeat_goes_with_the_first_append() -> None:
 
 
 def test_a_broken_connection_or_a_transfer_leaves_the_lease_as_it_is() -> None:
-    """Whoever is elected over it waits for its end: nobody promised not to vote."""
+    """A leader that is elected meanwhile waits for its end: no voter has promised not to vote."""
     replica = Replica()
     replica.lead()
     beat(replica, "b")

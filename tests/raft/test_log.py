@@ -17,7 +17,7 @@ from tests.raft.replica import entries, log_of
 
 
 def stage(log: RaftLog, storage: MemoryLog) -> None:
-    """What the driver does."""
+    """The part of the driver."""
     snapshot, log.pending_snapshot = log.pending_snapshot, None
     storage.stage(Ready(None, snapshot, log.take_tail(), [], [], [], [], False))
 

@@ -102,7 +102,9 @@ def test_joint_elections_need_both_majorities() -> None:
 
 
 def test_a_new_leader_ends_a_joint_phase_that_it_finds() -> None:
-    """Thesis §4.3: the change goes on whoever leads; the next leader has the joint entry, or it is void."""
+    """Thesis §4.3: the change goes on under any leader; the next leader has the joint entry, or the entry is
+    void.
+    """
     log = log_of(1)
     log.append([Entry(2, 1, EntryKind.MEMBERSHIP, membership("ab", "abc").encode())])
     replica = Replica(log)

@@ -1,4 +1,4 @@
-"""What must be durable when, and what a restart finds: figure 2, persistent state."""
+"""The durable state at each time, and the state after a restart: figure 2, persistent state."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_one_acknowledgement_covers_the_appends_of_a_turn() -> None:
 
 
 def test_an_acknowledgement_is_not_given_to_the_leader_of_a_later_term() -> None:
-    """What was received in one term may be overwritten in the next; the new leader must ask itself."""
+    """A new leader may overwrite entries of an earlier term, so it must ask for the log's end itself."""
     replica = Replica()
     replica.raft.step(AppendRequest("b", "a", 1, 0, 0, 0, entries(1, 1)), replica.now)
     replica.raft.step(HeartbeatRequest("c", "a", 2, 0, 0, 0), replica.now)
@@ -107,7 +107,7 @@ def test_an_acknowledgement_is_not_given_to_the_leader_of_a_later_term() -> None
 
 
 def test_a_conflict_with_what_is_committed_is_an_alarm() -> None:
-    """Figure 3, state machine safety: this cannot happen, so somebody broke the protocol."""
+    """Figure 3, state machine safety: this cannot happen unless a node breaks the protocol."""
     for prev, prev_term, new in ((1, 1, entries(1, 2, first=2)), (2, 2, entries(2, first=3))):
         replica = Replica(log_of(1, 1, 1, commit=3))
         with pytest.raises(InvariantError):

@@ -49,7 +49,7 @@ def test_a_lost_disk_is_rebuilt_and_loses_nothing() -> None:
 
 
 def first_violation(limit: int, faults: Faults | None = None, voters: str = "abc") -> str:
-    """What the checker says of the first seed that it objects to."""
+    """The checker's report of the first seed that breaks a promise."""
     for seed in range(limit):
         try:
             run_seed(seed, faults, voters)

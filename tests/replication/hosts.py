@@ -44,7 +44,7 @@ class RecordingMachine:
         """Nothing depends on it."""
 
     def read_ready(self, context: bytes) -> None:
-        """Nobody reads."""
+        """Ignored."""
 
     def lost(self, error: DamagedEntryError) -> bytes:
         self.lost_entries.append(error.index)
@@ -52,7 +52,7 @@ class RecordingMachine:
 
 
 class ManualWriter:
-    """What the host hands it is durable once `finish` is called."""
+    """The host's records are durable once `finish` is called."""
 
     def __init__(self, journal: Journal) -> None:
         self.batch: WriteBatch | None = None

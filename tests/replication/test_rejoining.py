@@ -22,7 +22,7 @@ from tests.replication.hosts import MEMBERS, PARTITION, HostedNode
 from tests.simulation.disk import PowerLost, SimulatedDisk
 
 NOBODY = Membership()
-"""What a group begins with for a replica that joins it."""
+"""The group's first membership for a replica that joins it."""
 
 ENVELOPE = RAFT_TAG + PARTITION.to_bytes(4, "big")
 
@@ -115,7 +115,7 @@ def test_a_replica_that_has_caught_up_votes_also_after_a_restart() -> None:
 
 
 def test_a_replica_that_has_caught_up_keeps_its_vote_while_its_node_rebuilds_others() -> None:
-    """It may be the only voter by then, whom nobody could give the vote back."""
+    """The replica may be the only voter by then, so that no leader could give it its vote back."""
     node = HostedNode("a", membership=NOBODY, withheld=True)
     catch_up(node)
     node.disk.kill_process()

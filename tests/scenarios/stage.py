@@ -59,7 +59,7 @@ class Client:
         self.stage.tell(f"{self.name} is cancelled")
 
     def unblocked(self) -> None:
-        """Nobody is blocked by a few small messages."""
+        """Ignored: a few small messages fill no link."""
 
 
 class Stage(ScenarioNodes):
@@ -123,7 +123,7 @@ class Stage(ScenarioNodes):
         self._each(name, contents, lambda client, at: client.link.settle(client.definition.id, [(at, at)]))
 
     def do_reject(self, name: str, *contents: str) -> None:
-        """reject c a b: the client does not want them, and nobody else shall have them."""
+        """reject c a b: the client rejects them, and no other client gets them."""
         self._each(name, contents, lambda client, at: client.link.discard(client.definition.id, [(at, at)]))
 
     def do_return(self, name: str, *contents: str) -> None:

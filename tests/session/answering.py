@@ -37,7 +37,7 @@ class Somewhere:
 
 
 class Defect(Exception):
-    """Nothing that anybody expects."""
+    """Ignored: no test expects an answer."""
 
 
 class AnsweringBroker:
@@ -78,7 +78,7 @@ class AnsweringBroker:
         return True
 
     def wait_no_more(self, subscriber: Subscriber) -> None:
-        """Nobody waits: it is always ready."""
+        """Ignored: the port is always ready."""
 
     def authenticate(self, login: Any, remote: str, answer: Callable[[Identity | None, str], None]) -> None:
         answer(Identity("guest"), "")
@@ -253,10 +253,10 @@ class Socket:
         self.closing = True
 
     def log(self, event: str, fields: Mapping[str, str | int]) -> None:
-        """Nobody reads it."""
+        """Ignored."""
 
     def entered(self) -> None:
-        """Nobody counts strangers."""
+        """Ignored: there is no gate."""
 
     def negotiation_failed(self, reason: str) -> None:
         raise AssertionError(reason)

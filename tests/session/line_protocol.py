@@ -68,7 +68,7 @@ class LinkCredit:
         return None
 
     def give_back_held(self) -> None:
-        """What has come is written at once: nothing is held."""
+        """Deliveries are written at once: none is held."""
 
 
 class LineSession:
@@ -180,7 +180,7 @@ class LineSession:
             self._settlements.add(outcome, CHANNEL, one.link, one.numbers)
 
     def _tell_settled(self) -> None:
-        """What a client settles in one piece of input is one call for each link and outcome."""
+        """The settlements in one piece of input are one call for each consumer and outcome."""
         for _, (link, ranges, outcome) in self._settlements.take_all():
             self._core.settle(link, ranges, outcome)
 

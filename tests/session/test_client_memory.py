@@ -121,7 +121,7 @@ class Port:
         client.connection_lost(None)
 
     def accounted(self) -> int:
-        """What should be: of all that are not on their way out."""
+        """The expected sum, over all clients that are not being closed."""
         return sum(
             client.session.held + client._transport.get_write_buffer_size()
             for client in self.listener.clients.values()
@@ -206,7 +206,7 @@ def test_what_is_accounted_is_what_clients_hold_and_nothing_when_they_are_gone(
 
 
 def act(port: Port, pipe: Pipe, step: str) -> None:
-    """What a client does, or has done to it."""
+    """The actions of a client, and of the node on it."""
     session = pipe.client.session
     match step:
         case "begin":

@@ -22,7 +22,7 @@ from tests.structure.tree import ROOT
 
 PREFIXES = tuple(f"{ROOT / folder}/" for folder in ("node", "cluster"))
 APART: tuple[Any, ...] = (SimulatedNode._tick, SimulatedNode._collect, Connection._tick, Connection._arrived)
-"""What is called in these is no part of the way: timers, and the clients' own half of a connection."""
+"""Calls in these modules do not count: timers, and the clients' own half of a connection."""
 
 
 class Passed:

@@ -1,4 +1,4 @@
-"""What setup.py has compiled: that it is there, and that it can be."""
+"""The modules that setup.py compiles exist, and can be compiled."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ HOT = {
     "replication/journal/batch.py": {"WriteBatch"},
     "replication/transport/envelope.py": {"Envelope"},
 }
-"""What is made for each message or batch."""
+"""The classes of objects that are made for each message or batch."""
 
 
 def for_the_checker_alone(module: ast.Module) -> set[str]:

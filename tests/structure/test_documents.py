@@ -1,4 +1,4 @@
-"""What the documents tell a reader to run works, and what they link to exists."""
+"""The commands in the documents work, and the targets of their links exist."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "node.refusal": frozenset({"node.refusal"}),
     "node.names": frozenset(),
     "node.type_names": frozenset(),
-    # What protocols share of deliveries to a client: both their machines and the sessions stand on it.
+    # `node.delivery`, which protocols share, is below their machines and below sessions.
     "node.delivery": frozenset({"node.delivery", "node.ranges.range_set"}),
     # The interface of messages; the formats that implement it are on the wire's side.
     "node.message": frozenset({"node.message", "node.ranges"}),
@@ -103,7 +103,7 @@ MAY_NOT_IMPORT: dict[str, frozenset[str]] = {
     # An owner is given the registry of features.
     "node.queue": frozenset({"node.queue.features"}),
     "node.queue.features": frozenset(),
-    # What sessions of every protocol share knows none of them.
+    # The code that sessions of all protocols share imports none of the protocols.
     "node.session": frozenset({"node.session.amqp091"}),
     "node.session.amqp091": frozenset(),
     "cluster.catalog": frozenset({"cluster.catalog.membership"}),
@@ -164,7 +164,7 @@ def test_imports_follow_the_table(module: Module) -> None:
 
 
 def impurities(module: Module) -> list[str]:
-    """What a module does that a decision must not."""
+    """The calls of a module that modules with decisions must not make."""
     wrong = [
         f"{module.path}:{line} imports {name}: a decision has no clock, randomness, I/O or logging of its own"
         for line, name in imports(module)

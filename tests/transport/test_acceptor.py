@@ -44,7 +44,7 @@ def no_more_files() -> Iterator[None]:
 
 
 def untaken(_: Stream, __: list[bytes]) -> None:
-    """Nobody speaks here."""
+    """No peer sends anything here."""
 
 
 @run

@@ -1,4 +1,4 @@
-"""Keys: encrypted connections between nodes that know each other, and nobody else."""
+"""Keys: encrypted connections between nodes that know each other, and with no other peer."""
 
 from __future__ import annotations
 

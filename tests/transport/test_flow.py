@@ -54,7 +54,7 @@ def test_a_message_larger_than_queue_and_window_leaves_alone() -> None:
 
 
 def test_a_large_message_does_not_wait_for_a_report_that_is_not_due() -> None:
-    """What is in flight may be too little for the peer to report it, yet too much for the next message."""
+    """The octets in flight may be too few for a report of the peer, and too many for the next message."""
     box, peer = outbox(window=16 * KIB), Inbox()
     box.put([bytes(3 * KIB)])
     assert box.take()

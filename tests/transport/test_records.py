@@ -1,4 +1,4 @@
-"""What two nodes of this release encrypt with, and what a node of the release before gets."""
+"""The cipher between two nodes of this release, and with a node of the release before."""
 
 from __future__ import annotations
 

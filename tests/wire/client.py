@@ -125,11 +125,11 @@ class Client:
         return effects
 
     def take_effects(self) -> list[Effect]:
-        """What the answers of the test have led to."""
+        """The effects of the test's answers."""
         return self._answered(self.connection.take_effects())
 
     def _answered(self, effects: list[Effect]) -> list[Effect]:
-        """What is left of the effects, and of what follows, once the channels' own answers are given."""
+        """The effects that are left, with those that follow, after the channels' own answers."""
         left: list[Effect] = []
         while effects:
             for effect in effects:

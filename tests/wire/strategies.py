@@ -186,7 +186,7 @@ rude = st.one_of(
     st.just(publish(2, b"x")[:-1] + b"\xcd"),
     st.binary(min_size=1, max_size=20),
 )
-"""What a client must not send, or what leaves it without a channel or a connection."""
+"""Methods that a client must not send, or that close its channel or connection."""
 
 polite = st.one_of(
     publishes(), publishes(), publishes(), publishes(), publishes(), split_publishes(), aborted_publishes(),
@@ -197,7 +197,7 @@ polite = st.one_of(
 
 @st.composite
 def streams(draw: st.DrawFn) -> bytes:
-    """What a client sends on open channels 1 to 3; every third one goes wrong somewhere."""
+    """Input of a client on the open channels 1 to 3; every third one has a defect."""
     parts = draw(st.lists(polite, max_size=14))
     for _ in range(draw(st.sampled_from([0, 0, 0, 0, 1, 2]))):
         parts.insert(draw(st.integers(0, len(parts))), draw(rude))

@@ -1,4 +1,4 @@
-"""What is remembered of property lists takes little memory, whatever clients send."""
+"""The caches of property lists take little memory, whatever clients send."""
 
 from __future__ import annotations
 

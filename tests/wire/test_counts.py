@@ -1,4 +1,4 @@
-"""What a channel counts for those who look from outside (F7)."""
+"""The counters of a channel for the administration (F7)."""
 
 from __future__ import annotations
 

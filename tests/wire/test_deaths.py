@@ -85,7 +85,7 @@ def encoded(headers: dict[str, Any], **others: Any) -> bytes:
 def expected(
     headers: dict[str, Any], death: Death, expiration: str | None, routed_anew: bool
 ) -> dict[str, Any]:
-    """What rabbit_dead_letter:make_msg does, on decoded headers."""
+    """The changes of rabbit_dead_letter:make_msg, on decoded headers."""
     headers = dict(headers)
     copies = headers.get("CC")
     keys = [

@@ -27,7 +27,7 @@ LIMITS = ConnectionLimits(frame_max=4096, message_size=200_000)
 
 
 def answer(client: Client, request: e.Request, consumer: int) -> None:
-    """What the broker says to a request; always the same to the same."""
+    """The broker's answer to a request, the same for equal requests."""
     connection, channel = client.connection, request.channel
     match request.method:
         case m.BasicConsume() as method:
@@ -141,7 +141,7 @@ def test_cutting_the_input_anywhere_changes_nothing(data: st.DataObject) -> None
 
 
 def test_a_frame_that_is_too_large_is_refused_behind_what_its_channel_sent_before() -> None:
-    """The channel is closed behind a publish. What comes next is another publish, to be refused with 504."""
+    """The channel is closed behind a publish. The next publish is to be refused with 504."""
     close = encode_method(1, m.ChannelClose(200, ""))
     large = encode_frame(m.FRAME_HEADER, 1, bytes(2 * LIMITS.frame_max))
     octets = publish(1, b"x") + close + publish(1, b"y") + large

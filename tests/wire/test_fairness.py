@@ -1,4 +1,4 @@
-"""Channels are served fairly (§4.3), and publishers held back without holding up anybody else."""
+"""Channels are served fairly (§4.3), and publishers are held back without delaying other channels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KIB = 1024
 
 
 def all_output(client: Client) -> list[list[Frame]]:
-    """What comes call by call, until nothing waits any more."""
+    """The output of each call, until none waits any more."""
     calls = [frames(client.connection.take_output())]
     while client.connection.has_output:
         calls.append(frames(client.connection.take_output()))
@@ -64,7 +64,7 @@ def test_channels_take_turns_and_keep_their_order(written: list[tuple[int, int]]
             shares[piece[1:3]] += len(piece)
         behind = {piece[1:3] for piece in waiting}
         if behind:
-            # Who still waits has had its turn as often as anybody else, but for the last round.
+            # A channel that still waits has had as many turns as any other, except for the last round.
             assert max(shares.values()) - min(shares[one] for one in behind) <= 2 * (
                 QUANTUM_BYTES + 200 * KIB
             )

@@ -272,7 +272,7 @@ class Accounting(RuleBasedStateMachine):
 
 
 def memory_is_accounted_for(connection: Connection) -> None:
-    """What is accounted is what is there, octet for octet."""
+    """The counts of memory match the parts, octet for octet."""
     channels = connection._channels.values()
     parked = list(connection._parking._by_channel.values())
     held = [one for channel in channels for one in channel.deliveries._held]

@@ -1,4 +1,4 @@
-"""What a connection does about who its client is: the user-id of messages, and update-secret (A23)."""
+"""The identity of a connection's client: the user-id of messages, and update-secret (A23)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client makes the node hold is bounded, and goes with its connection (decision 0018)."""
+"""The memory that a client takes up is bounded, and is freed with its connection (decision 0018)."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def settle(client: Client) -> None:
 
 
 def cancel(client: Client) -> None:
-    """What was delivered stays on the channel."""
+    """The unsettled deliveries stay on the channel."""
     before = records(client)
     client.send((1, m.BasicCancel("t")))
     client.connection.reply(1, m.BasicCancelOk("t"))

@@ -17,7 +17,7 @@ from tests.wire.client import Client, accepted, opened, released, run_of
 
 
 def bodies(client: Client) -> list[bytes]:
-    """What the client gets, in order. A credit of as many as came so far asks for nothing more."""
+    """The client's deliveries, in order. A limit equal to the received messages is no credit."""
     return [payload for kind, _, payload in client.output() if kind == m.FRAME_BODY]
 
 
@@ -67,7 +67,7 @@ def test_a_message_larger_than_the_window_comes_when_nothing_is_unsettled() -> N
 
 @pytest.mark.requirement("A18.3")
 def test_nothing_overtakes_a_message_that_did_not_fit() -> None:
-    """What was on its way behind it goes back with it, and comes in its place later."""
+    """Messages that were on their way behind it go back with it, and come in their order later."""
     client = consuming(10)
     client.deliver(7, run_of([b"a" * 8]), 1, False)
     client.deliver(7, run_of([b"b" * 8]), 2, False)

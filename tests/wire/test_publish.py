@@ -193,7 +193,7 @@ def test_a_message_cut_in_the_middle_is_waited_for() -> None:
 
 
 def test_waiting_never_outlasts_the_frame_that_is_cut() -> None:
-    """What looked like one more of the same message is another frame, and the last one for now."""
+    """The octets that look like one more of the same message are another frame, the last one for now."""
     one = publish(1, b"x" * 1000)
     begun = len(encode_method(1, m.BasicPublish("", "q")))
     for cut in range(1, begun + 8):

@@ -17,7 +17,7 @@ from tests.wire.client import Client, opened, publish
 
 NAME = "amq.rabbitmq.reply-to.1.2.3.4"
 ASKING = b"\x06\x00" + encode_shortstr("id-7") + encode_shortstr(REPLY_TO)
-"""A correlation-id and the reply-to of somebody who wants direct replies."""
+"""A correlation-id, and the reply-to of a client that wants direct replies."""
 
 
 def reply_to(content: bytes) -> str:

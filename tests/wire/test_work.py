@@ -86,7 +86,7 @@ FRAMES = st.one_of(
 
 
 def carried_out(turn_work: int, frames: list[bytes]) -> dict[int, list[object]]:
-    """What each channel asked, where every request is answered in a later turn."""
+    """The requests of each channel, where every request is answered in a later turn."""
     client: Client = opened(1, 2, limits=ConnectionLimits(turn_work=turn_work))
     connection = client.connection
     asked: dict[int, list[object]] = {1: [], 2: []}
