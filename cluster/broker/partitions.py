@@ -205,11 +205,11 @@ class Partitions(Observer):
         for owner in self.owners.values():
             owner.lost_front_ends.lost(front_end)
 
-    def words_lost(self, front_end: int) -> None:
+    def front_end_gap(self, front_end: int) -> None:
         """Messages of a front end to the owners on this node were lost: have it greet them anew."""
         for owner in self.owners.values():
             if owner.active:
-                owner.sessions.lost_words(front_end)
+                owner.sessions.front_end_gap(front_end)
                 self._ask_greeting(owner, front_end)
 
     def _ask_greeting(self, owner: PartitionOwner, front_end: int) -> None:

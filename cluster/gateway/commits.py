@@ -33,7 +33,7 @@ class Attached:
     queue: int
 
     def still_with(self, consumer: int, ranges: Ranges) -> Ranges:
-        """The messages that no other consumer of this front end has got since `consumer`, this number."""
+        """The messages that no other consumer of this front end has got since. `consumer` is this number."""
         latest = self.link.held.latest
         return ranges if latest is None else latest.still_with(self.queue, consumer, ranges)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from cluster.owner.failures import told_failures
+from cluster.owner.failures import with_failure_counts
 from cluster.owner.state import OwnerState
 from node.message.run import Run
 from node.queue.dispatch import QueueOwner
@@ -46,5 +46,5 @@ def _shown(owner: OwnerState, queue: QueueOwner, number: int, telling: bool) -> 
     found = soft.runs(number, number) if number in soft.numbers else owner.contents(number, number)
     ((_, run),) = found
     if redelivered and telling:
-        ((_, run),) = told_failures(queue, number, run)
+        ((_, run),) = with_failure_counts(queue, number, run)
     return redelivered, run

@@ -53,7 +53,7 @@ def return_leased(owner: OwnerState, number: int, queue: QueueOwner, front_end: 
     owner.proposal.add_return(number, queue.delivery.state, unsure, failed=False)
 
 
-def told_failures(queue: QueueOwner, first: int, run: Run) -> Iterator[tuple[int, Run]]:
+def with_failure_counts(queue: QueueOwner, first: int, run: Run) -> Iterator[tuple[int, Run]]:
     """Redelivered messages, numbered from `first` on, with the number of their failed deliveries."""
     for start, end, failures in queue.delivery.failures(first, first + run.count - 1):
         part = run.slice(start - first, end - start + 1)

@@ -118,7 +118,7 @@ class Taking:
         """The queues to which the batch returns messages."""
 
     def keep(self, *parts: Buffer) -> None:
-        """Put an operation into the log."""
+        """Put an operation into the log, if the batch does not go there as it came."""
         if self.kept is not None:
             self.kept += parts
             self.logged = True

@@ -9,7 +9,7 @@ from itertools import accumulate, islice, repeat, takewhile
 from typing import Final
 
 from cluster.owner.contents import Contents
-from cluster.owner.failures import told_failures
+from cluster.owner.failures import with_failure_counts
 from cluster.owner.state import OwnerState
 from cluster.owner.upkeep import after_serving, before_serving
 from cluster.peers.link_messages import FIRST_CONSUMER, GET_LINK, GET_LINK_KEPT, GET_LINK_NO_ACK, Delivery
@@ -250,7 +250,7 @@ class Serving:
             return source.gather(grant.ranges)
         runs = [each for part in grant.ranges for each in source.runs(*part)]
         if telling:
-            runs = [each for one in runs for each in told_failures(owner, *one)]
+            runs = [each for one in runs for each in with_failure_counts(owner, *one)]
         return [([(first, first + run.count - 1)], run) for first, run in runs]
 
 

@@ -69,7 +69,7 @@ class FrontEndSessions:
         """Whether the front end has greeted this owner."""
         return self._front_ends.epoch(front_end) is not None
 
-    def lost_words(self, front_end: int) -> None:
+    def front_end_gap(self, front_end: int) -> None:
         """Messages of the front end were lost: ignore its calls until it greets anew.
 
         Without that, the end of a greeting whose operations were lost would return messages that these

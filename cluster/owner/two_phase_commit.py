@@ -286,7 +286,8 @@ class TwoPhaseCommit:
 
     def _ask_outcome(self, key: TransactionKey, coordinator: int) -> None:
         if self._context.transit.gone(coordinator):
-            # The coordinator was lost with its node, and so was each front end that it told of a commit.
+            # The coordinator was in memory that is lost. No client has been told of a commit: the front end
+            # answers the client only after all participants have concluded.
             self._learn(key, False)
             return
         self._asked.add(key)
