@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from cluster.broker.environment import Environment, NodeEvents
+from cluster.broker.front_end import ClientParts
 from cluster.broker.groups import RaftGroups
 from cluster.broker.known_front_ends import KnownFrontEnds
 from cluster.broker.lost_nodes import LostNodes
@@ -68,85 +69,92 @@ class Broker:
         self, config: BrokerConfig, journal: Journal, environment: Environment,
         events: NodeEvents, observers: NodeObservers = UNOBSERVED,
     ) -> None:  # fmt: skip
-        self.config, self.node, self.front_end = config, config.node, config.front_end
-        self.clock, self.send, self._environment = environment.clock, environment.send, environment
-        self.time, self.events = NodeTime(environment.clock), events
-        self.peers = PeerStatus((one for one in config.members if one != config.node), self.now)
-        self.connected, self.down_since = self.peers.connected, self.peers.down_since
-        self.peer_formats = PeerFormats(config.formats)
+        self._config, self._node, self._front_end = config, config.node, config.front_end
+        self._clock, self._send, self._environment = environment.clock, environment.send, environment
+        self._time, self._events = NodeTime(environment.clock), events
+        self._peers = PeerStatus((one for one in config.members if one != config.node), self._now)
+        self.connected = self._peers.connected
+        self._peer_formats = PeerFormats(config.formats)
         self.latencies = Latencies(environment.clock)
         self.host = Host(
-            config.raft, journal, self.send, environment.random, config.snapshot_bytes,
-            self.peer_formats.of_last_release, events.damage,
+            config.raft, journal, self._send, environment.random, config.snapshot_bytes,
+            self._peer_formats.of_last_release, events.damage,
         )  # fmt: skip
-        self.followers = Observers()
+        self._followers = Observers()
         self.catalog = Catalog(
-            config.raft, self.front_end, self.host, self.send, self.followers, config.default_queue_type
+            config.raft, self._front_end, self.host, self._send, self._followers, config.default_queue_type
         )
-        self.groups = RaftGroups(config.node, self.host, self.time)
+        self._groups = RaftGroups(config.node, self.host, self._time)
         self._join()
         self.lost_entries = LostEntries(self.catalog.state.queue_name, events.messages_lost)
         self.links = Links(
-            self.node, self.front_end, self.latencies, events.wanted, events.waiting, observers.link
+            self._node, self._front_end, self.latencies, events.wanted, events.waiting, observers.link
         )
         self.partitions = Partitions(
-            config, self, self.catalog, self.groups, self.links, journal, self.lost_entries, observers,
+            config, self, self.catalog, self._groups, self.links, journal, self.lost_entries, observers,
             events.wanted, self._owner_gone,
         )  # fmt: skip
-        self.owners, self.replicas = self.partitions.owners, self.partitions.replicas
+        self.owners = self.partitions.owners
         self.auto_delete_after_s = config.auto_delete_after_s
         self._transient = self.partitions.transient
         self._transient_entries: list[tuple[PartitionOwner, int, bytes]] = []
         self._announced: dict[int, tuple[str, int]] = {}
         self._dirty_owners: dict[int, PartitionOwner] = {}
         self._grown_owners: dict[int, PartitionOwner] = {}
-        self._next_announcement = self.now
+        self._next_announcement = self._now
         self._serve_clients()
         self._connect()
 
     def _join(self) -> None:
         """Make the parts for membership and moves."""
-        config, events = self.config, self.events
-        self.copies = JournalCopies(config.node, self.catalog, self.time, events.needed)
-        self.uptime = Uptime(config.node, config.front_end, self.catalog, self.peers)
-        self.formats = Formats(config.node, config.front_end, self.peer_formats, self.catalog)
+        config, events = self._config, self._events
+        self.copies = JournalCopies(config.node, self.catalog, self._time, events.needed)
+        self._uptime = Uptime(config.node, config.front_end, self.catalog, self._peers)
+        self.formats = Formats(config.node, config.front_end, self._peer_formats, self.catalog)
         member = ClusterMember(
-            config.node, self.host, self.catalog, self.peers, self.time, self.send, events.wanted
+            config.node, self.host, self.catalog, self._peers, self._time, self._send, events.wanted
         )
         told = StartEvents(events.rebuilding, events.newest_lost, events.removed, events.members_changed)
-        self.bootstrap = Bootstrap(config, member, self.groups.open, told)
+        self.bootstrap = Bootstrap(config, member, self._groups.open, told)
         self.mover = Mover(
             member, config.raft.election_timeout_s, self.announced, self.bootstrap.tell_removed
         )
 
     def _serve_clients(self) -> None:
         """Make the parts that the front end of this node's clients uses."""
-        catalog = CatalogClient(self.catalog, self.time, self.events.wanted)
-        self.gateway = GatewayContext(
-            self.config, self.catalog, catalog, self.bootstrap, self.peers, self.formats, self.links,
+        catalog = CatalogClient(self.catalog, self._time, self._events.wanted)
+        gateway = GatewayContext(
+            self._config, self.catalog, catalog, self.bootstrap, self._peers, self.formats, self.links,
             self.announced,
         )  # fmt: skip
         self.local_queues: LocalQueues = LocalQueues(
-            self.front_end, catalog, self.owners, self._environment.random_bits
+            self._front_end, catalog, self.owners, self._environment.random_bits
         )
-        self.sole_replicas, self.lost_memory = SoleReplicas(self.gateway), LostMemory(self.gateway)
+        self._sole_replicas, self._lost_memory = SoleReplicas(gateway), LostMemory(gateway)
+        self.clients = ClientParts(gateway, self.local_queues, self._lost_memory, self._followers)
 
     def _connect(self) -> None:
         """Make the parts that reach the owners and front ends of other nodes, or give them up."""
-        self.lost_nodes = LostNodes(
-            self.catalog, self.peers, self.links, self.sole_replicas, self.partitions.front_end_lost
+        self._lost_nodes = LostNodes(
+            self.catalog, self._peers, self.links, self._sole_replicas, self.partitions.front_end_lost
         )
         self.transit = Transit(
-            self.node, self.local_queues, self.catalog, self.time, self.partitions.sessions, self.links,
-            self.announced, self.send,
+            self._node, self.local_queues, self.catalog, self._time, self.partitions.sessions, self.links,
+            self.announced, self._send,
         )  # fmt: skip
         self.front_ends = KnownFrontEnds(
-            self.front_end, self.links, self.catalog, self.peers, self.time, self.transit, self.send,
+            self._front_end, self.links, self.catalog, self._peers, self._time, self.transit, self._send,
             self._environment.backlog,
         )  # fmt: skip
         self.receivers = self._receivers()
-        for follower in (self.copies, self.partitions, self.sole_replicas, self.bootstrap, self.local_queues):
-            self.followers.add(follower)
+        for follower in (
+            self.copies,
+            self.partitions,
+            self._sole_replicas,
+            self.bootstrap,
+            self.local_queues,
+        ):
+            self._followers.add(follower)
 
     def start(self, writer: Writer) -> None:
         """Open the catalog; a partition is opened when the catalog has it."""
@@ -155,12 +163,12 @@ class Broker:
 
     def wanted(self) -> None:
         """Ask the process for a turn."""
-        self.events.wanted()
+        self._events.wanted()
 
     @property
-    def now(self) -> float:
+    def _now(self) -> float:
         """The time of the present input, in seconds of the node's clock."""
-        return self.time.now
+        return self._time.now
 
     # -- messages of other nodes ----------------------------------------------------------------
 
@@ -182,7 +190,7 @@ class Broker:
 
         Raises MessageError for a malformed one.
         """
-        self.time.now = now
+        self._time.now = now
         receiver = self.receivers.get(bytes(parts[0][:1]))
         if receiver is not None:
             receiver(peer, parts, now)
@@ -197,13 +205,13 @@ class Broker:
         partition, front_end = address(parts)
         if front_end >= FIRST_TRANSIT_ID:
             self.transit.receive(partition, front_end, parts)
-        elif front_end == self.front_end and partition in self.links.by_partition:
+        elif front_end == self._front_end and partition in self.links.by_partition:
             receive_for_front_end(self.links.by_partition[partition], parts)
 
     def _receive_announcement(self, peer: str, parts: Sequence[bytes], _now: float) -> None:
         announced = Announcement.decode(parts)
-        self.peers.incarnations[peer] = announced.process
-        self.peer_formats.heard(peer, announced.formats)
+        self._peers.incarnations[peer] = announced.process
+        self._peer_formats.heard(peer, announced.formats)
         for partition, term in announced.owned:
             self._owner_announced(partition, peer, term)
 
@@ -211,8 +219,8 @@ class Broker:
 
     def peer_up(self, peer: str, now: float) -> None:
         """There is a connection to the peer."""
-        self.time.now = now
-        self.peers.up(peer)
+        self._time.now = now
+        self._peers.up(peer)
         self._announce([peer])
         self.host.peer_up(peer, now)
         self._resync(peer)
@@ -220,9 +228,9 @@ class Broker:
 
     def peer_down(self, peer: str, now: float) -> None:
         """The connection to the peer broke; messages on their way may be lost."""
-        self.time.now = now
-        self.peers.down(peer, now)
-        self.peer_formats.peer_down(peer)
+        self._time.now = now
+        self._peers.down(peer, now)
+        self._peer_formats.peer_down(peer)
         self.host.peer_lost(peer, now)
         self.transit.peer_down(peer)
         self.mover.peer_down(peer)
@@ -230,14 +238,14 @@ class Broker:
             if link.owner_node == peer:
                 link.owner_lost()
                 self._announced.pop(link.partition, None)
-        self.sole_replicas.node_lost(peer)
+        self._sole_replicas.node_lost(peer)
         self.wanted()
 
     def peer_gap(self, peer: str, now: float) -> None:
         """Messages of the peer were lost: this node's links greet the peer's owners anew, and this node has
         the peer's links greet its own owners.
         """
-        self.time.now = now
+        self._time.now = now
         self._resync(peer)
         self._announce([peer])
         definition = self.catalog.state.nodes.get(peer)
@@ -247,13 +255,13 @@ class Broker:
 
     def durable(self, results: Sequence[tuple[int, int, int]], now: float) -> None:
         """The journal's writer finished a batch: its entries are durable here."""
-        self.time.now = now
+        self._time.now = now
         self.host.durable(results, now)
         self.wanted()
 
     def tick(self, now: float) -> None:
         """Advance timers; call it every few milliseconds."""
-        self.time.now = now
+        self._time.now = now
         self.bootstrap.tick(now)
         self.host.tick(now)
         self.catalog.tick(now)
@@ -263,11 +271,11 @@ class Broker:
         for owner in self.owners.values():
             self.host.repair.broken_off(partial(owner.tick, now), now)
         self.host.repair.tick(now)
-        self.lost_nodes.tick(now)
-        self.lost_memory.tick(now)
-        self.uptime.tick(now)
+        self._lost_nodes.tick(now)
+        self._lost_memory.tick(now)
+        self._uptime.tick(now)
         self.formats.tick(now)
-        self.groups.tick(now)
+        self._groups.tick(now)
         if now >= self._next_announcement:
             self._next_announcement = now + ANNOUNCE_INTERVAL_S
             self._announce(list(self.connected))
@@ -277,7 +285,7 @@ class Broker:
 
     def turn(self, now: float) -> bool:
         """Flush links, propose, append, apply and serve. Returns whether work is left for another turn."""
-        self.time.now = now
+        self._time.now = now
         for _ in range(TURN_PASSES):
             self.links.flush()
             self._propose()
@@ -289,7 +297,7 @@ class Broker:
                     # Confirms of few octets leave before deliveries are served. Those of many wait: their
                     # publishers would send again in small pieces. In transient partitions confirms wait too,
                     # so that a broken connection loses both confirm and delivery, or neither.
-                    self.events.decided()
+                    self._events.decided()
                 self._serve()
             if not (self.links.dirty or self._dirty_owners or self._transient_entries):
                 break
@@ -304,7 +312,7 @@ class Broker:
                 if not owner.propose():
                     self._grown_owners[owner.partition] = owner
             except DamagedEntryError as error:
-                self.host.repair.found(error, self.now)
+                self.host.repair.found(error, self._now)
 
     def _serve(self) -> None:
         owners, self._dirty_owners = self._dirty_owners, {}
@@ -312,7 +320,7 @@ class Broker:
             try:
                 owner.serve()
             except DamagedEntryError as error:
-                self.host.repair.found(error, self.now)
+                self.host.repair.found(error, self._now)
             if owner.pending and owner.active and owner.partition not in self._grown_owners:
                 # Applied entries have added to the next entry since `_propose`: have another round propose
                 # it.
@@ -321,7 +329,7 @@ class Broker:
     def _apply_transient(self) -> None:
         entries, self._transient_entries = self._transient_entries, []
         for owner, index, data in entries:
-            owner.apply(index, data, self.now)
+            owner.apply(index, data, self._now)
             if self._transient[owner.partition].collection_due:
                 self.partitions.collect(owner.partition)
 
@@ -333,10 +341,10 @@ class Broker:
         if link is None or known == (node, term) or (known is not None and known[1] > term):
             return
         self._announced[partition] = (node, term)
-        if node == self.node:
+        if node == self._node:
             link.owner_elected(node, term, self.partitions.sessions(partition))
         else:
-            link.owner_elected(node, term, RemoteOwner(partition, partial(self.send, node)))
+            link.owner_elected(node, term, RemoteOwner(partition, partial(self._send, node)))
         self.transit.owner_announced(partition, node)
 
     def announced(self, partition: int) -> str | None:
@@ -346,10 +354,10 @@ class Broker:
 
     def _owner_gone(self, partition: int) -> None:
         """This node's replica of the partition, which may have been the owner, is closed."""
-        if self._announced.get(partition, ("", 0))[0] == self.node:
+        if self._announced.get(partition, ("", 0))[0] == self._node:
             del self._announced[partition]
         link = self.links.by_partition.get(partition)
-        if link is not None and link.owner_node == self.node:
+        if link is not None and link.owner_node == self._node:
             link.owner_lost()
 
     def _resync(self, peer: str) -> None:
@@ -360,23 +368,23 @@ class Broker:
 
     def _announce(self, peers: Sequence[str]) -> None:
         owned = [(owner.partition, owner.term) for owner in self.owners.values() if owner.active]
-        message = Announcement(owned, self.front_end, self.formats.own).encode()
+        message = Announcement(owned, self._front_end, self.formats.own).encode()
         for peer in peers:
-            self.send(peer, message)
+            self._send(peer, message)
 
     def rewrite(self, partition: int, entry: Entry) -> bytes | None:
         """The data to keep of an entry that the journal copies forward; None keeps all of it."""
         owner = self.owners.get(partition)
         if owner is None or entry.kind != EntryKind.NORMAL:
             return None
-        return owner.machine.rewrite(entry.index, entry.data)
+        return owner.rewrite(entry.index, entry.data)
 
     # -- OwnerContext ---------------------------------------------------------------------------
 
     def propose(self, partition: int, data: bytes) -> int | None:
         if partition not in self._transient:
             try:
-                return self.host.propose(partition, data, self.now)
+                return self.host.propose(partition, data, self._now)
             except NotLeaderError:
                 # The leader has stepped down, or is handing over: the owner learns of that in this turn.
                 return None
@@ -391,20 +399,20 @@ class Broker:
         return self.host.idle
 
     def may_serve(self, partition: int) -> bool:
-        return partition in self._transient or self.host.leads(partition, self.clock())
+        return partition in self._transient or self.host.leads(partition, self._clock())
 
     def confirm_leading(self, partition: int, number: int) -> bool:
         if partition not in self._transient:
-            self.host.read_index(partition, number.to_bytes(8, "big"), self.now)
+            self.host.read_index(partition, number.to_bytes(8, "big"), self._now)
         return partition in self._transient
 
     def former_leases_over(self, partition: int) -> bool:
         group = self.host.groups.get(partition)
-        over = group is not None and group.raft.former_leases_over(self.clock())
+        over = group is not None and group.raft.former_leases_over(self._clock())
         return over or partition in self._transient
 
     def owner_active(self, partition: int, term: int) -> None:
-        self._owner_announced(partition, self.node, term)
+        self._owner_announced(partition, self._node, term)
         self._announce(list(self.connected))
 
     def queues_of(self, partition: int) -> dict[int, QueueSettings]:
@@ -416,7 +424,7 @@ class Broker:
         return wanted
 
     def catalog_fresh(self) -> bool:
-        return self.catalog.fresh(self.clock())
+        return self.catalog.fresh(self._clock())
 
     def tells_failures(self, queue: int) -> bool:
         # As on RabbitMQ: only quorum queues have the header `x-delivery-count`.
@@ -430,12 +438,12 @@ class Broker:
         elif definition is None:
             self.local_queues.unused(queue, expired=why is Unused.EXPIRED)
         elif why is Unused.SEALED:
-            self.catalog.submit("delete_queue", {"id": queue}, _ignore, self.now)
+            self.catalog.submit("delete_queue", {"id": queue}, _ignore, self._now)
         elif why is Unused.EXPIRED or (why is Unused.ABANDONED and definition.auto_delete):
             if self.formats.everywhere >= SEALED_QUEUES:
                 self.owners[definition.partition].seal_unused(queue)
             else:
-                self.catalog.submit("delete_queue", {"id": queue}, _ignore, self.now)
+                self.catalog.submit("delete_queue", {"id": queue}, _ignore, self._now)
 
     def owner_dirty(self, partition: int) -> None:
         if not self._dirty_owners:

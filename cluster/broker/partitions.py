@@ -17,6 +17,7 @@ from cluster.owner.context import OwnerContext
 from cluster.owner.lost_entries import LostEntries
 from cluster.owner.partition import PartitionOwner, Replica
 from cluster.owner.sessions import FrontEndSessions
+from cluster.owner.state import OwnerState
 from cluster.owner.transient_log import TransientLog
 from replication.journal import Journal
 from replication.raft import Membership
@@ -74,10 +75,9 @@ class Partitions(Observer):
             return
         self._deferred.discard(partition.id)
         observers = self._observers.partition(partition.id)
-        owner = self.owners[partition.id] = PartitionOwner(
-            partition.id, self._context, JournalEntries(log), durable=True, observers=observers
-        )
-        replica = self.replicas[partition.id] = Replica(owner, self._lost_entries)
+        state = OwnerState(partition.id, self._context, JournalEntries(log), durable=True)
+        owner = self.owners[partition.id] = PartitionOwner(state, self._context, observers)
+        replica = self.replicas[partition.id] = Replica(owner, state, self._lost_entries)
         self._groups.open(partition.id, self._founders(partition, blank), partition.replicas, replica)
 
     def _founders(self, partition: PartitionDefinition, blank: bool) -> Membership:
@@ -130,12 +130,12 @@ class Partitions(Observer):
 
     def collect(self, partition: int) -> None:
         """Drop the entries of one transient partition that hold no message any more."""
-        machine = self.owners[partition].machine
-        self.transient[partition].collect(machine.live_indexes(), machine.applied_index)
+        self.owners[partition].collect(self.transient[partition])
 
     def _open_transient(self, partition: PartitionDefinition) -> None:
         log = self.transient[partition.id] = TransientLog()
-        owner = self.owners[partition.id] = PartitionOwner(partition.id, self._context, log, durable=False)
+        state = OwnerState(partition.id, self._context, log, durable=False)
+        owner = self.owners[partition.id] = PartitionOwner(state, self._context)
         owner.leading(1)
 
     def partition_removed(self, partition: PartitionDefinition) -> None:

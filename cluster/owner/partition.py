@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from functools import partial
 
 from cluster.owner.configuring import configure, take_over
-from cluster.owner.contents import EntrySource
 from cluster.owner.context import OwnerContext, Unused
 from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.lost_entries import LostEntries
@@ -27,6 +26,7 @@ from cluster.owner.proposal import (
 from cluster.owner.serving import Serving, serve
 from cluster.owner.sessions import FrontEndSessions
 from cluster.owner.state import OwnerState
+from cluster.owner.transient_log import TransientLog
 from cluster.owner.two_phase_commit import TwoPhaseCommit
 from cluster.owner.upkeep import seal_unused
 from cluster.peers.latencies import Arrivals
@@ -45,18 +45,11 @@ class PartitionOwner:
     """See the module's docstring; front ends speak with its `sessions`."""
 
     def __init__(
-        self,
-        partition: int,
-        context: OwnerContext,
-        source: EntrySource,
-        *,
-        durable: bool,
-        observers: tuple[PartitionObserver, ...] = (),
+        self, state: OwnerState, context: OwnerContext, observers: tuple[PartitionObserver, ...] = ()
     ) -> None:
-        self.partition, self.durable = partition, durable
-        self.state = state = OwnerState(partition, context, source, durable=durable)
-        self.machine, self.queues = state.machine, state.queues
-        self.front_ends, self.linearizable_reads = state.front_ends, state.linearizable_reads
+        """`state` is this owner's alone; `observers` are told of what the replica applies."""
+        self.partition, self.queues = state.partition, state.queues
+        self._state, self._machine, self._front_ends = state, state.machine, state.front_ends
         self.past = Tally()
         """The counts of queues that have been dropped, or were owned here in earlier terms."""
         # Octets of entries applied since the last `serve`.
@@ -75,27 +68,22 @@ class PartitionOwner:
     @property
     def active(self) -> bool:
         """Whether this node owns the partition."""
-        return self.state.active
+        return self._state.active
 
     @property
     def term(self) -> int:
         """The term in which this replica was elected last."""
-        return self.state.term
+        return self._state.term
 
     @property
     def published(self) -> int:
         """Messages taken from front ends."""
-        return self.state.published
-
-    @property
-    def delivered(self) -> int:
-        """Messages sent to front ends' consumers."""
-        return self.state.delivered
+        return self._state.published
 
     @property
     def pending(self) -> bool:
         """Whether the owner has operations for the next entry."""
-        return bool(self.state.proposal)
+        return bool(self._state.proposal)
 
     # -- the replica ----------------------------------------------------------------------------
 
@@ -104,9 +92,9 @@ class PartitionOwner:
 
         Raises DamagedEntryError where the owner has to read an entry that the journal cannot read.
         """
-        self.state.now = now
+        self._state.now = now
         self.unserved_octets += len(data)
-        applied = self.machine.apply(index, data)
+        applied = self._machine.apply(index, data)
         for observer in self._observers:
             observer.applied(self.term, data, applied)
         if self._activation is not None and index >= self._activation:
@@ -114,16 +102,20 @@ class PartitionOwner:
         if self.active:
             self._follow_up(applied)
 
-    def restored(self) -> None:
-        """The machine was restored from a snapshot."""
-        self.state.entries.forget()
+    def rewrite(self, index: int, data: bytes) -> bytes | None:
+        """The part of an entry that is still needed, for a journal that copies the entry; None: all of it."""
+        return self._machine.rewrite(index, data)
+
+    def collect(self, log: TransientLog) -> None:
+        """Drop the entries of the partition's log that hold nothing alive."""
+        log.collect(self._machine.live_indexes(), self._machine.applied_index)
 
     def leading(self, term: int) -> None:
         """This replica was elected. It becomes the owner once the first entry of its own is applied: then its
         state has everything that former owners committed.
         """
         self.following()
-        self.state.term = term
+        self._state.term = term
         self._activation = self._context.propose(self.partition, encode_entry(()))
 
     def following(self) -> None:
@@ -134,7 +126,7 @@ class PartitionOwner:
         self._dead_letters.clear()
         self._two_phase_commit.clear()
         self._serving.clear()
-        self.state.clear()
+        self._state.clear()
         for observer in self._observers:
             observer.following()
 
@@ -144,18 +136,18 @@ class PartitionOwner:
         Without its settings the owner could not tell which consumer gets a message, and what is a duplicate.
         """
         settings = self._context.queues_of(self.partition)
-        if settings.keys() >= self.machine.queues.keys() or self._context.catalog_fresh():
+        if settings.keys() >= self._machine.queues.keys() or self._context.catalog_fresh():
             self._activate(settings, now)
 
     def _activate(self, wanted: dict[int, QueueSettings], now: float) -> None:
-        self._activation, self.state.active = None, True
+        self._activation, self._state.active = None, True
         self._hold_until = now + HOLD_S
-        self.state.last_proposed = self.machine.applied_index
-        self.state.next_sequence = max(self.machine.next_sequence, self.term << SEQUENCES_PER_TERM_BITS)
-        self.state.arrivals = Arrivals(self._context.latencies, self.state.next_sequence)
+        self._state.last_proposed = self._machine.applied_index
+        self._state.next_sequence = max(self._machine.next_sequence, self.term << SEQUENCES_PER_TERM_BITS)
+        self._state.arrivals = Arrivals(self._context.latencies, self._state.next_sequence)
         for queue, settings in wanted.items():
-            self.state.set_settings(queue, settings)
-        for queue, state in self.machine.queues.items():
+            self._state.set_settings(queue, settings)
+        for queue, state in self._machine.queues.items():
             if state.sealed:
                 self._context.queue_unused(queue, Unused.SEALED)
             else:
@@ -164,48 +156,48 @@ class PartitionOwner:
         self._two_phase_commit.take_over()
         self._dead_letters.take_over()
         self.reconcile()
-        attached = {one for state in self.machine.queues.values() for one in state.attached}
-        self.front_ends.expected.update(attached)
+        attached = {one for state in self._machine.queues.values() for one in state.attached}
+        self._front_ends.expected.update(attached)
         self._context.owner_active(self.partition, self.term)
         self._forget_dead_front_ends(now)
         self.lost_front_ends.take_over(attached)
-        self.state.wake()
+        self._state.wake()
 
     def _forget_dead_front_ends(self, now: float) -> None:
         """Forget front ends whose process is gone for good, as far as this node's catalog tells by now."""
         self._retry_at = now + RETRY_INTERVAL_S
-        for front_end in self.machine.front_ends() | self.front_ends.known():
+        for front_end in self._machine.front_ends() | self._front_ends.known():
             if self._context.front_ends.dead(front_end):
                 self.sessions.front_end_dead(front_end)
 
     def _follow_up(self, applied: Applied) -> None:
         """Act, as the owner, on the effects of an applied entry."""
         for queue in applied.created:
-            if queue in self.machine.queues:
+            if queue in self._machine.queues:
                 self._own(queue, fresh=True)
         for queue, first, last in applied.appended:
             if queue in self.queues:
                 self.queues[queue].lifecycle.append(first, last)
                 self._serving.mark(queue)
-                if self.state.upcoming:
-                    self.state.arrived(queue, first, last)
+                if self._state.upcoming:
+                    self._state.arrived(queue, first, last)
         for front_end, queue, first, last in applied.returned:
             # A message that the owner itself returned is ready already, and may be leased again.
             if front_end != OWNER:
-                self.state.returned(front_end, queue, first, last)
+                self._state.returned(front_end, queue, first, last)
         for queue in applied.dropped:
             self._dropped(queue)
         for step in applied.transactions:
             self._two_phase_commit.applied(step)
         for front_end, number in applied.acknowledged.items():
-            self.state.acknowledge(front_end, number)
-        waiters, dead_messages = self.state.waiters, self.state.dead_messages
+            self._state.acknowledge(front_end, number)
+        waiters, dead_messages = self._state.waiters, self._state.dead_messages
         while waiters and waiters[0][0] <= applied.index:
             waiters.popleft()[1]()
             if dead_messages.fresh:
                 self._dead_letters.move()
         if self._serving.dirty:
-            self.state.wake()
+            self._state.wake()
 
     def _dropped(self, queue: int) -> None:
         owner = self.queues.pop(queue, None)
@@ -213,30 +205,32 @@ class PartitionOwner:
             return
         self.past.add(owner.delivery.tally)
         for front_end, consumer in list(owner.delivery.consumers):
-            state = self.front_ends.current(front_end)
+            state = self._front_ends.current(front_end)
             if state is not None and state.consumers.pop(consumer, None) is not None:
                 state.port.consumer_cancelled(state.epoch, consumer)
         for front_end, request in self._serving.refused(owner, queue, gone=True):
-            self.front_ends.answer(front_end, request, NOT_FOUND)
+            self._front_ends.answer(front_end, request, NOT_FOUND)
 
     # -- queues ---------------------------------------------------------------------------------
 
     def _own(self, queue: int, *, fresh: bool) -> None:
-        settings = self.state.settings_of(queue)
+        settings = self._state.settings_of(queue)
         owner = self.queues[queue] = QueueOwner(
-            self.machine.queues[queue],
+            self._machine.queues[queue],
             REGISTRY,
             fresh=fresh,
             settings=settings,
-            now=self.state.wall_ms(),
+            now=self._state.wall_ms(),
             term=self.term,
         )
         # Consumers of a former owner have `HOLD_S` to come back.
-        self.state.unused_queues.watch(
-            queue, self.state.described(queue).unused_ms, self.state.now if fresh else self.state.now + HOLD_S
+        self._state.unused_queues.watch(
+            queue,
+            self._state.described(queue).unused_ms,
+            self._state.now if fresh else self._state.now + HOLD_S,
         )
         if not fresh:
-            take_over(self.state, queue, owner)
+            take_over(self._state, queue, owner)
 
     def reconcile(self) -> None:
         """Create the queues that the catalog places here; unless the catalog is behind, drop all others."""
@@ -247,31 +241,31 @@ class PartitionOwner:
             self.create_queue(queue, settings)
         self._reconciled = self._context.catalog_fresh()
         if self._reconciled:
-            for queue in sorted(self.machine.queues.keys() - wanted.keys()):
+            for queue in sorted(self._machine.queues.keys() - wanted.keys()):
                 self.drop_queue(queue)
 
     def create_queue(self, queue: int, settings: QueueSettings) -> None:
         """Create a queue, if this node owns the partition; the queue exists once its entry is applied."""
         if not self.active:
             return
-        self.state.set_settings(queue, settings)
-        if queue not in self.machine.queues:
-            self.state.operation(encode_create_queue(queue, settings.semantics))
+        self._state.set_settings(queue, settings)
+        if queue not in self._machine.queues:
+            self._state.operation(encode_create_queue(queue, settings.semantics))
 
     def drop_queue(self, queue: int) -> None:
         """Drop a queue with its messages, if this node owns the partition."""
         # Even if the queue does not exist: the entry that creates it may be on its way.
         if self.active:
-            self.state.forget_queue(queue)
-            self.state.operation(encode_drop_queue(queue))
+            self._state.forget_queue(queue)
+            self._state.operation(encode_drop_queue(queue))
 
     def configure(self, queue: int, settings: QueueSettings) -> None:
         """Give a queue its settings, which policies may have changed."""
-        configure(self.state, queue, settings)
+        configure(self._state, queue, settings)
 
     def seal_unused(self, queue: int) -> None:
         """Have a queue deleted, unless a consumer attaches first."""
-        seal_unused(self.state, self._context, queue)
+        seal_unused(self._state, self._context, queue)
 
     def _in_use(self, queue: int) -> bool:
         return queue in self.queues and self.queues[queue].delivery.consumers.count > 0
@@ -282,8 +276,8 @@ class PartitionOwner:
         """Advance timers: take over, give up front ends that have not greeted in time, look for queues with
         something due, and retry transfers and transactions. Called every few milliseconds.
         """
-        self.state.now = now
-        if self._activation is not None and self.machine.applied_index >= self._activation:
+        self._state.now = now
+        if self._activation is not None and self._machine.applied_index >= self._activation:
             self._take_over(now)
         if self.lost_front_ends.tick() and self._hold_until is not None and now >= self._hold_until:
             self._hold_until = None
@@ -292,17 +286,17 @@ class PartitionOwner:
                 owner.delivery.consumers.resume_all()
                 self._serving.mark(queue)
                 if owner.delivery.awaited or owner.delivery.held:
-                    self.state.proposal.add_return(
+                    self._state.proposal.add_return(
                         queue, owner.delivery.state, list(owner.delivery.held.ranges()), failed=False
                     )
                     owner.lifecycle.release_held(redelivered=True)
-            self.state.wake()
-        for queue in self.state.alarms.due(self.state.wall_ms()):
+            self._state.wake()
+        for queue in self._state.alarms.due(self._state.wall_ms()):
             self._serving.mark(queue)
-        self.state.unused_queues.tell(now, self._in_use, self._context.queue_unused)
+        self._state.unused_queues.tell(now, self._in_use, self._context.queue_unused)
         self._serving.retry_crowded()
         if self._serving.dirty:
-            self.state.wake()
+            self._state.wake()
         if self.active and now >= self._retry_at:
             self._forget_dead_front_ends(now)
             self._dead_letters.retry()
@@ -316,10 +310,10 @@ class PartitionOwner:
         """
         if not self.active:
             return True
-        if self.state.dead_messages.soft:
+        if self._state.dead_messages.soft:
             self._dead_letters.publish_soft()
         self._add_marks()
-        proposal = self.state.proposal
+        proposal = self._state.proposal
         if not proposal:
             return True
         if proposal.size < PROPOSE_AT_BYTES and not self._context.disk_idle():
@@ -327,22 +321,22 @@ class PartitionOwner:
         index = self._context.propose(self.partition, proposal.encode())
         if index is None:
             return False
-        self.state.proposal = Proposal()
-        self.state.last_proposed = max(self.state.last_proposed, index)
+        self._state.proposal = Proposal()
+        self._state.last_proposed = max(self._state.last_proposed, index)
         for observer in self._observers:
             observer.proposed(index)
         for callback in proposal.committed:
-            self.state.waiters.append((index, callback))
+            self._state.waiters.append((index, callback))
         return True
 
     def _add_marks(self) -> None:
-        for queue in self.state.awaiting_marks:
+        for queue in self._state.awaiting_marks:
             owner = self.queues.get(queue)
-            mark = None if owner is None else owner.wanted_mark(self.state.next_sequence - 1)
+            mark = None if owner is None else owner.wanted_mark(self._state.next_sequence - 1)
             if mark is not None:
-                self.state.proposal.add_operation(encode_mark(queue, mark))
-                self.state.proposal.committed.append(partial(self._serving.mark, queue))
-        self.state.awaiting_marks.clear()
+                self._state.proposal.add_operation(encode_mark(queue, mark))
+                self._state.proposal.committed.append(partial(self._serving.mark, queue))
+        self._state.awaiting_marks.clear()
 
     def serve(self) -> None:
         """Deliver ready messages to consumers, while this node has the leader lease. Raises DamagedEntryError
@@ -350,15 +344,15 @@ class PartitionOwner:
         """
         self.unserved_octets = 0
         if self.active and self._serving.dirty and self._context.may_serve(self.partition):
-            serve(self.state, self._serving)
+            serve(self._state, self._serving)
 
 
 class Replica:
     """Implements `replication.host.Machine` for a queue partition."""
 
-    def __init__(self, owner: PartitionOwner, lost_entries: LostEntries) -> None:
-        self.owner = owner
-        self._lost_entries = lost_entries
+    def __init__(self, owner: PartitionOwner, state: OwnerState, lost_entries: LostEntries) -> None:
+        """`state` is that of the owner."""
+        self._owner, self._state, self._lost_entries = owner, state, lost_entries
         self.term = 0
         self.leader: str | None = None
         self._leading = False
@@ -367,34 +361,34 @@ class Replica:
         damaged: DamagedEntryError | None = None
         for entry in entries:
             try:
-                self.owner.apply(entry.index, entry.data, now)
+                self._owner.apply(entry.index, entry.data, now)
             except DamagedEntryError as error:
                 # The machine has applied the entry, but the owner did not finish acting on it: drop the
                 # owner.
-                self.owner.following()
+                self._owner.following()
                 damaged = damaged or error
         if damaged is not None:
             raise damaged
 
     def restore(self, snapshot: Snapshot) -> None:
-        self.owner.machine.restore(snapshot.data)
-        self.owner.restored()
+        self._state.machine.restore(snapshot.data)
+        self._state.entries.forget()
 
     def snapshot(self) -> bytes:
-        return self.owner.machine.snapshot()
+        return self._state.machine.snapshot()
 
     def live(self) -> list[tuple[int, int]]:
-        return self.owner.machine.live_indexes()
+        return self._state.machine.live_indexes()
 
     def role_changed(self, leading: bool, term: int, leader: str | None, now: float) -> None:
         if leading and (not self._leading or term != self.term):
-            self.owner.leading(term)
+            self._owner.leading(term)
         elif self._leading and not leading:
-            self.owner.following()
+            self._owner.following()
         self._leading, self.term, self.leader = leading, term, leader
 
     def lost(self, error: DamagedEntryError) -> bytes:
-        return self._lost_entries.discard(self.owner.machine, error)
+        return self._lost_entries.discard(self._state.machine, error)
 
     def read_ready(self, context: bytes) -> None:
-        self.owner.linearizable_reads.confirmed(int.from_bytes(context, "big"))
+        self._state.linearizable_reads.confirmed(int.from_bytes(context, "big"))

@@ -168,7 +168,11 @@ class NodeProcess:
     def _make_front_end(self) -> FrontEnd:
         settings = self.config.cluster
         return front_end(
-            self.broker, self.access, self.usage, settings.limits.connections, settings.default_queue_type
+            self.broker.clients,
+            self.access,
+            self.usage,
+            settings.limits.connections,
+            settings.default_queue_type,
         )
 
     def _make_listener(self) -> Listener:

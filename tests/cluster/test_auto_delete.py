@@ -41,7 +41,9 @@ class Cluster:
         """Declare an auto-delete queue on the owner's node."""
         self.client("owner").declare(queue, auto_delete=True, **KINDS[kind])
         broker = self.site.nodes[self.nodes["owner"]].broker
-        assert owners_of(self.site, broker.catalog.state.queues["/", queue].partition) == [broker.node]
+        assert owners_of(self.site, broker.catalog.state.queues["/", queue].partition) == [
+            self.nodes["owner"]
+        ]
 
     def knowing(self, queue: str) -> list[str]:
         """The nodes whose clients find the queue."""

@@ -15,6 +15,7 @@ import pytest
 from cluster.broker.lost_nodes import FRONT_END_GRACE_S
 from cluster.owner.partition import PartitionOwner
 from node.wire.amqp091 import methods as m
+from tests.inside import machine_of, state_of
 from tests.site import Client, Site
 
 NAMES = ("n1", "n2", "n3")
@@ -64,7 +65,7 @@ class Cornered:
     def proposed(self) -> bool:
         """Whether the owner has a proposal that is not committed."""
         group = self.near.broker.host.groups[self.owner.partition]
-        return group.raft.last_index > self.owner.machine.applied_index
+        return group.raft.last_index > machine_of(self.owner).applied_index
 
     def cut_off(self, act: Callable[[], object]) -> None:
         """Have the far front end do something that reaches the owner, and cut the front end off."""
@@ -85,7 +86,7 @@ class Cornered:
         self._mend_way_back = cut_off(self.site, self.near.name, self.far.name)
         self.site.run(FRONT_END_GRACE_S + 0.4)
         assert self.owner.active
-        assert self.owner.front_ends.current(self.far.front_end) is None
+        assert state_of(self.owner).front_ends.current(self.far.front_end) is None
 
     def come_back(self) -> None:
         """Reconnect the front end while the disk still stands still: the owner gets its batches before any
@@ -127,7 +128,7 @@ def test_a_queue_expects_what_comes_again_once(cornered: Cornered) -> None:
     client = cornered.client()
     cornered.cut_off(lambda: client.publish("limited", b"x", b"y"))
     assert cornered.admin.bodies("limited") == [b"x", b"y"]
-    assert owner.state.upcoming == {}
+    assert state_of(owner).upcoming == {}
     assert cornered.admin.confirms(cornered.admin.publish("limited", b"1", b"2", b"3", b"4")) == [
         True
     ] * 3 + [False]
@@ -189,7 +190,7 @@ def test_a_queue_is_emptied_once_by_one_purge(cornered: Cornered) -> None:
     cornered.admin.confirms(cornered.admin.publish("q", b"a", b"b"))
     queue = cornered.far.broker.catalog.state.queues["/", "q"].id
     told: list[Any] = []
-    asked = [queue, owner.state.next_sequence - 1]
+    asked = [queue, state_of(owner).next_sequence - 1]
 
     def purge() -> None:
         link = cornered.far.broker.links.to(owner.partition)

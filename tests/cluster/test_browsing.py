@@ -14,6 +14,7 @@ from node.queue.dispatch import QueueOwner
 from node.refusal import Refusal
 from tests import messages
 from tests.cluster.kinds import KINDS, declare
+from tests.inside import machine_of
 from tests.site import Client, Site
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -59,7 +60,7 @@ def state_of(site: Site) -> list[Any]:
     found: list[Any] = []
     for node in site.nodes.values():
         for number, owner in sorted(node.broker.owners.items()):
-            found.append((node.name, number, owner.machine.snapshot()))
+            found.append((node.name, number, machine_of(owner).snapshot()))
             found += [described(queue) for _, queue in sorted(owner.queues.items())]
     return found
 

@@ -85,7 +85,7 @@ def test_a_consumer_of_an_owner_of_the_last_release_is_cancelled(monkeypatch: py
     site = Site("n1", "n2", "n3")
     monkeypatch.setattr(FrontEndRequests, "take", of_last_release)
     for node in site.nodes.values():
-        node.broker.peer_formats.own = 0
+        node.broker._peer_formats.own = 0
     site.client("n1").declare("q", auto_delete=True)
     client, other = site.client("n3"), site.client("n2")
     client.consume("q", "first")

@@ -12,6 +12,7 @@ from node.wire.amqp091 import methods as m
 from node.wire.amqp091.primitives import Method
 from tests.cluster.kinds import KINDS
 from tests.cluster.test_linearizable_reads import owners_of
+from tests.inside import state_of
 from tests.site import ChannelClosedError, Client, Site
 
 STEPS = range(-16, 17)
@@ -119,7 +120,7 @@ def test_a_deletion_that_only_the_log_knows_is_finished_by_the_next_owner() -> N
     (name,) = owners_of(site, definition.partition)
     owner = site.nodes[name]
     of_queue = owner.broker.owners[definition.partition]
-    owner.input(lambda: of_queue.state.operation(encode_seal_queue(definition.id, 0)))
+    owner.input(lambda: state_of(of_queue).operation(encode_seal_queue(definition.id, 0)))
     site.until(lambda: definition.id not in of_queue.queues)
     assert ("/", "q") in owner.broker.catalog.state.queues
     owner.stop(power=True)
@@ -134,7 +135,7 @@ def test_no_queue_is_sealed_while_a_member_does_not_read_it(monkeypatch: pytest.
     client.declare("q")
     monkeypatch.setattr(FrontEndRequests, "_close", None)
     for node in site.nodes.values():
-        node.broker.peer_formats.own = 0
+        node.broker._peer_formats.own = 0
     client.confirms(client.publish("q", b"x"))
     with pytest.raises(ChannelClosedError, match="not empty"):
         client.delete("q", if_empty=True)

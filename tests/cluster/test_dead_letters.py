@@ -10,6 +10,7 @@ from cluster.owner.dead_letters import TRANSFERS_UNDER_WAY
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.fields import MAX_FIELDS
 from tests.cluster.kinds import client, declared
+from tests.inside import machine_of
 from tests.site import Client, Delivery, Site
 
 __all__ = ["client", "declared"]
@@ -155,7 +156,7 @@ def test_what_leads_nowhere_is_gone(client: Client, declared: Any, exchange: str
     client.site.run(0.1)
     assert client.depth(queue) == 0
     owner = next(one for one in client.node.broker.owners.values() if one.queues)
-    assert all(not state.alive for state in owner.machine.queues.values())
+    assert all(not state.alive for state in machine_of(owner).queues.values())
 
 
 @pytest.mark.requirement("A24.8")
@@ -250,9 +251,9 @@ def test_dead_letters_that_cannot_be_moved_do_not_hold_up_others() -> None:
     client.confirms(client.publish("b", b"b", expiration="1"))
     assert [one.body for one in wait_for(client, "near", 1)] == [b"b"]
     transfers = sum(
-        len(owner.machine.transfers.to(partition))
+        len(machine_of(owner).transfers.to(partition))
         for owner in site.nodes["n1"].broker.owners.values()
-        for partition in owner.machine.transfers.partitions()
+        for partition in machine_of(owner).transfers.partitions()
     )
     assert TRANSFERS_UNDER_WAY <= transfers <= TRANSFERS_UNDER_WAY + 2
     site.nodes["n3"].start()

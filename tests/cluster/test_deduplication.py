@@ -11,6 +11,7 @@ from node.queue.queue import QueueState
 from node.queue.seen_ids import digest_of
 from node.queue.settings import QueueSettings
 from tests.cluster.kinds import KINDS, declare
+from tests.inside import machine_of
 from tests.queue.owners import owner_of
 from tests.site import Client, Site
 
@@ -94,7 +95,7 @@ def test_duplicates_are_counted(client: Client) -> None:
 def test_ids_out_of_the_window_are_forgotten_by_all(client: Client) -> None:
     queue = declare(client, "replicated", deduplication_window=100)
     states = [
-        state for owner in client.node.broker.owners.values() for state in owner.machine.queues.values()
+        state for owner in client.node.broker.owners.values() for state in machine_of(owner).queues.values()
     ]
     client.confirms(client.publish(queue, b"a", message_id="1"))
     assert [len(state.seen or ()) for state in states] == [1]

@@ -166,7 +166,7 @@ def test_a_front_end_that_a_snapshot_of_the_catalog_tells_of_is_asked_to_greet()
     mends["n2"]()
     site.until(lambda: "n2" in home.connected)
     site.run(1.0)
-    assert site.nodes["n2"].broker.front_end != home.catalog.state.nodes["n2"].front_end
+    assert site.nodes["n2"].front_end != home.catalog.state.nodes["n2"].front_end
     mends["n1"]()
     client = site.client("n2")
     assert client.confirms(client.publish("q", b"there")) == [True]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from node.wire.amqp091 import methods as m
+from tests.inside import state_of
 from tests.site import Client, Site
 
 TIMES = 60
@@ -44,7 +45,7 @@ def test_consumers_that_have_ended_are_forgotten(over_and_over: Callable[[Client
         over_and_over(client)
     site.run(0.1)
     owners = site.nodes["n1"].broker.owners.values()
-    states = [owner.front_ends.current(site.nodes["n1"].broker.front_end) for owner in owners]
+    states = [state_of(owner).front_ends.current(site.nodes["n1"].front_end) for owner in owners]
     kept = [len(site.front_end("n1")._consumers), len(client.connection.session._core._consumers)]
     kept += [len(state.consumers) for state in states if state is not None]
     kept += [len(queue.delivery.consumers.lines) for owner in owners for queue in owner.queues.values()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.owner.partition import PartitionOwner
+from cluster.owner.state import OwnerState
 from cluster.peers.latencies import Latencies
 from cluster.peers.link_messages import ConsumerTerms
 from node.queue.entry_format import (
@@ -22,6 +23,7 @@ from node.queue.operations import OWNER, Semantics
 from node.queue.settings import QueueSettings
 from tests.cluster.recorders import Silence
 from tests.cluster.test_serving import NoEntries
+from tests.inside import state_of
 from tests.queue.building import uniform_run
 
 pytestmark = pytest.mark.interpreted
@@ -67,7 +69,7 @@ def node() -> Node:
 @pytest.fixture
 def owner(node: Node) -> PartitionOwner:
     """The owner of a partition with one queue in its log."""
-    made = PartitionOwner(1, node, NoEntries(), durable=True)
+    made = PartitionOwner(OwnerState(1, node, NoEntries(), durable=True), node)
     create = encode_create_queue(QUEUE, Semantics.AT_LEAST_ONCE)
     made.apply(1, encode_entry([encode_batch(OWNER, 0, 0, [create])]), 0.0)
     made.leading(3)
@@ -134,7 +136,7 @@ FRONT_END, CONSUMER = 9, 16
 def taken_over(node: Recording) -> PartitionOwner:
     """A new owner of a queue. A front end may have the queue's first message."""
     node.known[QUEUE] = QueueSettings()
-    owner = PartitionOwner(1, node, NoEntries(), durable=True)
+    owner = PartitionOwner(OwnerState(1, node, NoEntries(), durable=True), node)
     operations = [encode_create_queue(QUEUE, Semantics.AT_LEAST_ONCE), encode_attach(QUEUE, FRONT_END)]
     log = [
         encode_entry([encode_batch(OWNER, 0, 0, [*operations, encode_mark(QUEUE, 9)])]),
@@ -156,7 +158,7 @@ def greeted(node: Recording, *consumers: ConsumerTerms) -> PartitionOwner:
     """
     owner = taken_over(node)
     owner.sessions.hello(FRONT_END, 1, "n1", list(consumers), 1)
-    owner.state.operation(encode_mark(QUEUE, 10))
+    state_of(owner).operation(encode_mark(QUEUE, 10))
     owner.sessions.held(FRONT_END, 1, {QUEUE: [(1, 1)]}, {})
     return owner
 
@@ -208,7 +210,7 @@ def test_a_message_that_is_dead_already_does_not_die_again() -> None:
     node = Recording()
     owner = taken_over(node)
     node.known[QUEUE] = QueueSettings(dead_letter_exchange="graves")
-    owner.state.set_settings(QUEUE, node.known[QUEUE])
+    state_of(owner).set_settings(QUEUE, node.known[QUEUE])
     for front_end, number in ((FRONT_END, 2), (FRONT_END + 1, 1)):
         owner.sessions.hello(front_end, 1, "n1", [], 1)
         owner.sessions.operations(front_end, 1, number, encode_discard(QUEUE, [(1, 1)]))

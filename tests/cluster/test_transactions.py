@@ -9,6 +9,7 @@ import pytest
 from cluster.owner.partition import PartitionOwner
 from node.wire.amqp091 import methods as m
 from tests.cluster.kinds import KINDS
+from tests.inside import machine_of, state_of
 from tests.site import ChannelClosedError, Site
 
 FULL: dict[str, Any] = {"max_length": 1, "overflow": "reject-publish"}
@@ -37,14 +38,14 @@ class Bank:
 
     def partitions(self) -> int:
         """The number of partitions with messages."""
-        return sum(any(state.alive for state in one.machine.queues.values()) for one in self.owners)
+        return sum(any(state.alive for state in machine_of(one).queues.values()) for one in self.owners)
 
     def at_rest(self) -> bool:
         """Whether no partition has state of a transaction."""
         self.site.run(0.1)
-        tables = [owner.machine.transactions for owner in self.owners]
+        tables = [machine_of(owner).transactions for owner in self.owners]
         kept = any(table.prepared or table.decided or table.abandoned for table in tables)
-        return not kept and not any(owner.state.upcoming for owner in self.owners)
+        return not kept and not any(state_of(owner).upcoming for owner in self.owners)
 
     def refused(self) -> ChannelClosedError:
         with pytest.raises(ChannelClosedError) as caught:
@@ -227,7 +228,7 @@ def test_what_waits_for_an_outcome_that_died_with_memory_is_let_go() -> None:
     for queue in ("a", "b"):
         client.publish(queue, b"m")
     client.send(m.TxCommit())
-    prepared = site.nodes["n3"].broker.owners[participant].machine.transactions.prepared
+    prepared = machine_of(site.nodes["n3"].broker.owners[participant]).transactions.prepared
     site.until(lambda: prepared)
     site.nodes["n4"].stop(power=False)
     site.run(1.5)

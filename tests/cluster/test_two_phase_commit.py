@@ -9,6 +9,7 @@ from node.queue.operations import TransactionKey
 from node.queue.transaction_format import encode_prepare
 from tests.cluster.recorders import Silence
 from tests.cluster.test_taking_over import FRONT_END, QUEUE, FrontEnds, Recording, taken_over
+from tests.inside import machine_of
 from tests.queue.building import uniform_run
 
 pytestmark = [pytest.mark.interpreted]
@@ -43,6 +44,6 @@ def test_what_ends_in_the_entry_that_prepares_it_is_undone() -> None:
     assert owner.propose()
     (entry,) = node.entries
     owner.apply(4, entry, 10.0)
-    assert owner.machine.transactions.prepared == {}
-    state = owner.machine.queues[QUEUE]
+    assert machine_of(owner).transactions.prepared == {}
+    state = machine_of(owner).queues[QUEUE]
     assert (list(state.alive.ranges()), list(state.withheld.ranges())) == ([(1, 1)], [])

@@ -83,12 +83,12 @@ def written(site: Site) -> list[int]:
 def test_a_node_says_what_it_reads_to_its_peers_and_to_all() -> None:
     site = Site(*NODES)
     site.until(lambda: written(site) == [1, 1, 1])
-    assert site.nodes["n1"].broker.peer_formats.of("n2") == 1
+    assert site.nodes["n1"].broker._peer_formats.of("n2") == 1
     restart(site, "n2", 0)
     site.until(lambda: written(site) == [0, 0, 0])
-    assert site.nodes["n1"].broker.peer_formats.of("n2") == 0
-    assert site.nodes["n1"].broker.peer_formats.of("n3") == 1
-    assert site.nodes["n2"].broker.peer_formats.of("n3") == 0, "it is of the release from before itself"
+    assert site.nodes["n1"].broker._peer_formats.of("n2") == 0
+    assert site.nodes["n1"].broker._peer_formats.of("n3") == 1
+    assert site.nodes["n2"].broker._peer_formats.of("n3") == 0, "it is of the release from before itself"
 
 
 def test_what_a_node_reads_counts_while_it_is_down() -> None:
@@ -96,7 +96,7 @@ def test_what_a_node_reads_counts_while_it_is_down() -> None:
     site.nodes["n2"].stop(power=False)
     site.run(3.0)
     assert site.nodes["n1"].broker.formats.everywhere == 0
-    assert site.nodes["n1"].broker.peer_formats.of("n2") == 0
+    assert site.nodes["n1"].broker._peer_formats.of("n2") == 0
 
 
 def test_what_a_replica_of_the_release_from_before_dropped_is_said_again() -> None:

@@ -10,6 +10,7 @@ from cluster.catalog.replica import CATALOG
 from cluster.catalog.state import CatalogState
 from node.queue.operations import Semantics
 from node.refusal import Refusal
+from tests.inside import state_of
 from tests.simulation.network import Network, NetworkFaults
 from tests.simulation.node import NodeSettings, SimulatedNode
 from tests.simulation.world import World
@@ -169,7 +170,7 @@ class ScenarioNodes:
             # One that does not know yet that there is another owner, of a later term, is none any more.
             known = self._owners.get(partition, (0, ""))
             now = (owner.term, f"{node.name} {node.life}")
-            if owner.active and owner.durable and now[0] >= known[0] and now[1] != known[1]:
+            if owner.active and state_of(owner).durable and now[0] >= known[0] and now[1] != known[1]:
                 self._owners[partition] = now
                 names = sorted(queue.name for queue in queues if queue.partition == partition)
                 if names:

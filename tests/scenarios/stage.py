@@ -20,6 +20,7 @@ from node.queue.features.registry import rules_of
 from node.queue.transactions import TransactionTable
 from node.ranges.range_set import Numbers, numbers_of
 from node.refusal import Refusal
+from tests.inside import machine_of
 from tests.messages import content as content_of
 from tests.messages import parts, run_of
 from tests.scenarios.nodes import PATIENCE_S, ScenarioNodes
@@ -223,7 +224,7 @@ class Stage(ScenarioNodes):
     def _transactions(self, queue: str) -> TransactionTable:
         partition = self._partition(queue)
         owners = [node.broker.owners.get(partition) for node in self.nodes.values() if node.up]
-        return next(one for one in owners if one is not None and one.active).machine.transactions
+        return machine_of(next(one for one in owners if one is not None and one.active)).transactions
 
     def do_replicas(self, queue: str) -> str:
         """replicas q: whether they are equal, and which of them began with a snapshot of another one."""
@@ -231,7 +232,7 @@ class Stage(ScenarioNodes):
         states: dict[str, tuple[int, int, bytes]] = {}
         rebuilt = []
         for node in self.nodes.values():
-            if node.up and partition in node.broker.replicas:
+            if node.up and partition in node.broker.partitions.replicas:
                 states[node.name] = next(state for state in states_of(node) if state[0] == partition)
                 if node.journal.log(partition).installation:
                     rebuilt.append(node.name)

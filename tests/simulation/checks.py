@@ -8,6 +8,7 @@ from cluster.catalog.replica import CATALOG
 from cluster.owner.transfers import FIRST_TRANSIT_ID
 from replication.group import RaftGroup
 from replication.raft import Role
+from tests.inside import machine_of, state_of
 from tests.simulation.node import SimulatedNode
 from tests.simulation.world import Violation
 
@@ -136,8 +137,8 @@ def states_of(node: SimulatedNode) -> Iterator[tuple[int, int, bytes]]:
     """(partition, applied index, digest) of each replica on a node."""
     catalog = node.broker.catalog
     yield CATALOG, catalog.applied_index, catalog.state.snapshot()
-    for partition in node.broker.replicas:
-        machine = node.broker.owners[partition].machine
+    for partition in node.broker.partitions.replicas:
+        machine = machine_of(node.broker.owners[partition])
         yield partition, machine.applied_index, machine.digest()
 
 
@@ -179,13 +180,13 @@ def kept_by(node: SimulatedNode, front_ends: set[int]) -> Iterator[tuple[str, ob
     for partition, owner in broker.owners.items():
         name = f"of partition {partition}"
         yield f"a proposal {name}", owner.pending
-        yield f"waiters {name}", len(owner.state.waiters)
-        yield f"front ends {name} that are gone", owner.front_ends.known() - front_ends - others
-        table = owner.machine.transactions
+        yield f"waiters {name}", len(state_of(owner).waiters)
+        yield f"front ends {name} that are gone", state_of(owner).front_ends.known() - front_ends - others
+        table = machine_of(owner).transactions
         yield f"transactions {name}", [*table.prepared, *table.decided]
         yield f"abandoned transactions {name} of the dead", table.awaited() - front_ends
-        yield f"op batch numbers {name} of the dead", owner.machine._numbers.keys() - front_ends - others
-        for queue, state in owner.machine.queues.items():
+        yield f"op batch numbers {name} of the dead", machine_of(owner)._numbers.keys() - front_ends - others
+        for queue, state in machine_of(owner).queues.items():
             yield f"messages {name} in queue {queue}", len(state.alive)
             yield f"attached front ends {name}, queue {queue}", state.attached - front_ends
     yield "catalog commands", len(broker.catalog._pending)
@@ -193,5 +194,5 @@ def kept_by(node: SimulatedNode, front_ends: set[int]) -> Iterator[tuple[str, ob
     yield "snapshot streams", len(broker.host._senders) + len(broker.host._receivers)
     yield "octets in outboxes", sum(peer.outbox.queued for peer in node.transport.peers.values())
     journal = node.journal
-    room = 64 * journal._stage.active.capacity + 4 * broker.config.snapshot_bytes * len(broker.host.groups)
+    room = 64 * journal._stage.active.capacity + 4 * broker._config.snapshot_bytes * len(broker.host.groups)
     yield "a journal that grows", journal.disk_bytes() if journal.disk_bytes() > room else 0

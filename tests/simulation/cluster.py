@@ -9,6 +9,7 @@ from typing import Any
 from node.refusal import Refusal
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.primitives import Method
+from tests.inside import machine_of
 from tests.simulation.checks import Agreement, check_memory, check_replicas
 from tests.simulation.clients import Client, Place, Publisher
 from tests.simulation.consumers import Consumer, Getter
@@ -344,7 +345,7 @@ class Cluster:
             f"{node.name}, partition {owner.partition}: {key}"
             for node in self.members()
             for owner in node.broker.owners.values()
-            for key in (*owner.machine.transactions.prepared, *owner.machine.transactions.decided)
+            for key in (*machine_of(owner).transactions.prepared, *machine_of(owner).transactions.decided)
         ]
 
     def _ask_depth(self, queue: str) -> None:

@@ -47,14 +47,14 @@ class FrontEnds:
             state = node.broker.catalog.state
             access = Access(state.access, _submit_nothing, TrustingHasher())
             usage = Usage(state.access, _tell_nobody, lambda: ())
-            found = front_end(node.broker, access, usage, CONNECTIONS, self._default_type)
+            found = front_end(node.broker.clients, access, usage, CONNECTIONS, self._default_type)
             self._made[node.name, node.life] = found
             _tick(node, found)
         return found
 
 
 def _tick(node: SimulatedNode, front_end: FrontEnd) -> None:
-    front_end.tick(node.broker.now)
+    front_end.tick(node.broker._now)
     node.after(TICK_S, lambda: _tick(node, front_end))
 
 
