@@ -33,6 +33,7 @@ class LostNodes:
         self._front_end_lost = front_end_lost
 
     def tick(self, now: float) -> None:
+        """Give up the nodes that have been out of reach for `FRONT_END_GRACE_S`, each once."""
         down_since = self._peers.down_since
         for peer, since in list(down_since.items()):
             if now - since < FRONT_END_GRACE_S:

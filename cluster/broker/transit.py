@@ -128,10 +128,12 @@ class Transit:
         return [link for (_, destination), link in self._links.items() if destination == partition]
 
     def owner_announced(self, partition: int, node: str) -> None:
+        """A node has become the owner of a partition: the links to that partition greet it."""
         for link in self._to(partition):
             link.owner_elected(node, self._owner_port(partition, node))
 
     def peer_down(self, peer: str) -> None:
+        """The connection to the peer broke: links to owners there wait for another owner."""
         for link in self._links.values():
             if link.owner_node == peer:
                 link.owner_lost()

@@ -7,7 +7,8 @@ from cluster.catalog.definitions import NodeDefinition, PartitionDefinition, Que
 
 class Observer:
     """An observer of a replica of the catalog, called while a command is applied. Each method does nothing by
-    default. `replaced`: the replica was restored from a snapshot.
+    default. `previous` is the front end id of the node's process before, 0 for none. `replaced`: the replica
+    was restored from a snapshot.
     """
 
     def partition_added(self, partition: PartitionDefinition) -> None: ...

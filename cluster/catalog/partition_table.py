@@ -56,6 +56,7 @@ class PartitionTable:
     def add(
         self, kind: PartitionKind, replicas: tuple[str, ...], front_end: int = 0, size: int = 0
     ) -> PartitionDefinition:
+        """Add a partition under the next id. `size` 0: as many as there are replicas."""
         self.last += 1
         partition = PartitionDefinition(self.last, kind, replicas, front_end, replicas, size or len(replicas))
         self.partitions[partition.id] = partition
@@ -63,6 +64,7 @@ class PartitionTable:
         return partition
 
     def remove(self, partition: PartitionDefinition) -> None:
+        """Remove a partition that has no queues any more. Its id is not used again."""
         del self.partitions[partition.id]
         del self.queues[partition.id]
         self._observer.partition_removed(partition)

@@ -373,6 +373,7 @@ class CatalogState:
         return pack(plain)
 
     def restore(self, data: bytes) -> None:
+        """Replace the state by that of a snapshot, of this format version or an earlier one."""
         plain = unpack(data)
         self.members.restore(plain)
         self.witnesses.restore(plain.get("witnesses", [node.front_end for node in self.nodes.values()]))

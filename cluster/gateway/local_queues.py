@@ -33,6 +33,10 @@ def _nothing() -> None:
 
 @dataclass(slots=True)
 class LocalQueue:
+    """A queue in this node's memory that is not in the catalog. `holder` is the connection that it belongs
+    to.
+    """
+
     ref: QueueRef
     vhost: str
     holder: int

@@ -191,6 +191,7 @@ def reachable(links: Links, queue: QueueRef) -> QueueRef:
 
 
 def home_node_down(queue: QueueRef) -> HomeNodeDownError:
+    """The refusal of requests to a queue whose only node is down."""
     return HomeNodeDownError(f"home node of {queue} is down or inaccessible")
 
 

@@ -54,7 +54,9 @@ class Vote:
 
 @dataclass(init=False, slots=True)
 class Confirmation:
-    """Publishes of one channel that wait for `waiting` partitions to commit them."""
+    """Publishes of one channel, with the delivery tags `first` to `last`, that wait for `waiting` partitions
+    to commit them. Implements `Awaiting`.
+    """
 
     subscriber: Subscriber
     channel: int

@@ -244,6 +244,8 @@ class SoftPublish:
     tried: bool
 
     def enqueuer(self, owner: OwnerState) -> Callable[[], None]:
+        """The callback that puts the messages into their queues."""
+
         def enqueue() -> None:
             for number in self.queues:
                 queue = owner.queues.get(number)

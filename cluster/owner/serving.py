@@ -85,6 +85,7 @@ class Serving:
         return bool(self._dirty)
 
     def take_dirty(self) -> list[int]:
+        """Take the queues that are marked, in the order in which they were marked."""
         dirty = list(self._dirty)
         self._dirty.clear()
         return dirty
@@ -292,6 +293,7 @@ class Fitting:
 
 
 def lengths_of(run: Run) -> Iterable[int]:
+    """The octets of each message of the run."""
     return run.lengths if run.lengths is not None else repeat(run.stride, run.count)
 
 

@@ -96,6 +96,7 @@ class TransferLink:
         self.resync()
 
     def owner_lost(self) -> None:
+        """The owner of the other partition is gone: keep transfers and requests for the next one."""
         self._owner = self.owner_node = None
 
     def resync(self) -> None:

@@ -18,6 +18,7 @@ class TransientLog:
         self._until_collection = self.COLLECT_EVERY
 
     def append(self, data: bytes) -> int:
+        """Append an entry. Returns its index; the caller applies the entry in this turn."""
         self.last_index += 1
         self._entries[self.last_index] = data
         self._until_collection -= 1
@@ -28,6 +29,7 @@ class TransientLog:
 
     @property
     def collection_due(self) -> bool:
+        """Whether to call `collect` now: it goes through all entries, so it runs once in many entries."""
         return self._until_collection <= 0
 
     def collect(self, live: Iterable[tuple[int, int]], applied: int) -> None:

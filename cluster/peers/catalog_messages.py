@@ -15,6 +15,8 @@ from replication.forms import expect
 
 
 class CatalogCode(IntEnum):
+    """The messages of this family by their numbers."""
+
     PROPOSE = 1
     PING = 2
     PONG = 3

@@ -187,6 +187,8 @@ SendCall = Callable[[Sequence[bytes | memoryview]], object]
 
 
 class OwnerCall(IntEnum):
+    """The calls of `OwnerPort` by their numbers in messages."""
+
     HELLO = 1
     OPERATIONS = 2
     HELD = 3
@@ -197,6 +199,8 @@ class OwnerCall(IntEnum):
 
 
 class FrontEndCall(IntEnum):
+    """The calls of `FrontEndPort` by their numbers in messages."""
+
     ACKNOWLEDGED = 1
     DELIVERED = 2
     RESULT = 3

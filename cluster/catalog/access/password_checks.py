@@ -66,6 +66,7 @@ class Remembered:
         self._known: dict[str, tuple[str, bytes]] = {}
 
     def digest(self, user: str, stored: str, password: str) -> bytes:
+        """The digest of a password for the user with this hash, of `DIGEST_BYTES` octets."""
         parts = [part.encode("utf-8", "surrogateescape") for part in (user, stored, password)]
         framed = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
         return hmac.digest(self._key, framed, "sha256")

@@ -47,11 +47,13 @@ class Usage:
     # -- this node ------------------------------------------------------------------------------
 
     def opened(self, user: str, vhost: str, holder: int, connection: CountedConnection) -> None:
+        """Count a connection of this node, under the number `holder`, and its channels from now on."""
         self._vhosts[vhost] += 1
         self._users.setdefault(user, {})[holder] = connection
         self._changed = True
 
     def closed(self, user: str, vhost: str, holder: int) -> None:
+        """Count the connection no more."""
         self._vhosts[vhost] -= 1
         if not self._vhosts[vhost]:
             del self._vhosts[vhost]
@@ -61,6 +63,7 @@ class Usage:
         self._changed = True
 
     def channels_changed(self) -> None:
+        """A connection of this node has another number of channels."""
         self._changed = True
 
     # -- the cluster ----------------------------------------------------------------------------

@@ -39,6 +39,7 @@ class LeaderBalance:
         self._contacts.told(peer, ages, self._member.time.now)
 
     def tick(self, now: float) -> None:
+        """Tell peers this node's contacts, and hand groups over, every `CONTACTS_INTERVAL_S`."""
         if now < self._next:
             return
         self._next = now + CONTACTS_INTERVAL_S

@@ -68,6 +68,7 @@ class Mover:
         self.leader_balance = LeaderBalance(member, self._could_lead)
 
     def tick(self, now: float) -> None:
+        """Take the next steps of all moves that this node drives, every `STEP_INTERVAL_S`."""
         if now < self._next:
             return
         self._next = now + STEP_INTERVAL_S

@@ -42,6 +42,7 @@ class Child:
         self.failed_starts = 0
 
     def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process, if it runs."""
         if self.process is not None:
             self.process.send(number)
 
