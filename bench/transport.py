@@ -211,7 +211,9 @@ class Asking:
             self._last.set()
 
     async def run(self, seconds: float) -> None:
-        """Ask for so long, and wait for the last answers. What comes in the first moments is not counted."""
+        """Ask for so many seconds, and wait for the last answers. Answers of the first moments do
+        not count.
+        """
         loop = asyncio.get_running_loop()
         for measured, length in ((False, WARM_UP_S), (True, seconds)):
             began, asked = loop.time(), 0

@@ -203,7 +203,7 @@ def formatted(text: str) -> str:
 
 
 def current() -> str:
-    """What methods.py has to contain."""
+    """The text that methods.py has to contain."""
     return formatted(generate(json.loads(TABLE.read_text(encoding="utf-8"))))
 
 

@@ -53,7 +53,7 @@ def _row(family: MessageFamily, kind: MessageKind) -> str:
 
 
 def parts_of(kind: MessageKind) -> list[str]:
-    """What a message says: name and type of each field of its class, or argument of the method it calls."""
+    """Name and type of each field of a message's class, or of each argument of the method that it calls."""
     form: Any = kind.form
     if dataclasses.is_dataclass(form):
         return [f"{field.name}: {_type(field.type)}" for field in dataclasses.fields(form)]

@@ -197,7 +197,9 @@ class Program:
     def publish_and_kill(
         self, client: int, queue: str, count: int, node: int, power: bool, after_ms: float
     ) -> None:
-        """A node dies in the middle of it. Only where it is the publisher's own may confirms be missing."""
+        """Kill a node while the client publishes. Confirms may be missing only where the client is connected
+        to that node.
+        """
         numbers = self.model.numbers(count, 2)
         self.stage.kill([node], power=power, after_ms=after_ms)
         confirmed = self.clients[client].publish_confirmed(queue, [b"%d" % n for n in numbers], "", 2)
@@ -208,7 +210,7 @@ class Program:
         self._died([node])
 
     def settle_and_kill(self, at: int, how: str, node: int, power: bool, after_ms: float) -> None:
-        """A node dies in the middle of it. What a client of a living one settled is settled."""
+        """Kill a node while the client settles. The settlement is certain if the client's own node lives."""
         one = self.model.held[at % len(self.model.held)]
         self.stage.kill([node], power=power, after_ms=after_ms)
         SETTLEMENTS[how](self.clients[one.client], one.delivery)
@@ -221,7 +223,9 @@ class Program:
         self._reconnect(nodes)
 
     def _reconnect(self, nodes: Sequence[int]) -> None:
-        """What the clients of these nodes had comes back; others may have some of it already."""
+        """Connect the clients of dead nodes again. The queues get their unsettled messages back, and may have
+        delivered some of them to other clients already.
+        """
         lost = [client for client, place in enumerate(self.places) if place in nodes]
         for client in lost:
             self._receive(client)
@@ -231,7 +235,7 @@ class Program:
             self._connect(client)
 
     def start(self) -> None:
-        """Whatever is dead."""
+        """Start all dead nodes."""
         self.stage.start(sorted(self.down))
         self.down.clear()
 
@@ -256,7 +260,9 @@ class Program:
             self.model.queues[consumer.queue].took_up_to(numbers[-1])
 
     def rest(self) -> None:
-        """Wait until nothing more happens: all clients count the same, and whoever has room has messages."""
+        """Wait until nothing more happens: all clients count the same number of messages in each queue, and
+        no queue has both a message and a consumer with room.
+        """
         depths: dict[str, set[int]] = {}
 
         def resting() -> bool:

@@ -19,7 +19,8 @@ COMPILED = not partition.__file__.endswith(".py")
 ROOM_OCTETS = 4 << 30
 """What `make test` may have on disk at a time: 3.1 GB were measured, of which one test has 2.8."""
 
-# What is started in the background may have been told to ignore it, and so would all that the tests start.
+# A shell may have told a program that it starts in the background to ignore SIGINT. All programs that the
+# tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says something about the machine. In CI, Hypothesis' own profile also has every

@@ -57,7 +57,7 @@ class Suite:
 
 
 OPTIONS: Final = (
-    # What a project's authors mark flaky runs again, as it does for them.
+    # No option here stops pytest-rerunfailures: a test that its authors mark flaky runs again.
     *("-q", "-p", "no:cacheprovider"),
     *("--override-ini=addopts=", f"--timeout={TEST_S}"),
 )

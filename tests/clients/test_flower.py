@@ -19,7 +19,7 @@ def seen(node: Node, vhost: str, names: list[str]) -> dict[str, int]:
     broker = RabbitMQ(f"amqp://guest:guest@{node.amqp}/{vhost}", http_api=f"{node.http}/api/")
     found = asyncio.run(broker.queues(names))
     for row in found:
-        # What the page shows of each.
+        # Flower's page shows these fields of each queue.
         assert {"messages", "messages_ready", "messages_unacknowledged", "consumers"} <= row.keys()
     return {row["name"]: row["messages"] for row in found}
 

@@ -1,7 +1,7 @@
 """A client that sends and sees single frames, over a plain socket and with another codec than the broker's.
 
-pika's codec makes and reads the frames, so that a mistake in ours does not cancel itself out. What pika
-would not make is put together by hand, octet by octet.
+pika's codec makes and reads the frames, so that a mistake in ours does not cancel itself out. A frame that
+pika would not make is put together by hand, octet by octet.
 """
 
 from __future__ import annotations

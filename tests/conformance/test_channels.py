@@ -120,7 +120,9 @@ def test_bindings_count_from_their_answer_on(connect: Connect, name: str) -> Non
 
 
 def test_a_transient_queues_deliveries_leave_with_their_confirms(connect: Connect) -> None:
-    """Whoever is cut off in between would wait for a message that was confirmed and that nobody has."""
+    """A node writes the confirm and the delivery in one piece. A client whose connection breaks between the
+    two would otherwise wait for a confirmed message that no node has any more.
+    """
     client = connect(1)
     queue = client.declare(1, "", exclusive=True).queue
     client.ask(1, spec.Confirm.Select(), spec.Confirm.SelectOk)

@@ -57,7 +57,7 @@ def test_queues_are_found_by_name(browser: Browser, cluster: Cluster, name: str)
     browser.fill("Filter by name", f"{name}-[02]$")
     browser.tick("Regular expression")
     browser.wait(lambda: list(browser.rows()) == [f"{name}-0", f"{name}-2"], "the others are left")
-    # What was chosen is still chosen after a reload.
+    # The page keeps its filter over a reload.
     browser.driver.refresh()
     browser.wait(lambda: list(browser.rows()) == [f"{name}-0", f"{name}-2"], "the others are left")
 

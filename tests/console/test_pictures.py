@@ -190,7 +190,9 @@ def go(browser: Browser, page: str) -> None:
 
 
 def too_wide(browser: Browser, width: int) -> list[str]:
-    """What is wider than its place in a window of this width; the page itself, too."""
+    """The elements that are wider than their place in a window of this width (pixels), as HTML, and a line
+    for the page itself where it scrolls sideways.
+    """
     browser.resize(width, HEIGHT)
     found: list[str] = browser.run(TOO_WIDE)
     scrolls = browser.run("return document.documentElement.scrollWidth") > width

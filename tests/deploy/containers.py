@@ -44,7 +44,8 @@ _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def compose(*arguments: str, project: str = PROJECT, more: Sequence[Path] = ()) -> str:
-    """What docker-compose (or docker compose) prints; fails with what it complains of.
+    """The output of docker-compose (or docker compose). Where the command fails the test fails with its
+    errors.
 
     `more`: files to be merged into those of the tree.
     """

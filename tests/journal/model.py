@@ -48,7 +48,9 @@ def needed(data: bytes) -> bytes:
 
 @dataclass
 class ModelPartition:
-    """What one partition must hold. `entries` are those in the log and those that are live."""
+    """The state that the journal must have of one partition. `entries` are those in the log and those that
+    are live.
+    """
 
     term: int = 0
     vote: str | None = None
@@ -93,7 +95,9 @@ class ModelledJournal:
         self.config = config
         self.model: dict[int, ModelPartition] = {}
         self.received: dict[int, dict[int, Entry]] = {}
-        """What a leader streamed without its snapshot: no part of any state, and lost in a crash."""
+        """Entries that a leader streamed and whose snapshot has not been installed yet: no part of any state,
+        and lost in a crash.
+        """
         self.history: list[dict[int, ModelPartition]] = [{}]
         self.durable = 0
         self.in_flight: tuple[WriteBatch, int] | None = None

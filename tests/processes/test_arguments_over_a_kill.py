@@ -1,4 +1,4 @@
-"""What queues were asked for holds when the node that owns them is killed: pika, on three real nodes.
+"""Queues keep their arguments' promises when the node that owns them is killed: pika, on three real nodes.
 
 The clients are on the two nodes that do not own the queue on trial. The third, its owner, is killed in
 the middle.

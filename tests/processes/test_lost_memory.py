@@ -28,7 +28,7 @@ def test_a_fanout_goes_on_to_the_queues_that_are_left(own_cluster: Cluster, own_
         third.basic_publish("news", "", b"%d" % number, PERSISTENT)
     bodies = [get(third, "kept")[2] for _ in range(21)]
     assert bodies == [b"before", *(b"%d" % number for number in range(20))]
-    # Queues that are lost with all they held answer like any other queue that nobody consumes.
+    # A queue that lost all its messages with its owner confirms publishes like any queue without consumers.
     third.basic_publish("", server_named, b"confirmed all the same", PERSISTENT)
 
 

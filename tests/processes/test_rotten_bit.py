@@ -1,5 +1,5 @@
-"""An octet of a journal goes bad, while its node runs or before it starts: nobody is given it, and what other
-nodes have is not lost.
+"""An octet of a journal goes bad, while its node runs or before it starts: no client gets the bad message,
+and messages that other nodes have are not lost.
 """
 
 from __future__ import annotations

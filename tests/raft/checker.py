@@ -61,7 +61,7 @@ class Checker:
     def shown(self, node: str, entries: Iterable[Entry], before: int) -> None:
         """Log matching: an entry of one index and term is the same everywhere, and so is the one before,
         whose term `before` is. It counts once it is on a disk or was sent: a single voter that crashes
-        between its election and its first sync begins the term again, and nobody knows of the first time.
+        between its election and its first sync begins the term again, and has no record of the first time.
         """
         for entry in entries:
             first = self.written.setdefault((entry.index, entry.term), (before, entry.data))

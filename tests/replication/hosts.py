@@ -76,7 +76,8 @@ class ManualWriter:
 class HostedNode:
     """One node with one partition. `sent` is what it sent, oldest first, as (to, parts).
 
-    membership: what the partition's group began with; without anybody in it the replica joins the group.
+    membership: the group's membership when it was made; with an empty one the replica joins an existing
+    group.
     """
 
     def __init__(

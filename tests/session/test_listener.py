@@ -120,13 +120,13 @@ def test_a_socket_that_was_accepted_before_the_ports_closed_is_turned_away() -> 
 
 class Silent:
     def warning(self, event: str, **fields: object) -> None:
-        """Nobody reads it."""
+        """The test does not read it."""
 
     def info(self, event: str, **fields: object) -> None:
-        """Nobody reads it."""
+        """The test does not read it."""
 
     def error(self, event: str, error: BaseException | None = None, **fields: object) -> None:
-        """Nobody reads it."""
+        """The test does not read it."""
 
 
 @pytest.mark.requirement("A5.21")

@@ -88,7 +88,7 @@ TRANSACTED = {
     "tx.rollback": (lambda n: m.TxRollback(), (m.TxRollbackOk,)),
 }
 
-# What ends the channel, and the code that the client is told.
+# Requests that make the server close the channel, each with its reply code.
 ENDS: dict[str, tuple[bytes | Method, int]] = {
     "refused publish": (published(ABSENT), 404),
     "refused request": (m.ExchangeDeclare(ABSENT), 404),

@@ -1,6 +1,6 @@
 """No circle of imports, types included, over modules and over packages.
 
-What goes around in a circle can only be understood, tested and built as a whole. `CIRCLES` has the circles
+Modules in a circle can only be understood, tested and built as a whole. `CIRCLES` has the circles
 that still exist; a circle there may lose members, and may not win any.
 """
 
