@@ -194,8 +194,8 @@ class LogSettings(Section):
     )
 
 
-def read_secret(path: Path, what: str) -> str:
-    """The first line of the file at `path`, which only its owner may read; `what` names it in errors.
+def read_secret(path: Path, secret: str) -> str:
+    """The first line of the file at `path`, which only its owner may read; `secret` names it in errors.
 
     Raises `ConfigError` if the file cannot be read, is empty, or other accounts may read it.
     """
@@ -203,11 +203,11 @@ def read_secret(path: Path, what: str) -> str:
         mode = path.stat().st_mode
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot read the {what}: {error}") from error
+        raise ConfigError(f"{path}: cannot read the {secret}: {error}") from error
     if mode & 0o077:
-        raise ConfigError(f"{path}: the {what} can be read by other accounts: chmod 600 {path}")
+        raise ConfigError(f"{path}: the {secret} can be read by other accounts: chmod 600 {path}")
     if not lines or not lines[0]:
-        raise ConfigError(f"{path}: the first line must be the {what}")
+        raise ConfigError(f"{path}: the first line must be the {secret}")
     return lines[0]
 
 

@@ -28,7 +28,7 @@ class NodeFailedError(Exception):
     """The node has ended by itself; the text names the error, the place and the remedy."""
 
     def __init__(self, error: BaseException, where: str, remedy: str, code: ExitCode) -> None:
-        super().__init__(f"{where}: {said(error)}. What to do: {remedy}.")
+        super().__init__(f"{where}: {error_text(error)}. What to do: {remedy}.")
         self.error = error
         self.code = code
 
@@ -74,14 +74,14 @@ class FailStop:
         has to end.
         """
         if self.spares_node(error, Origin.PEER_MESSAGE):
-            text = f"a message of kind {tag!r} cannot be decoded: {said(error)}"
+            text = f"a message of kind {tag!r} cannot be decoded: {error_text(error)}"
             self.log.error("peer_message_refused", error, peer=peer, reason=text)
             raise UndecodableError(text) from error
 
     def of_hashing(self, error: Exception) -> None:
         """A thread that hashes passwords has raised `error`."""
         if self.spares_node(error, Origin.HASHING):
-            self.log.error("password_not_hashed", error, what=said(error))
+            self.log.error("password_not_hashed", error, what=error_text(error))
 
     def _uncaught(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Take an exception that no callback, protocol or task of the event loop has caught."""
@@ -110,7 +110,12 @@ class FailStop:
         watchdog = Timer(STOP_S, os._exit, (ending.code,))
         watchdog.daemon = True
         watchdog.start()
-        told = {"where": where, "what": said(error), "exit_code": int(ending.code), "remedy": ending.remedy}
+        told = {
+            "where": where,
+            "what": error_text(error),
+            "exit_code": int(ending.code),
+            "remedy": ending.remedy,
+        }
         if ending.code is ExitCode.DISK_FAILED:
             self.log.error("journal_failed", error, **told)
         elif ending.code is ExitCode.DAMAGED:
@@ -136,14 +141,14 @@ def fall_silent(
 def unreadable(error: JournalError) -> NodeFailedError:
     """Log that the journal cannot be read at the start; returns the error that ends the process."""
     ending = ending_of(error)
-    what, code = said(error), int(ending.code)
+    text, code = error_text(error), int(ending.code)
     EventLog("node").error(
-        "journal_damaged", where="the start", what=what, exit_code=code, remedy=ending.remedy
+        "journal_damaged", where="the start", what=text, exit_code=code, remedy=ending.remedy
     )
     return NodeFailedError(error, "the start of the node", ending.remedy, ending.code)
 
 
-def said(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """The text of an exception, with its type where the text alone says too little."""
     text = str(error)
     if isinstance(error, OSError) and text:

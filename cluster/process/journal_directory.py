@@ -135,13 +135,13 @@ class JournalDirectory:
     def _set_aside(self, error: DamagedJournalError) -> None:
         """Rename the damaged journal, if nothing is lost with it. Raises DamagedJournalError otherwise."""
         if reason := self._keeps():
-            what = f"{error.what}; the node does not set it aside, because {reason}"
-            raise DamagedJournalError(error.file, error.offset, what) from error
+            damage = f"{error.damage}; the node does not set it aside, because {reason}"
+            raise DamagedJournalError(error.file, error.offset, damage) from error
         # A restart in between must not take the empty journal for that of a new node.
         self._note_rebuilding()
         (self._path / JOURNAL_NAME).rename(self._aside)
         self._sync()
-        self.log.error("journal_set_aside", file=error.file, offset=error.offset, what=error.what)
+        self.log.error("journal_set_aside", file=error.file, offset=error.offset, what=error.damage)
 
     def _keeps(self) -> str:
         """The reason why a damaged journal is not set aside; empty if it is."""

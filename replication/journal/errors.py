@@ -16,7 +16,7 @@ REMEDY = (
 
 
 class JournalError(Exception):
-    """Base of what the journal raises on purpose, `JournalFailedError` aside."""
+    """The base of the errors that the journal raises on purpose, `JournalFailedError` aside."""
 
 
 class DamagedJournalError(JournalError):
@@ -24,18 +24,18 @@ class DamagedJournalError(JournalError):
     remedy.
     """
 
-    def __init__(self, file: str, offset: int, what: str) -> None:
-        super().__init__(f"{file} is damaged at offset {offset}: {what}. {REMEDY}")
+    def __init__(self, file: str, offset: int, damage: str) -> None:
+        super().__init__(f"{file} is damaged at offset {offset}: {damage}. {REMEDY}")
         self.file = file
         self.offset = offset
-        self.what = what
+        self.damage = damage
 
 
 class DamagedEntryError(DamagedJournalError):
     """One entry does not read back as it was written; a replica on another node may have it whole."""
 
-    def __init__(self, file: str, offset: int, what: str, index: int, term: int) -> None:
-        super().__init__(file, offset, what)
+    def __init__(self, file: str, offset: int, damage: str, index: int, term: int) -> None:
+        super().__init__(file, offset, damage)
         self.partition = 0
         """Set by the log that was read."""
         self.index = index
@@ -45,9 +45,9 @@ class DamagedEntryError(DamagedJournalError):
 class UnsupportedJournalError(JournalError):
     """The file was written in a format that this release does not know."""
 
-    def __init__(self, file: str, offset: int, what: str) -> None:
+    def __init__(self, file: str, offset: int, reason: str) -> None:
         super().__init__(
-            f"{file} at offset {offset}: {what}. Start the release that wrote it, or a newer one."
+            f"{file} at offset {offset}: {reason}. Start the release that wrote it, or a newer one."
         )
         self.file = file
         self.offset = offset

@@ -152,10 +152,10 @@ class EntryReader:
                 self._cache.put(segment << 32 | table.offsets[row], data)
             entries.append(Entry(index, term, _KINDS[entry_kind], data))
 
-    def _damaged(self, table: EntryTable, row: int, what: str = "is not there") -> DamagedEntryError:
+    def _damaged(self, table: EntryTable, row: int, damage: str = "is not there") -> DamagedEntryError:
         index, term = table.indexes[row], table.terms[row]
         file, offset = segment_name(table.segments[row]), table.offsets[row]
-        return DamagedEntryError(file, offset, f"entry {index} of term {term} {what}", index, term)
+        return DamagedEntryError(file, offset, f"entry {index} of term {term} {damage}", index, term)
 
     def _handle(self, segment: int) -> File:
         handle = self._handles.get(segment)

@@ -153,5 +153,5 @@ class PartitionReplay:
             name, offset = (
                 (segment_name(place.segment), place.offset) if place is not None else ("the journal", 0)
             )
-        what = f"partition {self.partition} needs entry {index}, which no segment holds"
-        return DamagedJournalError(name, offset, what)
+        damage = f"partition {self.partition} needs entry {index}, which no segment holds"
+        return DamagedJournalError(name, offset, damage)

@@ -139,10 +139,10 @@ def prepare(nodes: list[LocalNode]) -> None:
 def _check_ports_free(nodes: list[LocalNode]) -> None:
     for node in nodes:
         listen = node.config.listen
-        for what, address in (("AMQP", listen.amqp), ("HTTP", listen.http), ("peers", listen.peers)):
+        for use, address in (("AMQP", listen.amqp), ("HTTP", listen.http), ("peers", listen.peers)):
             if not is_free(address):
                 raise PortInUseError(
-                    f"port {address.port}, for {what} of {node.name}, is in use: stop its program, "
+                    f"port {address.port}, for {use} of {node.name}, is in use: stop its program, "
                     "or choose others with --base-port and --http-port"
                 )
 

@@ -126,11 +126,11 @@ class Supervisor:
         self.heed_signals(loop)
         try:
             watches = [asyncio.create_task(self._keep_running(child)) for child in self.children]
-            everything = asyncio.gather(*watches)
+            running = asyncio.gather(*watches)
             stop = asyncio.create_task(self._stopping.wait())
-            await asyncio.wait((everything, stop), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((running, stop), return_when=asyncio.FIRST_COMPLETED)
             stop.cancel()
-            clean = await self._stop_all(everything)
+            clean = await self._stop_all(running)
         finally:
             for child in self.children:
                 child.signal(signal.SIGKILL)
@@ -138,17 +138,17 @@ class Supervisor:
                 loop.remove_signal_handler(number)
         return 0 if clean and not self._failed else 1
 
-    async def _stop_all(self, everything: asyncio.Future[list[None]]) -> bool:
+    async def _stop_all(self, running: asyncio.Future[list[None]]) -> bool:
         self._stopping.set()
         for child in self.children:
             child.signal(signal.SIGTERM)
-        done, _ = await asyncio.wait((everything,), timeout=self._stop_grace_s)
+        done, _ = await asyncio.wait((running,), timeout=self._stop_grace_s)
         if not done:
             for child in self.children:
                 if child.process is not None and child.process.exit_code() is None:
                     self._report(f"{child.node.name} did not stop within {self._stop_grace_s:g} s: killed")
                 child.signal(signal.SIGKILL)
-        await everything
+        await running
         return bool(done)
 
     async def _keep_running(self, child: Child) -> None:

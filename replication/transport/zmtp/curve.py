@@ -95,14 +95,14 @@ def _octets(key: bytes) -> bytes:
     return base64.b85decode(key.translate(_FROM_Z85))
 
 
-def _checked(text: str, what: str) -> bytes:
+def _checked(text: str, key_name: str) -> bytes:
     key = text.strip().encode("ascii", "backslashreplace")
     if len(key) == 40 and not key.translate(None, _Z85):
         try:
             return _octets(key)
         except ValueError:
             pass
-    raise InvalidKeyError(f"{what} must be 40 characters of Z85, as `quorate keygen` prints them")
+    raise InvalidKeyError(f"{key_name} must be 40 characters of Z85, as `quorate keygen` prints them")
 
 
 class _Curve:
