@@ -137,7 +137,10 @@ class FrontEndPort(Protocol):
     """The calls of an owner to a front end."""
 
     def room(self) -> int | None:
-        """The octets of deliveries that may be sent to the front end now; None: no limit. No message."""
+        """The octets of deliveries that may be sent to the front end now; None: no limit.
+
+        The node of the owner answers this call itself, without a message.
+        """
 
     def acknowledged(self, epoch: int, number: int, refused: Sequence[tuple[int, Ranges]] = ()) -> None:
         """All operation batches up to `number` are committed.
@@ -362,7 +365,9 @@ class RemoteFrontEnd:
     def __init__(
         self, partition: int, front_end: int, send: SendCall, backlog: Callable[[], int] | None = None
     ) -> None:
-        """`backlog` tells how many octets wait for the node in the transport; None where no consumers are."""
+        """`backlog` tells how many octets wait in the transport for the node; None for a front end without
+        consumers.
+        """
         self._partition = partition
         self._front_end = front_end
         self._send = send

@@ -1,1 +1,1 @@
-"""Who may connect, and who may do what."""
+"""Users, their log-ins, and their permissions."""

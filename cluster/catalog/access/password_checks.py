@@ -116,7 +116,7 @@ class PasswordChecks:
         self._hasher = hasher
         self._checks: dict[bytes, Check] = {}
         self._waiting: dict[str, int] = {}
-        """By origin."""
+        """The number of waiting passwords by origin."""
         self._total = 0
 
     def recognises(self, user: str, stored: str, password: str) -> bool:

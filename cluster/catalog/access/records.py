@@ -29,7 +29,9 @@ class Permission:
 
 @dataclass(frozen=True, slots=True)
 class TopicPermission:
-    """Which routing keys a user may publish to a topic exchange with, and bind to it with."""
+    """Patterns for the routing keys with which a user may publish (`write`) to a topic exchange, and bind
+    (`read`).
+    """
 
     write: str
     read: str

@@ -1,4 +1,4 @@
-"""How many connections and channels there are in the whole cluster, for the limits of RabbitMQ.
+"""Counts of connections and channels in the whole cluster, for the limits of virtual hosts and users.
 
 Each node counts its own connections and channels. It tells the other nodes the counts that a limit concerns,
 in the tick in which they change and every `USAGE_INTERVAL_S`. So a limit is exact on one node; over several

@@ -1,4 +1,4 @@
-"""Which nodes can speak with which, as they tell each other. Pure.
+"""The contacts between nodes, as the nodes tell each other. Pure.
 
 Every node tells the others how long ago it heard each of them. Two nodes are *in contact* while both hear
 each other. A node that this one has lost, but another node has contact with, is not dead: only the connection

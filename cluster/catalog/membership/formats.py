@@ -1,4 +1,4 @@
-"""Which formats a node may write, so that every node that reads them understands them (docs/decisions/0020).
+"""The formats that a node may write: every node that reads them must understand them (docs/decisions/0020).
 
 `cluster.config.formats.FORMAT_LEVEL` counts the releases that brought a new message between nodes or a new
 format in a replicated log. A node tells its level twice: to each peer in the first message on a connection,

@@ -1,4 +1,4 @@
-"""Which other nodes this one's transport reaches, and which it reached until just now."""
+"""The connections of a node to the others, and those that broke lately."""
 
 from __future__ import annotations
 

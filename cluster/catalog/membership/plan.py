@@ -1,4 +1,4 @@
-"""Which replicas and owners to move next, so that every node has its share. Pure.
+"""Plans the moves of replicas and owners that give every node its share. Pure.
 
 `next_moves` looks at the present placement, not at earlier plans: any node that leads the catalog may call
 it at any time. Each move makes the placement better in an order without cycles, so the moves end.

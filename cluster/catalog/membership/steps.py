@@ -52,7 +52,7 @@ class MoveSettled:
 
 
 Step = Change | LeadershipTransfer | MoveSettled | None
-"""None: wait."""
+"""The next step of a move; None: wait until the group has changed."""
 
 
 def next_step(move: Move, view: GroupView) -> Step:

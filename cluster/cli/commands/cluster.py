@@ -63,7 +63,7 @@ def list_members(client: ManagementClient, as_json: bool) -> None:
 @wait_option
 @management_options
 def add(client: ManagementClient, name: str, wait: bool, **given: str | None) -> None:
-    """Let node NAME join, or say where a member is now. It gets its share of what is there."""
+    """Let node NAME join, or change the addresses of a member. A new node gets its share of the replicas."""
     client.put("cluster", "members", name, body=_present(given))
     _watch(client, f"{name} is being added", wait)
 

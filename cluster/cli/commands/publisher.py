@@ -18,7 +18,7 @@ PACE_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class PublishTarget:
-    """Where messages go, and the queue to declare first, if any."""
+    """The exchange and routing key of messages, and the queue to declare first, if any."""
 
     exchange: str
     routing_key: str
