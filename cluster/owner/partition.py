@@ -183,7 +183,8 @@ class PartitionOwner:
                     self._state.arrived(queue, first, last)
         for front_end, queue, first, last in applied.returned:
             # A message that the owner itself returned is ready already, and may be leased again.
-            if front_end != OWNER:
+            # A front end that gives a message back may not know yet that the queue is sealed.
+            if front_end != OWNER and queue in self.queues:
                 self._state.returned(front_end, queue, first, last)
         for queue in applied.dropped:
             self._dropped(queue)

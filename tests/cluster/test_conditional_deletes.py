@@ -142,3 +142,23 @@ def test_no_queue_is_sealed_while_a_member_does_not_read_it(monkeypatch: pytest.
     client.open_channel()
     client.purge("q")
     client.delete("q", if_empty=True)
+
+
+@pytest.mark.parametrize("kind", SHARED)
+def test_a_message_may_be_given_back_while_its_queue_is_deleted(kind: str) -> None:
+    """Behind the seal there is no queue any more that could have the message again."""
+    site = Site("n1", "n2", "n3")
+    deleting, consuming = site.client("n1"), site.client("n3")
+    outcomes = set()
+    for step in STEPS:
+        queue = f"q{step}"
+        deleting.declare(queue, **KINDS[kind])
+        consuming.confirms(consuming.publish(queue, b"x"))
+        before = len(consuming.deliveries)
+        consuming.consume(queue)
+        site.until(lambda: len(consuming.deliveries) > before)  # noqa: B023
+        delivery = consuming.deliveries[-1]
+        delete = m.QueueDelete(queue, if_empty=True)
+        at_once(step, deleting, delete, lambda: consuming.nack(delivery, requeue=True))  # noqa: B023
+        outcomes.add(outcome(deleting))
+    assert True in outcomes
