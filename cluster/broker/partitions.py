@@ -75,8 +75,10 @@ class Partitions(Observer):
             return
         self._deferred.discard(partition.id)
         observers = self._observers.partition(partition.id)
-        state = OwnerState(partition.id, self._context, JournalEntries(log), durable=True)
-        owner = self.owners[partition.id] = PartitionOwner(state, self._context, observers)
+        state = OwnerState(
+            partition.id, self._context, JournalEntries(log), durable=True, observers=observers
+        )
+        owner = self.owners[partition.id] = PartitionOwner(state, self._context)
         replica = self.replicas[partition.id] = Replica(owner, state, self._lost_entries)
         self._groups.open(partition.id, self._founders(partition, blank), partition.replicas, replica)
 

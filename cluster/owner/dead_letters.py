@@ -125,7 +125,6 @@ class DeadLetters:
         """Put some of the waiting dead letters into the next entry, unless the last ones are not committed
         yet.
         """
-        self._dead_messages.fresh = False
         if self._moving:
             return
         for number in list(self._dead_messages.waiting):

@@ -7,9 +7,7 @@ from typing import Final, NamedTuple
 from cluster.peers.link_messages import Ranges
 from node.message.reason import Reason
 from node.message.run import Run
-from node.queue.operations import Aspect
-from node.queue.partition import PartitionMachine
-from node.ranges.range_set import Range, RangeSet
+from node.ranges.range_set import RangeSet
 
 NO_DEAD: Final = RangeSet()
 
@@ -29,31 +27,19 @@ class DeadMessages:
 
     `waiting` has the dead messages in the log that are neither moved nor on their way, by queue. `leaving`
     has those on their way, those included whose transfer is proposed only. `soft` has dead messages that are
-    not in the log, and not published yet. `fresh`: messages have died since the last `DeadLetters.move`.
+    not in the log, and not published yet.
     """
 
-    def __init__(self, machine: PartitionMachine) -> None:
-        self._machine = machine
+    def __init__(self) -> None:
         self.waiting: dict[int, RangeSet] = {}
         self.leaving: dict[int, RangeSet] = {}
         self.soft: list[SoftDeadMessages] = []
-        self.fresh = False
 
     def clear(self) -> None:
         """Forget everything: this node does not own the partition any more."""
-        self.waiting, self.leaving, self.soft, self.fresh = {}, {}, [], False
+        self.waiting, self.leaving, self.soft = {}, {}, []
 
-    def logged(self, number: int, ranges: Ranges) -> None:
-        """The death of messages is committed. They may have died before: a front end that has lost a lease
-        may still settle, while the settlement of the next holder is not committed.
-        """
-        state = self._machine.queues.get(number)
-        deaths = None if state is None else state.annotations.get(Aspect.DEATH)
-        if deaths is not None:
-            self.wait(number, [span[:2] for part in ranges for span in deaths.spans(*part)])
-        self.fresh = True
-
-    def wait(self, number: int, dead: list[Range]) -> None:
+    def wait(self, number: int, dead: Ranges) -> None:
         """Have dead messages of a queue wait, without those that are on their way."""
         waiting, leaving = RangeSet(dead), self.leaving.get(number, NO_DEAD)
         for part in dead if leaving else ():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from cluster.owner.state import OwnerState
 from node.message.deaths import encode_death
@@ -35,7 +34,6 @@ def discard(
     if durable and dead_letters:
         spans = _deaths(durable, reason, owner.wall_ms())
         owner.operation(encode_annotate(number, Aspect.DEATH, spans))
-        owner.proposal.committed.append(partial(owner.dead_messages.logged, number, durable))
     elif durable:
         owner.operation(encode_remove(number, reason, durable))
     owner.dead_letter_soft(number, soft, reason)
@@ -45,7 +43,6 @@ def dead_letter_new(owner: OwnerState, number: int, first: int, last: int, reaso
     """Discard messages that the next entry brings to a queue: they are dead from the start."""
     owner.queues[number].delivery.tally.discarded(reason, last - first + 1, dead_letters=True)
     owner.proposal.annotate(number, Aspect.DEATH, _deaths([(first, last)], reason, owner.wall_ms()))
-    owner.proposal.committed.append(partial(owner.dead_messages.logged, number, [(first, last)]))
 
 
 def take_discard(owner: OwnerState, front_end: int, operation: Discard) -> bytes | None:
@@ -70,7 +67,7 @@ def discard_leased(
         durable = settled.durable
         if dead_letters:
             # A front end that has lost its lease may settle a message that is dead already: it moves once.
-            durable = [part for one in durable for part in queue.delivery.living(*one).ranges()]
+            durable = [part for one in durable for part in queue.delivery.state.living(*one).ranges()]
         queue.delivery.tally.discarded(reason, settled.count, dead_letters=dead_letters)
         if queue.lifecycle.passes_on:
             owner.mark(number)
@@ -78,7 +75,6 @@ def discard_leased(
     if not durable:
         return None
     if dead_letters:
-        owner.proposal.committed.append(partial(owner.dead_messages.logged, number, durable))
         return encode_annotate(number, Aspect.DEATH, _deaths(durable, reason, owner.wall_ms()))
     if reason is Reason.REJECTED:
         return encode_discard(number, durable)

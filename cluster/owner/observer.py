@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from node.queue.operations import Applied
+from node.queue.queue import QueueState
 
 
 class PartitionObserver(Protocol):
@@ -18,6 +20,9 @@ class PartitionObserver(Protocol):
 
         `term` is the term in which this replica was elected last, `data` are the entry's octets.
         """
+
+    def restored(self, queues: Mapping[int, QueueState]) -> None:
+        """A snapshot has replaced the replica's state: `queues`, by number, which observers do not change."""
 
     def following(self) -> None:
         """This replica does not lead any more: the entries that it has proposed may never be committed."""

@@ -15,7 +15,6 @@ from cluster.owner.context import OwnerContext, Unused
 from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.lost_entries import LostEntries
 from cluster.owner.lost_front_ends import LostFrontEnds
-from cluster.owner.observer import PartitionObserver
 from cluster.owner.proposal import (
     HOLD_S,
     PROPOSE_AT_BYTES,
@@ -44,10 +43,8 @@ from replication.raft import Entry, Snapshot
 class PartitionOwner:
     """See the module's docstring; front ends speak with its `sessions`."""
 
-    def __init__(
-        self, state: OwnerState, context: OwnerContext, observers: tuple[PartitionObserver, ...] = ()
-    ) -> None:
-        """`state` is this owner's alone; `observers` are told of what the replica applies."""
+    def __init__(self, state: OwnerState, context: OwnerContext) -> None:
+        """`state` is this owner's alone."""
         self.partition, self.queues = state.partition, state.queues
         self._state, self._machine, self._front_ends = state, state.machine, state.front_ends
         self.past = Tally()
@@ -56,7 +53,7 @@ class PartitionOwner:
         self.unserved_octets = 0
         self._reconciled = False
         self._retry_at = 0.0
-        self._context, self._observers = context, observers
+        self._context, self._observers = context, state.observers
         self._serving = Serving(state.entries, context.tells_failures, state.marked)
         self._dead_letters = DeadLetters(state, context.transit)
         self._two_phase_commit = TwoPhaseCommit(state, context, self._dead_letters)
@@ -181,22 +178,27 @@ class PartitionOwner:
                 self._serving.mark(queue)
                 if self._state.upcoming:
                     self._state.arrived(queue, first, last)
-        for front_end, queue, first, last in applied.returned:
+        for front_end, queue, first, last, _ in applied.returned:
             # A message that the owner itself returned is ready already, and may be leased again.
             # A front end that gives a message back may not know yet that the queue is sealed.
             if front_end != OWNER and queue in self.queues:
                 self._state.returned(front_end, queue, first, last)
+        for queue, first, last, _ in applied.dead:
+            self._state.dead_messages.wait(queue, [(first, last)])
+        for queue in applied.sealed:
+            self._dropped(queue)
+            self._context.queue_unused(queue, Unused.SEALED)
         for queue in applied.dropped:
             self._dropped(queue)
         for step in applied.transactions:
             self._two_phase_commit.applied(step)
         for front_end, number in applied.acknowledged.items():
             self._state.acknowledge(front_end, number)
-        waiters, dead_messages = self._state.waiters, self._state.dead_messages
+        waiters = self._state.waiters
         while waiters and waiters[0][0] <= applied.index:
             waiters.popleft()[1]()
-            if dead_messages.fresh:
-                self._dead_letters.move()
+        if applied.dead:
+            self._dead_letters.move()
         if self._serving.dirty:
             self._state.wake()
 
@@ -266,7 +268,7 @@ class PartitionOwner:
 
     def seal_unused(self, queue: int) -> None:
         """Have a queue deleted, unless a consumer attaches first."""
-        seal_unused(self._state, self._context, queue)
+        seal_unused(self._state, queue)
 
     def _in_use(self, queue: int) -> bool:
         return queue in self.queues and self.queues[queue].delivery.consumers.count > 0
@@ -374,6 +376,8 @@ class Replica:
     def restore(self, snapshot: Snapshot) -> None:
         self._state.machine.restore(snapshot.data)
         self._state.entries.forget()
+        for observer in self._state.observers:
+            observer.restored(self._state.machine.queues)
 
     def snapshot(self) -> bytes:
         return self._state.machine.snapshot()

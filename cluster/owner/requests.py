@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from cluster.owner.browsing import page
-from cluster.owner.context import OwnerContext, Unused
 from cluster.owner.serving import Serving, regrant
 from cluster.owner.state import OwnerState
 from cluster.owner.two_phase_commit import TwoPhaseCommit
@@ -34,13 +33,12 @@ class FrontEndRequests:
     def __init__(
         self,
         owner: OwnerState,
-        context: OwnerContext,
         serving: Serving,
         transactions: TwoPhaseCommit,
         when_attached: Callable[[int, int, Callable[[], None]], None],
     ) -> None:
         """`when_attached` calls back once the log has that a front end may hold leases of a queue."""
-        self._owner, self._context, self._serving = owner, context, serving
+        self._owner, self._serving = owner, serving
         self._transactions, self._when_attached = transactions, when_attached
         self._front_ends = owner.front_ends
 
@@ -159,7 +157,6 @@ class FrontEndRequests:
         if state is not None and not state.sealed:
             again()
         else:
-            self._context.queue_unused(number, Unused.SEALED)
             self._front_ends.answer(front_end, request, [True, *counts])
 
     def _before_served(self, queue: int, callback: Callable[[], None]) -> None:

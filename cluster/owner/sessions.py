@@ -34,7 +34,7 @@ class FrontEndSessions:
         self._owner = owner
         self._front_ends = owner.front_ends
         self._context, self._serving, self._transactions = context, serving, transactions
-        self._requests = FrontEndRequests(owner, context, serving, transactions, self.when_attached)
+        self._requests = FrontEndRequests(owner, serving, transactions, self.when_attached)
 
     # -- greetings ------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from cluster.owner.contents import Contents, EntrySource
 from cluster.owner.context import OwnerContext
 from cluster.owner.dead_messages import DeadMessages, SoftDeadMessages
 from cluster.owner.linearizable_reads import LinearizableReads
+from cluster.owner.observer import PartitionObserver
 from cluster.owner.proposal import FrontEnds, Proposal
 from cluster.owner.unused_queues import UnusedQueues
 from cluster.peers.latencies import Arrivals
@@ -40,9 +41,13 @@ class OwnerState:
     messages that are taken and not applied yet. `marked` has the queues that may have messages to hand out.
     """
 
-    def __init__(self, partition: int, context: OwnerContext, source: EntrySource, *, durable: bool) -> None:
-        self.partition, self.durable = partition, durable
-        self.machine = PartitionMachine()
+    def __init__(
+        self, partition: int, context: OwnerContext, source: EntrySource, *, durable: bool,
+        observers: tuple[PartitionObserver, ...] = (),
+    ) -> None:  # fmt: skip
+        """`observers` are told of what the replica applies."""
+        self.partition, self.durable, self.observers = partition, durable, observers
+        self.machine = PartitionMachine(observed=bool(observers))
         self.queues: dict[int, QueueOwner] = {}
         self.active = False
         self.term = self.published = self.delivered = 0
@@ -60,7 +65,7 @@ class OwnerState:
         self.entries = Contents(self.machine, source)
         self.marked: dict[int, None] = {}
         self.front_ends = FrontEnds()
-        self.dead_messages = DeadMessages(self.machine)
+        self.dead_messages = DeadMessages()
         self.linearizable_reads = LinearizableReads(partition, context.confirm_leading, self.front_ends)
         self.settings: dict[int, QueueSettings] = {}
         self._rules: dict[int, Rules] = {}

@@ -48,12 +48,12 @@ def left_behind(owner: OwnerState, context: OwnerContext, number: int) -> None:
     context.queue_unused(number, Unused.LEFT)
 
 
-def seal_unused(owner: OwnerState, context: OwnerContext, number: int) -> None:
+def seal_unused(owner: OwnerState, number: int) -> None:
     """Have a queue deleted, unless a consumer comes first: the log orders the seal and the consumer."""
-    owner.front_ends.after_greetings(partial(_seal_unused, owner, context, number))
+    owner.front_ends.after_greetings(partial(_seal_unused, owner, number))
 
 
-def _seal_unused(owner: OwnerState, context: OwnerContext, number: int) -> None:
+def _seal_unused(owner: OwnerState, number: int) -> None:
     queue = owner.queues.get(number)
     if queue is None or queue.delivery.consumers.count:
         return
@@ -62,7 +62,6 @@ def _seal_unused(owner: OwnerState, context: OwnerContext, number: int) -> None:
         owner.unused_queues.left(number, owner.now)
         return
     owner.operation(encode_seal_queue(number, ANY_MESSAGES))
-    owner.after_proposed(partial(context.queue_unused, number, Unused.SEALED))
 
 
 def find_left_behind(owner: OwnerState, context: OwnerContext) -> None:

@@ -8,7 +8,6 @@ from node.message.reason import Reason
 from node.queue.annotations import Annotations
 from node.queue.consumers import Consumers
 from node.queue.leases import Leases
-from node.queue.operations import Aspect
 from node.queue.order import Order, ReadyByAge
 from node.queue.queue import QueueState
 from node.queue.schedule import Schedule
@@ -104,11 +103,6 @@ class DeliveryState:
         self.redelivered = state.returned.copy()
         self.granted = 0
         self.tally = Tally()
-
-    def living(self, first: int, last: int) -> RangeSet:
-        """The messages that are alive, not withheld, and no dead letters."""
-        dead = self.annotations.logged(Aspect.DEATH).spans(first, last)
-        return self.state.shown(first, last).without((start, end) for start, end, _ in dead)
 
     @property
     def scheduled_count(self) -> int:

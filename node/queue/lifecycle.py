@@ -59,7 +59,7 @@ class Lifecycle:
         for part in (*state.withheld.ranges(), *dead.ranges()):
             later.remove(*part)
         delivery.scheduled = Schedule(later) if later else None
-        ready = delivery.living(0, ABOVE_ALL).without((first, last) for first, last, _ in later.all())
+        ready = delivery.state.living(0, ABOVE_ALL).without((first, last) for first, last, _ in later.all())
         delivery.ready = registry.arrange(settings, delivery.annotations, ready)
         # The time until which messages rest that are about to be given back.
         self._rests = RangeMap()
@@ -72,7 +72,7 @@ class Lifecycle:
         self._keep_leases()
         if state.annotations:
             self._rest_again(later)
-            for part in delivery.living(0, ABOVE_ALL).ranges():
+            for part in delivery.state.living(0, ABOVE_ALL).ranges():
                 for aspect in registry.by_message.keys() & state.annotations.keys():
                     self._note(aspect, delivery.annotations.logged(aspect).spans(*part))
         if not delivery.fresh and state.attached and state.semantics is Semantics.AT_LEAST_ONCE:
@@ -115,7 +115,7 @@ class Lifecycle:
         if delivery.settings is PLAIN and not delivery.state.annotations:
             delivery.ready.add(first, last)
             return
-        for part in delivery.living(first, last).ranges():
+        for part in delivery.state.living(first, last).ranges():
             self._place(*part)
             for aspect, values in delivery.state.annotations.items():
                 if aspect in self.hooks.note or aspect in self._registry.by_message:

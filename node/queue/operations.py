@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Final, NamedTuple
 
 from node.message.reason import Reason
@@ -50,6 +50,23 @@ class Aspect(IntEnum):
     """Reason and time of the discard (`node.message.deaths`). The queue delivers the message no more."""
     SIZE = 6
     """The octets of the body; only in queues with a limit on octets."""
+
+
+class Cause(StrEnum):
+    """The reason why messages have left a queue for good."""
+
+    SETTLED = "settled"
+    """A consumer has settled them, or the owner removed them before it delivered them."""
+
+    REJECTED = "rejected"
+    """A consumer rejected them without requeue, or no replica can read their entry any more."""
+
+    EXPIRED = "expired"
+    MAXLEN = "maxlen"
+    DELIVERY_LIMIT = "delivery limit"
+    PURGED = "purged"
+    DEAD_LETTERED = "dead-lettered"
+    """They were dead letters, and have been moved, or no exchange takes them."""
 
 
 class OpKind(IntEnum):
@@ -223,6 +240,21 @@ class Remove(NamedTuple):
     ranges: list[Range]
 
 
+_CAUSES: Final = {
+    Reason.REJECTED: Cause.REJECTED,
+    Reason.EXPIRED: Cause.EXPIRED,
+    Reason.MAXLEN: Cause.MAXLEN,
+    Reason.DELIVERY_LIMIT: Cause.DELIVERY_LIMIT,
+}
+
+
+def cause_of(operation: Discard | Purge | Remove) -> Cause:
+    """The cause of the removal of messages that are no dead letters."""
+    if isinstance(operation, Remove):
+        return _CAUSES[operation.reason]
+    return Cause.PURGED if isinstance(operation, Purge) else Cause.REJECTED
+
+
 class Refuse(NamedTuple):
     """Queues have refused these messages of a front end's operation batch, counted from 0.
 
@@ -373,26 +405,51 @@ Operation = (
 
 @dataclass(init=False, slots=True)
 class Applied:
-    """The effects of the entry at a log index on the machine's state.
+    """The feed: the effects of the entry at a log index on the queues, the same on every replica.
 
-    `appended` are (queue, first, last), `returned` are (front end, queue, first, last) of the messages that
-    were alive. `created` and `dropped` are queues. `acknowledged` has the highest batch number applied for
-    each front end with batches in the entry. `transactions` are steps of transactions, in log order.
+    A reader who takes the entries in log order, and the fields of each in this order, knows the messages of
+    every queue:
+
+    - `created`: queues that exist from now on, and are empty.
+    - `appended`: (queue, first, last) of messages that came in. The messages of a transaction over several
+      partitions come in with the entry that commits the transaction.
+    - `returned`: (front end, queue, first, last, failed) of messages that a front end, or the owner, gave
+      back. `failed`: the delivery of the messages has failed.
+    - `dead`: (queue, first, last, death) of messages that are dead letters from now on. A dead letter stays
+      in the queue until it has been moved. `node.message.deaths.decode_death` reads the death.
+    - `removed`: (queue, cause, ranges) of messages that have left for good. Empty unless the machine was made
+      with `observed`. The ranges are sorted and disjoint.
+    - `sealed`: queues that take no messages and have no consumers any more, because their deletion is
+      decided. Their messages may still leave.
+    - `dropped`: queues that are gone, and their messages with them.
+
+    A row names exactly messages that were in the queue. A message comes in once, dies at most once and leaves
+    at most once. Leases, transient messages of a replicated queue, and the owner's decisions before they are
+    committed are not in the log, and so not in the feed.
+
+    `acknowledged` has the highest batch number applied for each front end with batches in the entry.
+    `transactions` are steps of transactions, in log order.
     """
 
     index: int
-    appended: list[tuple[int, int, int]]
-    returned: list[tuple[int, int, int, int]]
     created: list[int]
+    appended: list[tuple[int, int, int]]
+    returned: list[tuple[int, int, int, int, bool]]
+    dead: list[tuple[int, int, int, int]]
+    removed: list[tuple[int, Cause, list[Range]]]
+    sealed: list[int]
     dropped: list[int]
     acknowledged: dict[int, int]
     transactions: list[LoggedTransactional]
 
     def __init__(self, index: int, acknowledged: dict[int, int] | None = None) -> None:
         self.index = index
+        self.created = []
         self.appended = []
         self.returned = []
-        self.created = []
+        self.dead = []
+        self.removed = []
+        self.sealed = []
         self.dropped = []
         self.acknowledged = acknowledged or {}
         self.transactions = []

@@ -30,8 +30,10 @@ from node.queue.operations import (
     OWNER,
     Annotate,
     Applied,
+    Aspect,
     Attach,
     BeginTransfer,
+    Cause,
     CreateQueue,
     Detach,
     Discard,
@@ -49,6 +51,7 @@ from node.queue.operations import (
     SealQueue,
     Settle,
     Transferred,
+    cause_of,
 )
 from node.queue.queue import QueueState
 from node.queue.transactions import LOGGED, TransactionTable
@@ -148,11 +151,13 @@ class PartitionMachine:
     """
 
     __slots__ = (
-        "_firsts", "_indexes", "_numbers", "_unpruned", "applied_index", "next_sequence", "queues",
-        "refusals", "transactions", "transfers",
+        "_firsts", "_indexes", "_numbers", "_observed", "_unpruned", "applied_index", "next_sequence",
+        "queues", "refusals", "transactions", "transfers",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, *, observed: bool = False) -> None:
+        """`observed`: the feed has removals, too (`Applied.removed`)."""
+        self._observed = observed
         self.queues: dict[int, QueueState] = {}
         self.next_sequence = 1
         self.applied_index = 0
@@ -226,18 +231,27 @@ class PartitionMachine:
     def _settle(self, operation: Settle, front_end: int, applied: Applied) -> None:
         state = self.queues.get(operation.queue)
         if state is not None:
+            if self._observed:
+                left = state.leaving(Cause.SETTLED, operation.ranges)
+                applied.removed += [(operation.queue, *one) for one in left]
             state.settle(front_end, operation.ranges)
 
     def _done(self, operation: Discard | Purge | Remove, front_end: int, applied: Applied) -> None:
-        state = self.queues.get(operation.queue)
+        self._remove(operation.queue, cause_of(operation), operation.ranges, applied)
+
+    def _remove(self, queue: int, cause: Cause, ranges: list[Range], applied: Applied) -> None:
+        state = self.queues.get(queue)
         if state is not None:
-            state.remove_all(operation.ranges)
+            if self._observed:
+                applied.removed += [(queue, *one) for one in state.leaving(cause, ranges)]
+            state.remove_all(ranges)
 
     def _return(self, operation: Return, front_end: int, applied: Applied) -> None:
         state = self.queues.get(operation.queue)
         if state is not None:
-            for first, last in state.give_back(operation.ranges, operation.failed):
-                applied.returned.append((front_end, operation.queue, first, last))
+            queue, failed = operation.queue, operation.failed
+            for first, last in state.give_back(operation.ranges, failed):
+                applied.returned.append((front_end, queue, first, last, failed))
 
     def _mark(self, operation: Mark, front_end: int, applied: Applied) -> None:
         state = self.queues.get(operation.queue)
@@ -266,13 +280,15 @@ class PartitionMachine:
 
     def _seal_queue(self, operation: SealQueue, front_end: int, applied: Applied) -> None:
         state = self.queues.get(operation.queue)
-        if state is not None and (state.alive.last or 0) <= operation.through:
+        if state is not None and not state.sealed and (state.alive.last or 0) <= operation.through:
             state.sealed = True
-            applied.dropped.append(operation.queue)
+            applied.sealed.append(operation.queue)
 
     def _note(self, operation: Annotate | RememberIds | ForgetIds, front_end: int, applied: Applied) -> None:
         state = self.queues.get(operation.queue)
         if state is not None:
+            if type(operation) is Annotate and operation.aspect is Aspect.DEATH:
+                applied.dead += [(operation.queue, *span) for span in state.dying(operation)]
             state.note(operation)
 
     def _refuse(self, operation: Refuse, front_end: int, applied: Applied) -> None:
@@ -283,9 +299,7 @@ class PartitionMachine:
 
     def _transferred(self, operation: Transferred, front_end: int, applied: Applied) -> None:
         for queue, part in self.transfers.end(operation.partition, operation.number):
-            state = self.queues.get(queue)
-            if state is not None:
-                state.remove_all([part])
+            self._remove(queue, Cause.DEAD_LETTERED, [part], applied)
 
     def _transact(self, operation: LoggedTransactional, front_end: int, applied: Applied) -> None:
         self.transactions.apply(operation, self.queues, applied)

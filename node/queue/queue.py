@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
-from node.queue.operations import OWNER, Annotate, Aspect, ForgetIds, RememberIds, Semantics
+from node.queue.operations import OWNER, Annotate, Aspect, Cause, ForgetIds, RememberIds, Semantics
 from node.queue.seen_ids import SeenIds
 from node.ranges.range_map import RangeMap, Span
-from node.ranges.range_set import Range, RangeSet
+from node.ranges.range_set import Range, RangeSet, merged
 
 _HEAD = Struct("<BQII")
 _ASPECTS = Struct("<B")
@@ -86,6 +86,30 @@ class QueueState:
         """The messages of a closed range that are alive and not withheld."""
         found = RangeSet(self.alive.intersection(first, last))
         return found.without(self.withheld.ranges()) if self.withheld else found
+
+    def living(self, first: int, last: int) -> RangeSet:
+        """The messages of a closed range that are alive, not withheld, and no dead letters."""
+        found, dead = self.shown(first, last), self.annotations.get(Aspect.DEATH)
+        if dead is None:
+            return found
+        return found.without((start, end) for start, end, _ in dead.spans(first, last))
+
+    def dying(self, operation: Annotate) -> list[Span]:
+        """The living messages that an annotation with their death, which comes next, makes dead letters."""
+        spans = zip(operation.firsts, operation.lasts, operation.values, strict=True)
+        return [(*part, value) for first, last, value in spans for part in self.living(first, last).ranges()]
+
+    def leaving(self, cause: Cause, ranges: Sequence[Range]) -> list[tuple[Cause, list[Range]]]:
+        """The rows of the feed for messages that are removed next. The ranges may overlap."""
+        gone, dead = RangeSet(), self.annotations.get(Aspect.DEATH)
+        for one in ranges:
+            gone.update(self.shown(*one).ranges())
+        if dead is None or cause is Cause.SETTLED:
+            return [(cause, list(gone.ranges()))] if gone else []
+        moved = [part for one in gone.ranges() for part in dead.spans(*one)]
+        gone.remove_all([(first, last) for first, last, _ in moved])
+        parts = (cause, list(gone.ranges())), (Cause.DEAD_LETTERED, merged([one[:2] for one in moved]))
+        return [part for part in parts if part[1]]
 
     def release(self, first: int, last: int) -> list[Range]:
         """Withhold messages no more; return those of them that are alive."""

@@ -38,7 +38,7 @@ from node.queue.entry_format import (
     encode_return,
     encode_settle,
 )
-from node.queue.operations import OWNER, Applied, Aspect, Semantics
+from node.queue.operations import OWNER, Applied, Aspect, Cause, Semantics
 from node.queue.partition import (
     PartitionMachine,
     SequenceOrderError,
@@ -46,9 +46,11 @@ from node.queue.partition import (
 from node.queue.seen_ids import SeenIds
 from node.queue.transfers import Transfer
 from tests.queue.building import RUNS, contents, one_batch, published, uniform_run, varied_run
+from tests.simulation.feed import FeedReader, numbers_in
 
 QUEUES = st.integers(1, 3)
 CHANGES = ("settle", "return", "failed", "discard", "purge", "remove")
+CAUSES = {"discard": Cause.REJECTED, "purge": Cause.PURGED, "remove": Cause.EXPIRED}
 
 
 def machine_with(*queues: int, semantics: Semantics = Semantics.AT_LEAST_ONCE) -> PartitionMachine:
@@ -84,7 +86,8 @@ class PartitionAgainstModel(RuleBasedStateMachine):
         super().__init__()
         self.prune_records = partition.PRUNE_RECORDS
         partition.PRUNE_RECORDS = 2
-        self.machine, self.steady = PartitionMachine(), PartitionMachine()
+        self.machine, self.steady = PartitionMachine(observed=True), PartitionMachine(observed=True)
+        self.feed = FeedReader()
         self.model: dict[int, QueueModel] = {}
         self.stored: dict[int, tuple[int, bytes]] = {}
         self.index, self.number, self.next_sequence = 0, {5: 0, 6: 0}, 1
@@ -104,6 +107,7 @@ class PartitionAgainstModel(RuleBasedStateMachine):
         self.entries[self.index] = data
         applied = self.machine.apply(self.index, data)
         assert self.steady.apply(self.index, data) == applied
+        self.feed.read(applied)
         return applied
 
     @rule(queue=QUEUES, semantics=st.sampled_from(Semantics))
@@ -180,12 +184,22 @@ class PartitionAgainstModel(RuleBasedStateMachine):
             number for first, last in ranges for number in range(first, last + 1) if number in model.counts
         ]
         if kind in ("return", "failed"):
-            got = [number for _, _, first, last in applied.returned for number in range(first, last + 1)]
-            assert got == hit
+            rows = [
+                (first, last) for *_, first, last, failed in applied.returned if failed is (kind == "failed")
+            ]
+            assert numbers_in(rows) == hit
+            assert len(rows) == len(applied.returned)
             model.returned.update(hit)
             for number in hit if kind == "failed" else []:
                 model.counts[number] += 1
             return
+        dead = {number for number in hit if number in model.values[Aspect.DEATH]}
+        told = {cause: set(numbers_in(gone)) for _, cause, gone in applied.removed}
+        if kind == "settle":
+            assert told == ({Cause.SETTLED: set(hit)} if hit else {})
+        else:
+            expected = {CAUSES[kind]: set(hit) - dead, Cause.DEAD_LETTERED: dead}
+            assert told == {cause: gone for cause, gone in expected.items() if gone}
         self.remove(model, set(hit))
 
     @rule(
@@ -202,9 +216,17 @@ class PartitionAgainstModel(RuleBasedStateMachine):
             spans.append((at + gap, at + gap + size - 1, value))
             at += gap + size
         applied = self.apply(one_batch([encode_annotate(queue, aspect, spans)]))
-        assert applied == Applied(self.index)
+        expected = Applied(self.index)
+        if aspect is Aspect.DEATH:
+            expected.dead = applied.dead
+        assert applied == expected
         if queue in self.model:
             values = self.model[queue].values[aspect]
+            dying = [row[1:3] for row in applied.dead]
+            died = {n for first, last, _ in spans for n in range(first, last + 1)} & self.model[
+                queue
+            ].counts.keys()
+            assert set(numbers_in(dying)) == (died - values.keys() if aspect is Aspect.DEATH else set())
             for first, last, value in spans:
                 values |= {n: value for n in range(first, last + 1) if n in self.model[queue].counts}
 
@@ -276,7 +298,7 @@ class PartitionAgainstModel(RuleBasedStateMachine):
     @rule()
     def snapshot_and_restore(self) -> None:
         data = self.machine.snapshot()
-        self.machine = PartitionMachine()
+        self.machine = PartitionMachine(observed=True)
         self.machine.restore(data)
         assert self.machine.snapshot() == data
         assert self.machine.applied_index == self.index
@@ -298,6 +320,10 @@ class PartitionAgainstModel(RuleBasedStateMachine):
         # Digests of copies, because a digest prunes, and the two machines are to be pruned at different
         # times.
         assert deepcopy(self.machine).digest() == deepcopy(self.steady).digest()
+
+    @invariant()
+    def the_feed_tells_what_there_is(self) -> None:
+        self.feed.compare(self.machine.queues)
 
     @invariant()
     def queues_are_as_in_the_model(self) -> None:
@@ -466,30 +492,3 @@ def test_annotations_of_messages_of_the_same_entry_count_once_they_are_alive() -
     assert machine.queues[2].annotations == {}
     machine.apply(3, one_batch([encode_settle(1, [(1, 3)])]))
     assert machine.queues[1].annotations == {}
-
-
-def test_waiting_messages_cost_ranges_and_entries_not_messages() -> None:
-    machine = machine_with(1)
-    run = uniform_run(1000, 2)
-    for i in range(200):
-        machine.apply(2 + i, published(1 + 1000 * i, run, 1))
-    assert len(machine.queues[1].alive) == 200_000
-    assert len(machine.snapshot()) < 200 * 16 + 200
-    assert machine.live_indexes() == [(2, 201)]
-
-
-def test_pruning_keeps_the_record_of_the_oldest_message() -> None:
-    machine = machine_with(1)
-    machine.apply(2, published(1, uniform_run(5), 1))
-    machine.apply(3, one_batch([encode_settle(1, [(1, 2)])]))
-    for i in range(2 * partition.PRUNE_RECORDS):
-        machine.apply(4 + i, published(6 + i, uniform_run(1), 1))
-    assert machine.locate(3) == 2
-
-
-def test_fifo_traffic_leaves_no_records() -> None:
-    machine = machine_with(1)
-    for i in range(5 * partition.PRUNE_RECORDS):
-        machine.apply(2 + i, published(1 + i, uniform_run(1), 1))
-        machine.apply(2 + i, one_batch([encode_settle(1, [(1, 1 + i)])]))
-    assert len(machine._firsts) <= partition.PRUNE_RECORDS + 1

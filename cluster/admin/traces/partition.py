@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from cluster.admin.traces.context import counted_in_entry
 from cluster.admin.traces.spans import REPLICATE, Attributes, Spans
 from node.queue.operations import Applied
+from node.queue.queue import QueueState
 
 
 class TracedPartition:
@@ -34,6 +37,9 @@ class TracedPartition:
                 "quorate.entry.size": len(data),
             }
             self._spans.add(REPLICATE, counts, since, attributes)
+
+    def restored(self, queues: Mapping[int, QueueState]) -> None:
+        """A snapshot's entries were replicated without this node."""
 
     def following(self) -> None:
         self._proposed.clear()

@@ -203,7 +203,7 @@ class Limits(Feature):
 
 def _weighed(delivery: DeliveryState) -> Weights:
     """The weights of the queue's messages. Those whose size has not been logged are `unknown`."""
-    every = delivery.living(0, ABOVE_ALL)
+    every = delivery.state.living(0, ABOVE_ALL)
     every.update(delivery.soft.numbers.ranges())
     soft = delivery.soft.values.get(Aspect.SIZE, RangeMap())
     return Weights.of(every, (*delivery.annotations.logged(Aspect.SIZE).all(), *soft.all()))
