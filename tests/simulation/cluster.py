@@ -13,6 +13,7 @@ from tests.inside import machine_of
 from tests.simulation.checks import Agreement, check_memory, check_replicas
 from tests.simulation.clients import Client, Place, Publisher
 from tests.simulation.consumers import Consumer, Getter
+from tests.simulation.feed import Feeds
 from tests.simulation.front_ends import USERS, FrontEnds
 from tests.simulation.history import History, Message, QueueTerms, Receipt, Transaction
 from tests.simulation.leases import Leases
@@ -90,6 +91,7 @@ class Cluster:
         self.network = Network(self.world, self.names + self.newcomers, shape.network)
         self.history = History(QUEUES, self)
         self.agreement = Agreement()
+        self.feeds = Feeds()
         self.sessions: list[Client] = []
         self.front_ends = FrontEnds()
         self.examiners = [Examiner(number, self, kinds) for number, kinds in enumerate(shape.trials)]
@@ -104,6 +106,7 @@ class Cluster:
             node.on_death = self._node_died
             node.after_turn = self.turned
             node.after_message = self.leases.check
+            node.observers = lambda node, partition: (self.feeds.reader(node, partition),)
             self.nodes[name] = node
         self._drains: dict[str, Consumer] = {}
         self._drained: dict[str, bool] = {}
@@ -284,6 +287,7 @@ class Cluster:
         for node in self.nodes.values():
             if node.up:
                 self.agreement.states(node)
+                self.feeds.check(node)
         self.world.after(1.0, self._sample)
 
     # -- the end --------------------------------------------------------------------------------
@@ -381,6 +385,7 @@ class Cluster:
         self._until(lambda: check_replicas(nodes), 15.0)
         for node in nodes:
             self.agreement.states(node)
+            self.feeds.check(node)
         self._until(lambda: check_memory(nodes), 15.0)
 
     def _check_answer(self, transaction: Transaction) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from node.queue.operations import Applied, Aspect, Cause
 from node.queue.queue import QueueState
 from node.ranges.range_map import ABOVE_ALL
+from tests.inside import machine_of
 from tests.simulation.node import SimulatedNode
 from tests.simulation.world import Violation
 
@@ -177,6 +178,6 @@ class Feeds:
 
     def check(self, node: SimulatedNode) -> None:
         """Each replica of the node has what its feed has told."""
-        for partition in node.broker.replicas:
-            machine = node.broker.owners[partition].machine
+        for partition in node.broker.partitions.replicas:
+            machine = machine_of(node.broker.owners[partition])
             self._readers[node.name, partition].compare(machine.queues)

@@ -18,9 +18,11 @@ from mypy_extensions import mypyc_attr
 
 from cluster.broker.broker import Broker
 from cluster.broker.environment import Environment, NodeEvents
+from cluster.broker.observers import NodeObservers
 from cluster.config.formats import FORMAT_LEVEL
 from cluster.config.node import BrokerConfig
 from cluster.gateway.commits import Commits
+from cluster.owner.observer import PartitionObserver
 from node.refusal import Refusal
 from replication.journal import DamagedEntryError, Journal, JournalConfig
 from replication.journal.errors import JournalError
@@ -95,6 +97,10 @@ class SimulatedNode:
         self.on_death: Callable[[SimulatedNode], None] = lambda node: None
         self.after_turn: Callable[[SimulatedNode], None] = lambda node: None
         self.after_message: Callable[[SimulatedNode], None] = lambda node: None
+        self.observers: Callable[[SimulatedNode, int], tuple[PartitionObserver, ...]] = (
+            lambda node, partition: ()
+        )
+        """Made for each replica that a process opens."""
         self._network = network
         self._settings = settings
         self._random = world.chance(f"node {name}")
@@ -163,6 +169,7 @@ class SimulatedNode:
             self.journal,
             self._environment(),
             self._events(),
+            NodeObservers(partition=lambda partition: self.observers(self, partition)),
         )
         self.commits = Commits(self.front_end, self.broker.catalog.state)
         self.writer = self.writer_type(self, self.journal)

@@ -189,6 +189,7 @@ BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[o
     "removed before it is sent": (SimulatedNode, planted_queues.early_removals),
     "limit counted twice": (SimulatedNode, planted_queues.doubled_limit),
     "expired messages delivered": (SimulatedNode, planted_queues.late_expiry),
+    "settlements that the feed leaves out": (SimulatedNode, planted_queues.untold_settlements),
 }
 
 

@@ -16,6 +16,8 @@ from cluster.peers.link_messages import Holders, Ranges
 from node.queue.features import limits
 from node.queue.features.limits import surplus
 from node.queue.features.ttl import Lifetimes
+from node.queue.operations import Cause
+from node.queue.queue import QueueState
 from node.queue.settings import QueueSettings
 from node.session.permissions import Scope
 
@@ -118,3 +120,17 @@ def early_removals() -> AbstractContextManager[object]:
     it is sent.
     """
     return mock.patch.object(gets, "STAYS_LEASED", 0)
+
+
+def untold_settlements() -> AbstractContextManager[object]:
+    """The feed states all that leaves a queue. Here it leaves out the last range of a settlement."""
+    intact = QueueState.leaving
+
+    def silent(
+        self: QueueState, cause: Cause, ranges: Sequence[tuple[int, int]]
+    ) -> list[tuple[Cause, list[tuple[int, int]]]]:
+        told = intact(self, cause, ranges)
+        settled = cause is Cause.SETTLED and len(ranges) > 1
+        return [(each, parts[:-1] if settled else parts) for each, parts in told]
+
+    return mock.patch.object(QueueState, "leaving", silent)

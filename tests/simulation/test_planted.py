@@ -28,6 +28,7 @@ SHOWN_BY = {
     "stale routes": 18,
     "limit counted twice": 3,
     "expired messages delivered": 65,
+    "settlements that the feed leaves out": 0,
     "lease counted from PONG": 3,
     "lease without a quorum": 69,
     "served without a lease": 69,
