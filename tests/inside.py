@@ -1,4 +1,4 @@
-"""What tests look at inside of a partition's owner: no module of the product reads its parts."""
+"""The parts of a partition's owner that tests look at, and no module of the product reads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from node.queue.partition import PartitionMachine
 
 
 def state_of(owner: PartitionOwner) -> OwnerState:
-    """What the parts of the owner share."""
+    """The state that the parts of the owner share."""
     return owner._state
 
 
