@@ -50,7 +50,7 @@ class Policy:
     definition: dict[str, Any]
 
     def applies_to(self, kind: ResourceKind, name: str) -> bool:
-        """Whether the policy applies to an object of this kind and name. Policies for streams apply to none."""
+        """Whether the policy applies to an object of this kind and name; one for streams applies to none."""
         return kind in _KINDS.get(self.apply_to, ()) and permits(compiled(self.pattern), name)
 
 
