@@ -1,4 +1,4 @@
-"""When a partition's log is cut: a snapshot takes the place of entries that no replica needs any more."""
+"""Cuts the logs of partitions: a snapshot takes the place of entries that no replica needs any more."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from replication.raft import Role, Snapshot
 
 
 class Compaction:
-    """Looks at one group at a time. `snapshot_bytes`: so much a snapshot lets go of, at least.
+    """Takes snapshots of groups. A snapshot is due when it lets go of `snapshot_bytes` octets or more.
 
-    A snapshot is due when the log has grown by that much behind the last one, and also when so much of
-    what the last one held is dead: a queue that is emptied, or purged, writes hardly anything.
+    That is so when the log has grown by as much behind the last snapshot. It is also so when as many octets
+    of the live entries of the last snapshot are dead: a queue that is emptied, or purged, writes hardly
+    anything.
     """
 
     PATIENCE_S: Final = 10.0
     """How long a follower that answers but lags may delay the cutting of the leader's log."""
 
     LOOK_INTERVAL_S: Final = 5.0
-    """Between two looks at what is dead in a partition to which something was applied meanwhile."""
+    """Seconds between two looks for dead entries in a partition, if it has applied entries meanwhile."""
 
     LOOK_S_PER_ENTRY: Final = 0.0005
-    """Where a log has many entries looks are rarer: one takes up to a hundredth of this for each of them."""
+    """Seconds between two looks, by entry of the log, where that is longer: a look takes a hundredth of
+    it."""
 
     def __init__(self, snapshot_bytes: int, election_timeout_s: float) -> None:
         self._snapshot_bytes = snapshot_bytes
@@ -42,7 +44,7 @@ class Compaction:
             group.pending = None
 
     def _is_dead(self, group: RaftGroup, now: float) -> bool:
-        """Whether enough of what the last snapshot held is not needed any more."""
+        """Whether enough of the live entries of the last snapshot are dead by now."""
         applied = group.raft.applied_index
         if now < group.look_at or applied == group.looked_at:
             return False
@@ -56,7 +58,7 @@ class Compaction:
         raft = group.raft
         index = raft.applied_index
         if index < group.log.first_index() or raft.snapshot_pending:
-            # Nothing new, or the machine is not at that index yet: another snapshot is on its way to it.
+            # Nothing is new, or a leader's snapshot is on its way to the machine.
             return
         snapshot = Snapshot(index, group.log.term(index), raft.membership_at(index), group.machine.snapshot())
         group.pending = PendingSnapshot(snapshot, group.machine.live(), now + self.PATIENCE_S)

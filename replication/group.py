@@ -18,7 +18,7 @@ class Machine(Protocol):
         """Apply committed entries in log order; called once for each index."""
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Replace the whole state by that of a snapshot."""
+        """Replace the whole state by the state in a snapshot."""
 
     def snapshot(self) -> bytes:
         """The state after the last applied entry, without the contents that live entries hold."""
@@ -33,9 +33,10 @@ class Machine(Protocol):
         """A read index asked for with `context` was confirmed and is applied here."""
 
     def lost(self, error: DamagedEntryError) -> bytes | None:
-        """No replica can read an applied entry any more, and this one leads.
+        """No replica can read an applied entry any more, and this replica leads.
 
-        The entry to propose that makes the lost one needless; None where nothing does.
+        Returns an entry to propose, after which no replica needs the lost one; None if there is no such
+        entry.
         """
 
 
@@ -50,12 +51,12 @@ class RaftGroup:
     seen: tuple[Role, int, str | None] | None = None
     pending: PendingSnapshot | None = None
     proposed: deque[tuple[int, float]] = field(default_factory=deque)
-    """Entries proposed here that are not applied, with the time when each was."""
+    """Entries that were proposed here and are not applied yet, with the times of their proposals."""
     waiting_reads: deque[tuple[int, bytes]] = field(default_factory=deque)
     looked_at: int = 0
-    """The entry applied last when it was looked what is dead in the log."""
+    """The last applied index at the last look for dead entries in the log."""
     look_at: float = 0.0
-    """When to look again."""
+    """The time of the next look."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ class Writer(Protocol):
         """Whether a batch is being written."""
 
     def kick(self) -> None:
-        """Start writing what is staged, unless a batch is being written already."""
+        """Start writing the staged records, unless a batch is being written already."""
 
 
 def _no_peer(_peer: str) -> bool:
@@ -79,7 +79,7 @@ class Host:
         of_last_release: Callable[[str], bool] = _no_peer,
         damage: RepairEvents = NO_REPAIR_EVENTS,
     ) -> None:
-        """`of_last_release` says whether a peer reads only what the last release wrote."""
+        """`of_last_release` tells whether a peer reads only the formats of the last release."""
         self.node = config.node
         self.groups: dict[int, RaftGroup] = {}
         self.repair = Repair(self.groups, journal, send, self.propose, damage)
@@ -88,7 +88,8 @@ class Host:
         self._config = config
         self._withheld = False
         self.newest_lost = _EVERY
-        """Partitions above it were founded since a disk was lost, which promised nothing in them."""
+        """Partitions with higher numbers were founded after this node lost its disk: it has no votes in
+        them."""
         self._journal = journal
         self._send_parts = send
         self._random = random
@@ -101,16 +102,17 @@ class Host:
         self._streams = 0
         self._writer: Writer | None = None
         self.elections = 0
-        """Won here."""
+        """Elections that replicas of this node have won."""
         self.campaigns = 0
         """Terms in which a replica of this node stood for election."""
         self.commits = Durations()
-        """From the proposal of an entry here until it was applied here."""
+        """Durations from the proposal of an entry here until it was applied here."""
 
     def withhold_votes(self, newest_lost: int | None = None) -> None:
-        """This node lost its disk: no group that is opened may count on its vote before it has caught up.
+        """This node lost its disk: replicas that are opened from now on withhold their votes until they have
+        caught up.
 
-        `newest_lost`: groups of higher numbers were founded since, and lack nothing; None: not known yet.
+        Groups with numbers above `newest_lost` were founded since, and are not lost; None: not known yet.
         """
         self._withheld = True
         if newest_lost is not None:
@@ -122,7 +124,7 @@ class Host:
         return self._withheld
 
     def rebuilt(self) -> None:
-        """All groups that the lost disk knew are whole: those opened from now on are new."""
+        """All groups of the lost disk are whole: groups that are opened from now on are new."""
         self._withheld = False
 
     def attach_writer(self, writer: Writer) -> None:
@@ -135,9 +137,10 @@ class Host:
     ) -> RaftGroup:
         """Start this node's replica from its journal; `notices`: `RaftConfig.commit_notices`.
 
-        An empty `membership`: the replica joins a group that exists. It may have been one before, and
-        have forgotten its votes when it was removed. That it joins is staged before anything that it
-        receives: a restart while it catches up must not take its log for whole.
+        With an empty `membership` the replica joins a group that exists. The node may have had a replica of
+        the group before, and have forgotten its votes when that one was removed. The flag `joining` is staged
+        before all entries that the replica receives: a restart while it catches up must not take its log for
+        whole.
         """
         log = self._journal.log(partition)
         snapshot = log.snapshot()
@@ -146,7 +149,7 @@ class Host:
         # A group of one has no other replica to get entries back from: the content of its disk is lost.
         alone = membership.members == {self.node}
         joins = not membership.members and log.last_index() == 0
-        # A log that began since the disk was lost says itself whether it has its vote back.
+        # A log that began after the disk was lost has the flag itself, until the replica votes again.
         began = log.last_index() > 0 or log.hard_state().term > 0
         forgot = self._withheld and partition <= self.newest_lost and not began
         if joins or (forgot and not alone):
@@ -177,7 +180,7 @@ class Host:
         return index
 
     def change_membership(self, partition: int, change: MembershipChange, now: float) -> bool:
-        """Begin to change who has replicas; False when that is not possible now."""
+        """Begin a change of the group's membership. Returns False where that is not possible now."""
         group = self.groups[partition]
         try:
             group.raft.propose_membership(change, now)
@@ -193,7 +196,10 @@ class Host:
         self._dirty[partition] = group
 
     def receive(self, peer: str, parts: Sequence[bytes], now: float) -> None:
-        """Take one message of a peer whose first part starts with one of this module's tags."""
+        """Take one message of a peer, whose first part starts with one of this module's tags.
+
+        Raises MessageError.
+        """
         tag, partition = addressed(parts)
         group = self.groups.get(partition)
         if group is None:
@@ -211,12 +217,12 @@ class Host:
 
     @property
     def whole(self) -> bool:
-        """Whether every group that is open here has back what a lost disk had held."""
+        """Whether every replica of this node has caught up and votes, after a disk was lost."""
         return all(group.raft.may_vote for group in self.groups.values())
 
     @property
     def idle(self) -> bool:
-        """Whether what is proposed now would be written at once."""
+        """Whether the journal would write an entry at once if it was proposed now."""
         return self._writer is None or not self._writer.busy
 
     def campaign(self, partition: int, now: float) -> None:
@@ -241,7 +247,7 @@ class Host:
             self._dirty[group.partition] = group
 
     def peer_lost(self, peer: str, now: float) -> None:
-        """The connection to a peer broke: its groups need not wait for a time-out to suspect it."""
+        """The connection to a peer broke: groups that it leads suspect it at once, without a time-out."""
         for group in self.groups.values():
             group.raft.peer_lost(peer, now)
             self._dirty[group.partition] = group
@@ -266,7 +272,7 @@ class Host:
     # -- the turn -------------------------------------------------------------------------------
 
     def turn(self, now: float) -> None:
-        """Carry out everything the groups decided; ends with the writer started if it was idle."""
+        """Carry out the decisions of all groups, and start the writer if it is idle."""
         if self.failed is not None:
             return
         while self._dirty:
@@ -281,7 +287,7 @@ class Host:
         self.kick(now)
 
     def kick(self, now: float) -> None:
-        """Hand what is staged to the writer, with the messages that depend on it."""
+        """Hand the staged records to the writer, with the messages that wait for them to be durable."""
         writer = self._writer
         if writer is None or writer.busy:
             return
@@ -291,7 +297,7 @@ class Host:
             self._release(now)
 
     def durable(self, results: Iterable[tuple[int, int, int]], now: float) -> None:
-        """A batch is on disk: release what waited for it and count this node's own copies."""
+        """A batch is durable: send the messages that waited for it, and count this node's own copies."""
         self._release(now)
         for partition, index, term in results:
             group = self.groups.get(partition)
@@ -300,7 +306,7 @@ class Host:
                 self._dirty[partition] = group
 
     def fail(self, error: BaseException) -> None:
-        """This node's state, or its disk, is not to be trusted: what it has to say must never leave.
+        """This node cannot trust its state or its disk any more: drop all messages that wait to be sent.
 
         The state of the page cache is unknown after a failed fsync, so there is no retry.
         """
@@ -374,7 +380,7 @@ class Host:
         raft = group.raft
         leading = raft.role is Role.LEADER and raft.term == request.term
         if not leading or request.snapshot.index < group.log.first_index() - 1:
-            # Decided before a sync that took long: the log may have been cut, or replaced, since.
+            # The core decided this before a long sync: the log may have been cut, or replaced, since.
             raft.report_snapshot(request.to, False, now)
             self._dirty[group.partition] = group
             return
@@ -398,7 +404,7 @@ class Host:
         self._dirty[partition] = group
 
     def _forget_senders(self, partition: int, led_term: int | None) -> None:
-        """Only for the term that this node leads does its log keep the entries that a stream needs."""
+        """Drop the streams of other terms: only while this node leads does its log keep their entries."""
         for key, sender in list(self._senders.items()):
             if key[0] == partition and sender.request.term != led_term:
                 del self._senders[key]
@@ -417,7 +423,7 @@ class Host:
                 self._send_stream(*key, sender)
 
     def _take_part(self, group: RaftGroup, peer: str, part: Part, now: float) -> None:
-        """Stage what a leader streams here. The first part of a stream ends any other one."""
+        """Stage a part of a leader's snapshot stream. The first part of a stream ends any other stream."""
         partition = group.partition
         if part.term < group.raft.term or self.failed is not None:
             return
@@ -429,7 +435,7 @@ class Host:
         if not receiver.take(part, now):
             return
         if part.kind == FINAL:
-            # Installed before anything else arrives, which could take the place of what is received.
+            # Install at once: a later part could replace the received entries.
             group.raft.step(decode_message(part.body), now)
             self._advance(group, now)
             self._receivers.pop(partition, None)
@@ -437,7 +443,7 @@ class Host:
         self._unsynced.append((group, receiver.acknowledgement()))
 
     def _install(self, group: RaftGroup, snapshot: Snapshot) -> None:
-        """Replace log and machine by a snapshot that a leader streamed here, with what came before it."""
+        """Replace log and machine by a leader's snapshot, with the live entries streamed before it."""
         group.pending = None
         group.log.install(snapshot)
         group.machine.restore(snapshot)

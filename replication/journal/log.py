@@ -1,4 +1,4 @@
-"""The log of one partition: what the Raft core reads as its storage, and what stages its changes."""
+"""The log of one partition: the storage of its Raft core."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class PartitionLog:
     def __init__(self, partition: int, generation: int, stage: JournalStage, reader: EntryReader) -> None:
         self.partition = partition
         self.generation = generation
-        """Tells the records of this log from those of a dropped one with the same partition id."""
+        """Distinguishes the records of this log from those of a dropped log with the same partition id."""
         self.table = EntryTable()
         self.hard_state_place: RecordPlace | None = None
         self.snapshot_place: RecordPlace | None = None
         self.installation = 0
         """Number of the last snapshot that was installed from a leader."""
         self.reception = 1
-        """Number that the next one gets if it is installed with what has been received by now."""
+        """Number of the next installation, which the entries received for it have as well."""
         self.received = EntryTable()
-        """Entries of that snapshot, which are no part of the log before it is installed."""
+        """Entries received for the next installation. They are not in the log before it."""
         self.bytes_since_snapshot = 0
         """Octets of the records of the entries behind the snapshot."""
         self._hard_state = HardState()
@@ -46,7 +46,7 @@ class PartitionLog:
         self._reader = reader
 
     def restore(self, hard_state: HardState, snapshot: Snapshot | None, table: EntryTable) -> None:
-        """Take over what recovery found; places and numbers are set by the caller."""
+        """Take over the recovered state; the caller sets places and numbers."""
         self.table = table
         self._snapshot = snapshot
         self._snapshot_index = snapshot.index if snapshot is not None else 0
@@ -56,10 +56,10 @@ class PartitionLog:
         self._live = closed_ranges(table.indexes, behind)
         self.bytes_since_snapshot = sum(table.lengths[behind:])
 
-    # -- what the Raft core reads ---------------------------------------------------------------
+    # -- reads of the Raft core -----------------------------------------------------------------
 
     def hard_state(self) -> HardState:
-        """The one staged last."""
+        """The hard state that was staged last."""
         return self._hard_state
 
     def snapshot(self) -> Snapshot | None:
@@ -67,7 +67,7 @@ class PartitionLog:
         return self._snapshot
 
     def first_index(self) -> int:
-        """Index after the snapshot's, or 1."""
+        """The index after the snapshot's index, or 1."""
         return self._snapshot_index + 1
 
     def last_index(self) -> int:
@@ -142,13 +142,13 @@ class PartitionLog:
             raise
 
     def suspect(self, index: int) -> None:
-        """The entry's record does not read back: its segment is to go once nothing in it is alive."""
+        """The entry's record does not read back: have its segment removed once nothing in it is alive."""
         row = self.table.find(index)
         if row >= 0:
             self._stage.segments[self.table.segments[row]].damaged = True
 
     def repair(self, index: int, term: int, data: bytes) -> bool:
-        """Stage what another replica has at `index` in place of what cannot be read here.
+        """Stage an entry of another replica in place of the entry at `index` that cannot be read here.
 
         False: there is no such entry here any more, or a snapshot is on its way that replaces it.
         """
@@ -233,14 +233,14 @@ class PartitionLog:
             self._stage.unwritten[place.key] = entry.data
 
     def abandon(self) -> None:
-        """Let go of what was received since the last snapshot was installed."""
+        """Drop the entries that were received since the last snapshot was installed."""
         if self.received:
             self._stage.retire_rows(self.received, 0, len(self.received))
             self.received = EntryTable()
             self.reception += 1
 
     def install(self, snapshot: Snapshot) -> None:
-        """Stage a snapshot that came from a leader, with what was received, in place of everything here.
+        """Stage a leader's snapshot, with the entries received for it, in place of the whole log.
 
         Raises ValueError if an entry behind the snapshot was received.
         """

@@ -1,4 +1,4 @@
-"""Reads entries back: from what is not written yet, from the cache, or from disk in blocks."""
+"""Reads entries back: from the staged records, from the cache, or from disk in blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opens the segments that are there and rebuilds what they say."""
+"""Opens the segments, and rebuilds the state of all partitions from their records."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class _Rebuild:
 
 
 def _count_live(found: Recovered) -> None:
-    """Note for each segment what of it is alive."""
+    """Count the live records of each segment."""
     tally: dict[int, list[int]] = {}
     places = [dropped.place for dropped in found.dropped.values()]
     for replay in found.replays.values():

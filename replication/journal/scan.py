@@ -1,4 +1,4 @@
-"""Reads the records of one segment file in order, and judges what stands behind the last good one."""
+"""Reads the records of one segment file in order, and judges the octets behind the last valid one."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class SegmentScan:
                 )
 
     def _read(self, offset: int, length: int) -> bytes:
-        """Raises DamagedJournalError where the disk says that it has lost what is there."""
+        """Read octets. Raises DamagedJournalError where the disk reports that it has lost them."""
         try:
             return self._file.read_at(offset, length)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Segment files: their names, what is known of each, and the pool that recycles them."""
+"""Segment files: their names, their state, and the pool that recycles them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The tail of the journal: gives every record its place, and gathers what the next batch writes.
+"""The tail of the journal: gives every record its place, and gathers the records of the next batch.
 
-A record's place is settled when it is staged, so that tables are complete at once; the bytes, and
-even the segment's file, come into being when the batch is written.
+A record gets its place when it is staged, so that tables are complete at once. Its octets, and even the
+segment's file, are made when the batch is written.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class StagedRecord:
 
     @property
     def is_mark(self) -> bool:
-        """Whether this ends a batch, and says nothing of any partition."""
+        """Whether this is the mark of a batch, which belongs to no partition."""
         return self.partition == NO_PARTITION and self.kind == RecordKind.DROP
 
     @property
@@ -151,13 +151,13 @@ class JournalStage:
         return place
 
     def retire(self, place: RecordPlace) -> None:
-        """The record at `place` is not needed once what is staged by now is durable."""
+        """The record at `place` is not needed once the records that are staged by now are durable."""
         sums = self.staged.retired.setdefault(place.segment, [0, 0])
         sums[0] += 1
         sums[1] += place.length
 
     def retire_rows(self, table: EntryTable, low: int, high: int) -> None:
-        """The records of rows [low, high) are not needed once what is staged by now is durable."""
+        """The records of rows [low, high) are not needed once the records staged by now are durable."""
         table.tally(low, high, self.staged.retired)
 
     def take(self) -> Staged:

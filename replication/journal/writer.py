@@ -56,7 +56,7 @@ class JournalWriter:
         return self._busy
 
     def kick(self) -> None:
-        """Begin to write what is staged, unless a batch is being written already. Never blocks."""
+        """Begin to write the staged records, unless a batch is being written already. Never blocks."""
         if self._busy:
             return
         batch = self._journal.take_batch()
@@ -88,7 +88,7 @@ class JournalWriter:
             self._post(self._outcome(batch))
 
     def _outcome(self, batch: WriteBatch) -> Callable[[], None]:
-        """Write and sync the batch; what the event loop's thread must run to hear of it."""
+        """Write and sync the batch. Returns the call by which the event loop's thread learns the outcome."""
         try:
             batch.write()
         except OSError as error:

@@ -138,7 +138,7 @@ class Leadership:
             self._advance_commit()
 
     def _advance_commit(self) -> None:
-        """Commit what majorities have on disk, but count copies only of entries of the own term (§5.4.2)."""
+        """Commit entries that majorities have on disk, but count only copies of the own term (§5.4.2)."""
         state = self._state
         members = state.members
         index = self._majority_match(members.voters)
@@ -171,7 +171,7 @@ class Leadership:
             self._resign(now)
 
     def _resign(self, now: float) -> None:
-        """No voter any more: tell what is committed, ask the best voter to take over, step down."""
+        """This leader is no voter any more: tell the commit index, hand over to the best voter, step down."""
         state = self._state
         self.flush()
         best = max(state.members.voters, key=lambda voter: self.progress[voter].match)
@@ -239,7 +239,7 @@ class Leadership:
     # Sending
 
     def flush(self) -> None:
-        """Put what the followers should get now into the messages of the next Ready."""
+        """Put the appends that followers should get now into the messages of the next Ready."""
         self.flush_wanted = False
         state = self._state
         commit, to_tell = state.log.commit, self._commit_to_tell()
@@ -260,8 +260,8 @@ class Leadership:
             self._outbox = []
 
     def _commit_to_tell(self) -> int:
-        """Changes that followers must hear of at once. Who leaves may hear nothing afterwards (thesis
-        §4.2.2).
+        """The commit index that followers must learn at once. A change of membership is told at once, as a
+        node that leaves may get no message afterwards (thesis §4.2.2).
         """
         state = self._state
         return state.log.commit if state.config.commit_notices else min(state.log.commit, state.members.index)

@@ -1,4 +1,4 @@
-"""The log as the core sees it: what is in storage, and the tail that the driver has not taken yet."""
+"""The log as the core sees it: the entries in storage, and the tail that the driver has not taken yet."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Progress:
         self.inflight_bytes = 0
 
     def probe(self) -> None:
-        """Messages may be lost: find out what the follower has before sending more."""
+        """Messages may be lost: find out how far the follower's log matches before sending more."""
         # A follower that finished a snapshot has at least that, whether or not its answer arrived.
         after = self.snapshot_index if self.state is FollowerState.SNAPSHOT else 0
         self.next = max(self.match, after) + 1
@@ -172,7 +172,9 @@ class Progress:
         return True
 
     def lost(self, last_index: int) -> None:
-        """The follower lost what it had acknowledged after `last_index`: count on nothing it said."""
+        """The follower lost entries that it had acknowledged: its log ends at `last_index` now. Forget its
+        match.
+        """
         self.match = 0
         self.state = FollowerState.PROBE
         self.snapshot_index = 0
