@@ -91,8 +91,8 @@ class Channel:
             self.drop_content()
         if payload.startswith(PUBLISH_IDS):
             self.content = IncomingContent(self.number, self._parts.publishes.target(payload))
-            if self._parts.alarmed is not None:
-                self._parts.alarmed(self.number)
+            if self._parts.alarm.reason is not None:
+                self._published_during_alarm()
             return
         method = decode_method(payload)
         handler = _HANDLERS.get(type(method))
@@ -129,8 +129,15 @@ class Channel:
         if run is not None:
             self.drop_content()
             self.publish(run, content.target.mandatory, content.reply_here)
-        elif self._parts.alarmed is not None:
-            self._parts.alarmed(self.number)
+        elif self._parts.alarm.reason is not None:
+            self._published_during_alarm()
+
+    def _published_during_alarm(self) -> None:
+        """Take no more frames while the alarm lasts, and tell the client."""
+        self.holds |= Hold.ALARM
+        self._parts.alarm.published()
+        if self.state is ChannelState.OPEN:
+            self._parts.alarm.flow(self.number, active=False)
 
     def drop_content(self) -> None:
         if self.content is not None:
@@ -145,8 +152,8 @@ class Channel:
         if reply_here:
             run = self._replies.address(run)
         self.published += run.count
-        if self._parts.alarmed is not None:
-            self._parts.alarmed(self.number)
+        if self._parts.alarm.reason is not None:
+            self._published_during_alarm()
         if self.deliveries.transaction is not None:
             self.deliveries.transaction.publish(run, mandatory)
             return

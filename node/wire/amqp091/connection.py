@@ -24,7 +24,6 @@ from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.primitives import Method, method_ids, truncated
 from node.wire.amqp091.reader import FrameReader
 from node.wire.amqp091.replies import reply_text
-from node.wire.amqp091.resource_alarm import ResourceAlarm
 from node.wire.amqp091.shared import Hold
 
 _PUBLISH = (m.BasicPublish.CLASS_ID, m.BasicPublish.METHOD_ID)
@@ -41,7 +40,6 @@ class Connection(FrameReader):
     def __init__(self, limits: ConnectionLimits, now: float):
         super().__init__(limits, now)
         self._confirmed: set[Channel] = set()
-        self._alarm = ResourceAlarm(self._outbox)
 
     # -- input and output -----------------------------------------------------------------------
 
@@ -362,30 +360,19 @@ class Connection(FrameReader):
         """
         if reason is not None:
             self._alarm.reason = reason
-            self._alarmed = self._parts.alarmed = self._published_during_alarm
             return
-        self._alarm.over(self.state is ConnectionState.OPEN)
-        self._alarmed = self._parts.alarmed = None
+        connection_open = self.state is ConnectionState.OPEN
+        self._alarm.over(connection_open)
         for channel, found in list(self._channels.items()):
             if found.holds & Hold.ALARM:
-                self._flow(channel, active=True)
+                if connection_open and found.state is ChannelState.OPEN:
+                    self._alarm.flow(channel, active=True)
                 self._let_go(channel, Hold.ALARM)
 
     @property
     def blocked(self) -> bool:
         """Whether the client has published during a resource alarm, and is held back."""
         return self._alarm.blocked
-
-    def _published_during_alarm(self, channel: int) -> None:
-        self._channels[channel].holds |= Hold.ALARM
-        self._alarm.published(self._negotiation.client_can("connection.blocked"))
-        self._flow(channel, active=False)
-
-    def _flow(self, channel: int, *, active: bool) -> None:
-        """Ask a client without the capability connection.blocked to stop publishing, or to go on (§3.1.9)."""
-        open_ = self.state is ConnectionState.OPEN and self._channels[channel].state is ChannelState.OPEN
-        if open_ and not self._negotiation.client_can("connection.blocked"):
-            self._outbox.send(channel, m.ChannelFlow(active))
 
     def _let_go(self, channel: int, hold: Hold) -> None:
         found = self._channels.get(channel)

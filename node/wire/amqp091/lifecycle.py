@@ -12,7 +12,7 @@ CLOSED       CloseSocket was emitted                       -
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from math import inf
 from typing import Final
@@ -40,6 +40,7 @@ from node.wire.amqp091.primitives import Method
 from node.wire.amqp091.properties import PropertyChecks
 from node.wire.amqp091.publish_path import PublishPath
 from node.wire.amqp091.replies import reply_text
+from node.wire.amqp091.resource_alarm import ResourceAlarm
 from node.wire.amqp091.shared import ConnectionParts
 
 CAPABILITIES: Mapping[str, bool] = {
@@ -271,7 +272,7 @@ class ConnectionLifecycle:
         self._credits = Credits(windows, self._outbox)
         self._intake = Intake()
         self._largest_payload = m.FRAME_MIN_SIZE - FRAME_OVERHEAD
-        self._alarmed: Callable[[int], None] | None = None
+        self._alarm = ResourceAlarm(self._outbox, self._negotiation.client_can)
         self._parts = self._agreed_parts()
         self.channels_opened = 0
         self._channels: dict[int, Channel] = {}
@@ -292,9 +293,7 @@ class ConnectionLifecycle:
         limits, frame_max = self._limits, self._negotiation.frame_max
         checks = PropertyChecks(self._claims)
         publishes = PublishPath(frame_max, limits.message_size, checks)
-        return ConnectionParts(
-            limits, frame_max, self._outbox, self._credits, checks, publishes, alarmed=self._alarmed
-        )
+        return ConnectionParts(limits, frame_max, self._outbox, self._credits, checks, publishes, self._alarm)
 
     # -- memory ---------------------------------------------------------------------------------
 
@@ -364,7 +363,6 @@ class ConnectionLifecycle:
         self._let_go_of_memory()
         self._outbox.drop_output()
         self._credits.clear()
-        self._alarmed = self._parts.alarmed = None
 
     # -- the end --------------------------------------------------------------------------------
 

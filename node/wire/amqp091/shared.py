@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntFlag
 
@@ -11,6 +10,7 @@ from node.wire.amqp091.effects import Outbox
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.properties import PropertyChecks
 from node.wire.amqp091.publish_path import PublishPath
+from node.wire.amqp091.resource_alarm import ResourceAlarm
 from node.wire.amqp091.transaction import TransactionLoad
 
 
@@ -35,11 +35,10 @@ class ConnectionParts:
     credits: Credits
     checks: PropertyChecks
     publishes: PublishPath
+    alarm: ResourceAlarm
     unfinished_bytes: int = 0
     """The octets of contents that are not complete yet."""
     load: TransactionLoad = field(init=False)
-    alarmed: Callable[[int], None] | None = None
-    """Called with the number of a channel that publishes during a resource alarm; None without an alarm."""
 
     def __post_init__(self) -> None:
         self.load = TransactionLoad(self.limits)
