@@ -77,7 +77,7 @@ class HashingThreads:
         self.key = os.urandom(DIGEST_KEY_BYTES)
         self._loop = loop
         self._threads = ThreadPoolExecutor(THREADS, "passwords", _give_way)
-        self._decoy = str(PasswordHash.of(""))
+        self._decoy = PasswordHash.decoy()
         self._failed = failed
         self._turns = Turns()
         self._busy = 0
@@ -133,7 +133,7 @@ def _give_way() -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 
 
-def _matches(stored: str | None, decoy: str, password: str) -> bool:
+def _matches(stored: str | None, decoy: PasswordHash, password: str) -> bool:
     """Whether the stored hash is the password's.
 
     Without a hash, or with one that is quick to check, the check takes as long as with any other, so that its
@@ -141,5 +141,5 @@ def _matches(stored: str | None, decoy: str, password: str) -> bool:
     """
     found = None if stored is None else parse_hash(stored)
     if not isinstance(found, PasswordHash):
-        parse_hash(decoy).matches(password)
+        decoy.matches(password)
     return found is not None and found.matches(password)

@@ -28,6 +28,13 @@ def test_two_hashes_of_one_password_differ() -> None:
     assert PasswordHash.of("wonder") != HASH
 
 
+def test_a_decoy_is_no_passwords_and_costs_as_much_to_check() -> None:
+    decoy = PasswordHash.decoy()
+    assert (decoy.n, decoy.r, decoy.p) == (HASH.n, HASH.r, HASH.p)
+    assert (len(decoy.salt), len(decoy.digest)) == (len(HASH.salt), len(HASH.digest))
+    assert not any(decoy.matches(password) for password in ("", "wonder"))
+
+
 def test_the_hash_of_rfc_7914_matches() -> None:
     """RFC 7914 section 12, third vector."""
     digest = (

@@ -21,7 +21,13 @@ Program = Callable[[list[str]], object]
 
 _context = get_context("forkserver")
 _context.set_forkserver_preload(
-    [__name__, "cluster.cli.main", "cluster.cli.commands.run", "cluster.process.run"]
+    [
+        __name__,
+        "cluster.cli.main",
+        "cluster.cli.commands.run",
+        "cluster.process.run",
+        "cluster.cli.local.frozen",
+    ]
 )
 
 
