@@ -43,10 +43,10 @@ class Quorate:
         return [*QUORATE, "node", "--config", file]
 
     def environment(self, spot: Spot) -> dict[str, str]:
-        """Keep Python's bytecode, as an installation does, so that a node does not compile it at
-        each start.
+        """Keep Python's bytecode beside the sources, as an installation does, so that a node does not compile
+        them at each start.
         """
-        return _ENVIRONMENT | {"PYTHONPYCACHEPREFIX": str(spot.directory.parent / "bytecode")}
+        return _ENVIRONMENT
 
     def found(self, spots: Sequence[Spot]) -> None:
         """Nothing to do: the nodes find each other by their configuration."""
