@@ -10,8 +10,9 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 # No test of these takes a tenth of that, on a slow machine either: one that does waits for something that never comes.
 NO_HANG := --timeout=300
-# Two tests at a time, each file's in one process: modules share the clusters that they start.
-WORKERS ?= 2
+# Four tests at a time, on two cores too: half of the tests wait for real nodes most of their time. Each file's
+# tests run in one process: modules share the clusters that they start.
+WORKERS ?= 4
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 BIN := .venv/bin
 READY := .venv/.quorate-ready
@@ -70,11 +71,12 @@ chaos: $(READY) ## one scenario of faults under load (SCENARIO=kill SECONDS=60; 
 test-chaos: $(READY) ## a few seconds of every scenario; needs root, for networks, disks and control groups
 	$(BIN)/python -m pytest -q -m "chaos or not chaos" tests/chaos $(ARGS)
 
-check: $(READY) ## style, types, structure of the tree, the snippets of the documents
+check: $(READY) ## style, types, structure of the tree, the snippets of the documents, most seeds of the simulator's tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q $(NO_HANG) tests/structure
+	$(BIN)/python -m pytest -q $(NO_HANG) -m seeds tests/simulation
 
 format: $(READY) ## put the sources into the project's format
 	$(BIN)/ruff check --fix .

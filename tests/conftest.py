@@ -1,6 +1,7 @@
 """Options and fixtures of the whole test suite."""
 
 import gc
+import os
 import shutil
 import signal
 import tempfile
@@ -19,6 +20,30 @@ COMPILED = not partition.__file__.endswith(".py")
 
 ROOM_OCTETS = 4 << 30
 """What `make test` may have on disk at a time: 3.1 GB were measured, of which one test has 2.8."""
+
+TESTS = Path(__file__).parent
+
+LONG = (
+    "processes/test_rolling_upgrade.py",
+    "simulation/test_planted.py",
+    "processes/test_membership.py",
+    "simulation/test_seeds.py",
+    "processes/test_arguments_over_a_kill.py",
+    "simulation/test_members.py",
+    "processes/test_faults.py",
+    "chaos/test_runs.py",
+    "processes/test_flow.py",
+    "raft/test_simulation.py",
+    "operations/test_up.py",
+    "processes/test_leaving.py",
+    "processes/test_rotten_bit.py",
+    "processes/test_lost_memory.py",
+    "processes/test_interrupted_commands.py",
+    "clients/test_amqpstorm_management.py",
+    "processes/test_half_open.py",
+    "processes/test_strangers.py",
+)
+"""The files that take longest, those that wait between those that compute."""
 
 # A shell may have told a program that it starts in the background to ignore SIGINT. All programs that the
 # tests start would inherit that.
@@ -47,11 +72,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Compiled code calls compiled code directly: what a test puts in the place of a method is not called."""
+    """Compiled code calls compiled code directly: what a test puts in the place of a method is not called.
+
+    Of several processes that run tests, none shall begin with a long file when the others are done.
+    """
     if COMPILED:
         left_out = [item for item in items if item.get_closest_marker("interpreted")]
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=left_out)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        turns = {file: turn for turn, file in enumerate(LONG)}
+        items.sort(key=lambda item: turns.get(item.path.relative_to(TESTS).as_posix(), len(LONG)))
 
 
 def pytest_collection_finish() -> None:

@@ -15,9 +15,10 @@ from cluster.cli.local.layout import LocalNode, PortInUseError, is_free, plan, p
 from cluster.config.models import load
 from cluster.config.tables import ConfigError
 from cluster.system.data_directory import DataDirectory, DataDirectoryError
+from tests.processes.nodes import UP_PORTS, own_part
 
-_SLOTS = range(10_000, 12_700, 16)
-"""Base ports below those that the system gives to outgoing connections, like their peers' ports."""
+_SLOTS = own_part(UP_PORTS)[::16]
+"""Base ports of this worker of pytest. Between the look at a port and its use lies the start of a process."""
 _slots = itertools.islice(itertools.cycle(_SLOTS), os.getpid() % len(_SLOTS), None)
 
 

@@ -34,8 +34,12 @@ START_S = 30.0
 
 POLL_S = 0.02
 
-# Below what the system gives to outgoing connections (32768 and up), the peers' ports included.
-AMQP_PORTS = range(8000, 12700)
+# Below what the system gives to outgoing connections (32768 and up), the peers' ports included. Runs of
+# `chaos` take theirs between (chaos.targets.ports).
+AMQP_PORTS = range(8000, 11400)
+UP_PORTS = range(11400, 12700)
+"""Of clusters that a test starts by `quorate up` and its parts (tests.operations.test_local_cluster)."""
+
 HTTP_PORTS = range(13000, 19000)
 
 

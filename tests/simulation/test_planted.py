@@ -8,6 +8,7 @@ from tests.simulation.focus import Focus
 from tests.simulation.node import SimulatedNode
 from tests.simulation.planted import BUGS, FOCUS, planted
 from tests.simulation.runs import SeedFailure, run_seed
+from tests.simulation.test_seeds import BLOCKS, SEEDS_A_BLOCK
 
 LIMIT = 500
 """Each bug must be found within so many seeds."""
@@ -51,7 +52,9 @@ def test_a_planted_bug_is_found(bug: str) -> None:
                 run_seed(seed, node_type, bug, focus)
         except SeedFailure as failure:
             assert f"--seed {seed} --bug '{bug}'" in str(failure)
-            run_seed(seed, focus=focus)
+            if focus is not Focus.EVERYTHING or seed >= BLOCKS * SEEDS_A_BLOCK:
+                # Without the bug the seed keeps every promise; test_seeds shows that of its own.
+                run_seed(seed, focus=focus)
             return
     raise AssertionError(f"{LIMIT} seeds did not show it")
 
