@@ -22,9 +22,15 @@ SCALARS = (
     | st.decimals(allow_nan=False, allow_infinity=False, places=3)
     | st.integers(0, 1 << 40).map(Timestamp)
 )
+
+
+def _within(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+
+
 TABLES = st.dictionaries(
     st.text(max_size=8),
-    st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner)),
+    st.recursive(SCALARS, _within),
     max_size=4,
 )
 

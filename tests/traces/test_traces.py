@@ -29,7 +29,7 @@ from cluster.peers.link_messages import Delivery
 from node.message.run import Run
 from node.wire.amqp091.property_values import encode_header, encode_properties
 from tests.cluster.recorders import RecordedSubscriber
-from tests.structure.tree import ROOT, imports, modules
+from tests.structure.tree import PRODUCT, ROOT, imports, modules
 
 TRACE, PARENT = 0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7
 SAMPLED = f"00-{TRACE:032x}-{PARENT:016x}-01"
@@ -172,9 +172,8 @@ def test_a_node_without_traces_does_not_load_their_library() -> None:
 def test_nothing_on_a_messages_way_knows_of_traces() -> None:
     knowing = {
         module.name
-        for module in modules()
-        if module.folder in ("cluster", "node", "replication")
-        and not module.name.startswith("cluster.admin.traces")
+        for module in modules(*PRODUCT)
+        if not module.name.startswith("cluster.admin.traces")
         for _, name in imports(module)
         if name.startswith("cluster.admin.traces")
     }
