@@ -12,10 +12,10 @@ from chaos.history import Faulted, QueueDeclared, Recorder, to_lines
 from chaos.recovery import pauses, report
 from tests.processes.nodes import Cluster, Node, until
 
-RATE = 30.0
+RATE = 20.0
 """Messages a second of each publisher: steady, and far from what the machine can do."""
 
-STEADY = 12
+STEADY = 8
 """Confirms that each publisher must get before a phase of the test ends."""
 
 REPLICATED = ("storm-1", "storm-2", "storm-3")
