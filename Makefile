@@ -48,7 +48,7 @@ wheel: $(READY) ## the same as a wheel, in build/wheel
 	QUORATE_COMPILE=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
 
 test-compiled: $(COMPILED_READY) ## the tests of `make test` on compiled code (ARGS="tests/raft …" chooses some)
-	$(AS_COMPILED) $(BIN)/python -m pytest -q $(NO_HANG) --compiled -o pythonpath=$(COMPILED) --ignore=tests/structure $(ARGS)
+	$(AS_COMPILED) $(BIN)/python -m pytest -q $(NO_HANG) $(PARALLEL) --compiled -o pythonpath=$(COMPILED) --ignore=tests/structure $(ARGS)
 
 proof: $(READY) ## kill and freeze real nodes under load, for minutes; prints the pauses (ARGS="-k killing …" adds options)
 	$(BIN)/python -m pytest -q -s -m proof tests/processes $(ARGS)
