@@ -32,7 +32,6 @@ VALUES = st.lists(st.integers(0, 2), min_size=1, max_size=9)
 DELAYS = st.sampled_from((0, 0, 0, 1, 2))
 """The delays of messages, in slots of the schedule."""
 
-
 REST_MS = 2 * SLOT_MS
 """The rest of a message after a failed delivery, in milliseconds."""
 
