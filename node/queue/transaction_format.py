@@ -134,7 +134,7 @@ def _read_end(data: Buffer, offset: int) -> tuple[EndTransaction, int]:
 
 
 def read_abandon(data: Buffer, offset: int) -> tuple[Abandon, int]:
-    """What `encode_abandon` made. Raises struct.error when malformed."""
+    """Decode the octets of `encode_abandon`. Raises struct.error when they are malformed."""
     _, _, front_end, number = _KEY.unpack_from(data, offset)
     return Abandon(TransactionKey(front_end, number)), offset + _KEY.size
 

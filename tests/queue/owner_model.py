@@ -240,9 +240,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
 
     @rule(settling=st.sampled_from((5, 6)), returning=st.booleans(), values=VALUES)
     def take_turns(self, settling: int, returning: bool, values: list[int]) -> None:
-        """Give two consumers one or two messages each, have one of them settle or return all, and dispatch
-        again.
-        """
+        """Give two consumers messages; one of them settles or returns all; dispatch again."""
         self.publish(6, 0, False, values, 0)
         self.commit_the_wanted_mark()
         for front_end in (5, 6):
@@ -322,9 +320,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         redelivered: bool,
         logged: bool,
     ) -> None:
-        """The front end returns messages of the parts, of which it has `given`. `logged`: the log counts a
-        failed delivery.
-        """
+        """Return the `given` messages of the parts. `logged`: the log counts a failed delivery."""
         rests: list[tuple[int, int, int]] = []
         if logged:
             redelivered = True
