@@ -41,7 +41,9 @@ Send = Callable[[str, Sequence[bytes | memoryview]], object]
 
 @dataclass(frozen=True, slots=True)
 class EntryQuestion:
-    """Has a replica the entry of that index and term? `whole`: what a snapshot left of it will not do."""
+    """Asks whether a replica has the entry of that index and term. `whole`: with all its content, not only
+    with the part that a snapshot left.
+    """
 
     index: int
     term: int
@@ -170,7 +172,7 @@ class Repair:
                 raft.campaign(now)
 
     def tick(self, now: float) -> None:
-        """Ask again for what is not mended, and look whether it is needed yet."""
+        """Ask again for entries that are not repaired, and forget those that are not needed any more."""
         for error in self._journal.take_damaged():
             if (error.partition, error.index) not in self.damaged and error.partition in self._groups:
                 self._note(self._groups[error.partition], error, now - REPAIR_INTERVAL_S)
@@ -237,7 +239,7 @@ def _needed(group: RaftGroup, error: DamagedEntryError) -> bool:
 
 
 def decode_repair(parts: Sequence[bytes]) -> tuple[int, EntryQuestion | EntryAnswer]:
-    """The partition, and what is asked or told of it. Raises MessageError."""
+    """The partition, and the question or answer. Raises MessageError."""
     _, partition = addressed(parts)
     try:
         plain = msgpack.unpackb(parts[1])

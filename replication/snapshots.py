@@ -25,7 +25,7 @@ CHUNK_BYTES = 512 * 1024
 SNAPSHOT_WINDOW_BYTES = 4 * CHUNK_BYTES
 """No chunk is sent while so much is not acknowledged: the follower syncs one while the next ones travel."""
 STALL_S = 5.0
-"""A stream whose peer says nothing for so long is given up by both sides; the leader starts another."""
+"""Both sides give up a stream when no message of the peer has come for so long; the leader starts another."""
 
 CHUNK = 0
 FINAL = 1
@@ -51,7 +51,7 @@ class Part:
 
     @property
     def term(self) -> int:
-        """Of the leader that began the stream."""
+        """The term of the leader that began the stream."""
         return self.stream[0]
 
     def encode(self) -> list[bytes]:
@@ -75,7 +75,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """A part that the follower answers with, once what it acknowledges is durable."""
+    """A follower's answer, to be sent once the acknowledged entries are durable."""
 
     to: str
     part: Part
@@ -177,5 +177,5 @@ class SnapshotReceiver:
         return True
 
     def acknowledgement(self) -> Acknowledgement:
-        """Of everything taken so far. It must not leave before that is durable."""
+        """The acknowledgement of all parts taken so far. Send it only once these are durable."""
         return Acknowledgement(self.peer, Part(ACKNOWLEDGED, self.stream, self._expected - 1))

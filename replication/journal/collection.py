@@ -1,4 +1,4 @@
-"""Copies what is still alive in mostly dead segments forward, so that these can be freed."""
+"""Copies the live entries of mostly dead segments forward, so that these segments can be freed."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class File(Protocol):
         """Length of the file."""
 
     def close(self) -> None:
-        """Give the descriptor back; what was not synced may be lost."""
+        """Give the descriptor back; octets that were not synced may be lost."""
 
 
 class Files(Protocol):

@@ -91,7 +91,7 @@ class Journal:
         return journal
 
     def close(self) -> None:
-        """Give all files back. Nothing may be in flight; what is only staged is lost."""
+        """Give all files back. No batch may be in flight; records that are only staged are lost."""
         self._reader.close()
         active = self._stage.active
         if active.file is not None:
@@ -245,7 +245,7 @@ class Journal:
         return copied
 
     def _drop_needed(self, partition: int, dropped: Dropped) -> bool:
-        """Whether a file older than the DROP record's, and so read before it, holds what it declares dead."""
+        """Whether a file older than the DROP record's, and so read before it, has records that it drops."""
         return any(
             partition in segment.partitions
             and segment.number < dropped.place.segment

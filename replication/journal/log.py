@@ -281,7 +281,7 @@ class PartitionLog:
         self._live = closed_ranges(self.table.indexes, live_rows)
         self.stage_snapshot()
 
-    # -- what keeps records alive when their segment goes ---------------------------------------
+    # -- live records of segments that are freed ------------------------------------------------
 
     def stage_hard_state(self) -> None:
         """Stage the current hard state, in place of the record that holds it now."""

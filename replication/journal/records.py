@@ -38,7 +38,7 @@ from replication.raft.types import HardState, Membership, Snapshot
 SEGMENT_MAGIC = b"quorate\n"
 SEGMENT_VERSION = 1
 SEGMENT_HEADER = struct.Struct("<8sHxxII")
-"""Magic, format version, segment number, CRC-32 of what precedes it."""
+"""Magic, format version, segment number, CRC-32 of the fields before it."""
 RECORD_KEY_BYTES = 16
 SEGMENT_KEY = struct.Struct(f"<{RECORD_KEY_BYTES}sI")
 """Key of the segment's marks, CRC-32 of it, seeded like those of the records. Behind the header."""

@@ -72,7 +72,7 @@ class PartitionReplay:
             self.last = max(self.last, record.index)
 
     def finish(self) -> None:
-        """Merge what is outstanding. Raises DamagedJournalError if an entry is missing."""
+        """Merge the outstanding records. Raises DamagedJournalError if an entry is missing."""
         self._merge(self.moved)
         self.moved = {}
         self.received.clear()

@@ -97,7 +97,7 @@ class SegmentScan:
         self.size = file.size()
         self.tail = Tail()
         self.key: bytes | None = None
-        """Of the segment's marks; None where it was written by a release that knew none."""
+        """The key of the segment's marks; None in a segment of a release without marks."""
         self._file = file
         self._seed = seed_of(number)
 

@@ -18,7 +18,7 @@ from replication.raft.state import ReplicaState
 class Election:
     """Campaigns of this node, and its answers to those of others.
 
-    `leadership` is what the last election that this node won began. It counts while the role is LEADER.
+    `leadership` is that of the last election that this node won. It counts while the role is LEADER.
     """
 
     __slots__ = ("_state", "_votes", "leadership")

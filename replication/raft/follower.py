@@ -115,7 +115,7 @@ class Follower:
         self._commit(notice.index, notice.term)
 
     def on_snapshot_request(self, request: SnapshotRequest, now: float) -> None:
-        """InstallSnapshot of figure 13: replace the log, unless it already has what the snapshot covers."""
+        """InstallSnapshot of figure 13: replace the log, unless it has the entries of the snapshot."""
         state = self._state
         state.heard_leader(request.sender, now)
         snapshot, log = request.snapshot, state.log

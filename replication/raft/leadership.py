@@ -78,7 +78,7 @@ class Leadership:
         self.heartbeat_at = now + state.config.heartbeat_interval_s
         self.flush_wanted = True
         self._follow_membership(now)
-        # An entry of its own term lets the leader commit what older terms left (§5.4.2, thesis §6.4).
+        # An entry of its own term lets the leader commit entries of older terms (§5.4.2, thesis §6.4).
         self._append(EntryKind.NORMAL, b"", now)
 
     # Proposals
@@ -122,7 +122,7 @@ class Leadership:
         self.progress = {}
         for peer in members.peers:
             progress = kept.get(peer)
-            # A voter made a learner may have lost its disk: what it acknowledged counts no more.
+            # A voter made a learner may have lost its disk: its acknowledgements count no more.
             if progress is None or (peer not in voters and progress.voter):
                 progress = Progress(log.last_index + 1, now)
             progress.voter = peer in voters

@@ -152,7 +152,7 @@ class Raft:
             return True
         if isinstance(message, _FROM_LEADER):
             # Without this a node that got ahead in terms could never come back to its group: the
-            # leader would not hear from it, and it would not listen to the leader.
+            # leader would not learn the newer term, and the node would ignore the leader's messages.
             last = state.log.last_index
             state.messages_after_sync.append(
                 AppendRejection(state.node, message.sender, state.term, 0, 0, 0, last)
@@ -160,7 +160,7 @@ class Raft:
         return False
 
     def tick(self, now: float) -> None:
-        """Do what is due. Call it at `next_deadline()` or a little later."""
+        """Run the timers that are due. Call it at `next_deadline()` or a little later."""
         state, leadership = self._state, self._leadership()
         if leadership is not None:
             leadership.tick(now)
@@ -213,7 +213,7 @@ class Raft:
         self._lead().transfer(to, now)
 
     def step_down(self, now: float) -> None:
-        """Lead no more, whatever the reason; nothing where this node does not lead."""
+        """Stop leading; nothing happens where this node does not lead."""
         state = self._state
         if state.role is Role.LEADER:
             state.become_follower(state.term, None, now)
@@ -358,7 +358,7 @@ class Raft:
 
     @property
     def may_vote(self) -> bool:
-        """False while this replica has not got back what it may have forgotten (`HardState.joining`)."""
+        """False while this replica may have forgotten votes or entries (`HardState.joining`)."""
         return self._state.may_vote
 
     @property

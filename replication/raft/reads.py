@@ -32,7 +32,9 @@ class ReadRounds:
         self._confirming: deque[tuple[int, list[PendingRead]]] = deque()
 
     def postpone(self, context: bytes, requester: str) -> None:
-        """Until the leader has committed in its term it does not know what is committed (§6.4 step 1)."""
+        """Keep a read until the leader has committed an entry of its term: before, it does not know the
+        commit index (§6.4 step 1).
+        """
         self._unstarted.append((context, requester))
 
     def add(self, context: bytes, requester: str, commit: int) -> None:

@@ -22,7 +22,7 @@ STRANGERS: Final = 64
 
 
 class ListenError(OSError):
-    """The address for peers could not be bound; the text names it and says what to do."""
+    """The address for peers could not be bound; the text names the address and the remedy."""
 
 
 class Acceptor:

@@ -63,7 +63,7 @@ class Envelope:
 
 
 def route(cluster: str, sender: str, receiver: str) -> bytes:
-    """The bytes that say who sends to whom in which cluster; a node drops what is not for it."""
+    """The octets that name cluster, sender and receiver; a node drops batches that are not for it."""
     return "\0".join((cluster, sender, receiver)).encode()
 
 

@@ -129,7 +129,7 @@ class PeerOutbox:
             self.in_flight -= flying.popleft()[1]
 
     def reset(self) -> None:
-        """The connection is gone: what was queued or in flight may never arrive."""
+        """The connection is gone: messages that were queued or in flight may never arrive."""
         for item in self._queue:
             self.drop(item.parts)
         self._queue.clear()
@@ -153,7 +153,7 @@ class BatchOrder(Enum):
 
 
 class Inbox:
-    """Order of the batches of one peer, and what is to be acknowledged to it."""
+    """The order of one peer's batches, and the acknowledgements that are due to the peer."""
 
     __slots__ = ("_connection", "_unreported", "_window_bytes", "incarnation", "sequence")
 

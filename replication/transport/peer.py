@@ -50,7 +50,7 @@ class Peer:
         self.stalled = outbox.queued > 0
 
     def report(self, incarnation: int) -> None:
-        """Tell the peer what has arrived, in a batch of its own unless one just carried it."""
+        """Acknowledge the peer's batches, in a batch of its own unless one has just carried that."""
         if self.inbox.report_due and self.stream is not None:
             self.outbox.take_empty()
             self._send(self.stream, incarnation, [])

@@ -101,7 +101,7 @@ class PeerTransport:
         self._tick()
 
     def close(self) -> None:
-        """Drop what is queued, close every socket. No callback is called any more."""
+        """Drop the queued messages and close every socket. No callback is called any more."""
         for name in list(self._peers):
             self.remove_peer(name)
         if self._timer is not None:
@@ -169,7 +169,7 @@ class PeerTransport:
         )
 
     def remove_peer(self, name: str) -> None:
-        """Disconnect from a peer and drop what it sends. Nothing happens if it is not known."""
+        """Disconnect from a peer and drop its messages. Nothing happens if the peer is not known."""
         peer = self._peers.pop(name, None)
         if peer is None:
             return
@@ -222,7 +222,7 @@ class PeerTransport:
         return link.outbox.queued if link is not None else 0
 
     def flush(self) -> None:
-        """Send what was queued: one batch for each peer, as long as it fits into `batch_bytes`."""
+        """Send the queued messages: one batch for each peer, as long as it fits into `batch_bytes`."""
         dirty = self._dirty
         if dirty:
             for peer in dirty.values():
@@ -230,7 +230,7 @@ class PeerTransport:
             dirty.clear()
 
     def discard(self) -> None:
-        """Forget what waits here for peers; they are told of the gap."""
+        """Drop the messages that wait here for peers; the peers see the gap."""
         for peer in self._peers.values():
             peer.outbox.reset()
 

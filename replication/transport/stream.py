@@ -29,7 +29,7 @@ LONGEST_RETRANSMISSION_MS: Final = 1000
 """Packets that a broken network lost are sent again this often; the kernel's own pauses would double without
 end."""
 _TCP_RTO_MAX_MS: Final = 44
-"""Of Linux since 6.15; Python's socket module does not name it."""
+"""A socket option of Linux since 6.15, which Python's socket module does not name."""
 
 _CLOSED: Final = "the other side has closed the connection"
 _BROKEN_OFF: Final = "the other side has broken off the handshake, as it also does with other keys"
@@ -59,7 +59,7 @@ class Stream:
     ) -> None:
         self.connection = connection
         self.number = 0
-        """Of streams that a node accepts, those accepted later have higher numbers."""
+        """Streams that a node accepts later have higher numbers."""
         self._loop = loop
         self._socket = sock
         self._on_batch = on_batch

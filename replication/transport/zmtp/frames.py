@@ -34,7 +34,7 @@ class ProtocolError(Exception):
 
 
 class RefusedError(ProtocolError):
-    """The other side does not let this node in, and says so."""
+    """The other side has refused this node with an ERROR command."""
 
 
 class StrangerError(ProtocolError):
@@ -103,7 +103,7 @@ def check_metadata(octets: bytes, socket_type: str) -> dict[bytes, bytes]:
 
 
 class ZmtpFrameReader:
-    """Cuts what arrives into frames; holds at most one frame that is not complete."""
+    """Cuts the input into frames; holds at most one frame that is not complete."""
 
     __slots__ = ("_flags", "_frame", "_head", "_missing", "_size", "limit")
 

@@ -1,4 +1,4 @@
-"""Security mechanisms of ZMTP: what both sides say between the greeting and the first message. Pure."""
+"""Security mechanisms of ZMTP: the commands of both sides between greeting and first message. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How messages are encrypted once both sides of a CURVE connection have proved who they are.
+"""Encrypts messages once both sides of a CURVE connection have proved who they are.
 
 CURVE's own box (XSalsa20 with Poly1305) is what every ZeroMQ understands. Two nodes of this release agree on
 AES-256-GCM in the metadata of the handshake, which CURVE protects: processors have instructions for it, and
