@@ -1,17 +1,29 @@
 """A model of the messages that queues must have and clients may get.
 
-A reader can check the model without knowledge of the broker. Messages are numbers, in the order of their
-publishes.
+A reader can check the model without knowledge of the broker. It uses only the table of a message's life,
+which has the legal transitions. Messages are numbers, in the order of their publishes.
+
+When a node is killed a client cannot know where its messages are. So each message has the set of all places
+in which it may be, and goes from each of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+from node.queue.life import Place
+from tests.life import goes
 
 QUEUES = ("a", "b")
 CLIENTS = 3
+
+WAITING: Final = frozenset((Place.READY, Place.HELD))
+"""The places of messages that come, in order, to the next client that wants them."""
+
+COMING: Final = WAITING | {Place.NEW}
+"""The places of messages that may still come to a client."""
 
 
 class Received(Protocol):
@@ -26,35 +38,90 @@ class Received(Protocol):
 
 @dataclass
 class Queue:
-    """The queue must have the messages `ready`, and may have `doubtful` ones, now or later: those that were
-    published or settled while a node was killed.
+    """`places` has the places in which each message may be.
 
     `returned` messages must be marked redelivered; `suspected` ones may be, as a killed node may have sent
     them.
     """
 
-    ready: set[int] = field(default_factory=set)
-    doubtful: set[int] = field(default_factory=set)
+    places: dict[int, frozenset[Place]] = field(default_factory=dict)
     returned: set[int] = field(default_factory=set)
     suspected: set[int] = field(default_factory=set)
     bound: bool = False
 
-    def take(self, number: int, redelivered: bool, *, turned_back: bool) -> None:
+    @property
+    def ready(self) -> set[int]:
+        """The messages that the queue must have."""
+        return {number for number, places in self.places.items() if places <= WAITING}
+
+    @property
+    def doubtful(self) -> set[int]:
+        """The messages that the queue may have, now or later: those that were published or settled while a
+        node was killed.
+        """
+        return {number for number, places in self.places.items() if places & COMING} - self.ready
+
+    def move(self, numbers: Iterable[int], *to: Place) -> None:
+        """Move each message from every place in which it may be; it may be in each place of `to` then.
+
+        Raises AssertionError for a transition that the table lacks.
+        """
+        for number in numbers:
+            for place in self.places.get(number, (Place.NEW,)):
+                for each in to:
+                    goes(place, each)
+            self.places[number] = frozenset(to)
+
+    def published(self, numbers: Iterable[int]) -> None:
+        """The messages are confirmed."""
+        self.move(numbers, Place.READY)
+
+    def may_be_published(self, number: int) -> None:
+        """The node was killed before it confirmed the message, which may still be on its way."""
+        self.move([number], Place.NEW, Place.READY)
+
+    def take(self, number: int, redelivered: bool, *, turned_back: bool, kept: bool) -> None:
         """Check a delivered message: the queue may have it, and its redelivered mark is right.
 
-        `turned_back`: the message may have been on its way to a channel without room for it.
+        `turned_back`: the message may have been on its way to a channel without room for it. `kept`: the
+        client has to settle it.
         """
         assert number in self.ready | self.doubtful, f"{number} came, not one of {sorted(self.ready)}"
         assert redelivered or number not in self.returned, f"{number} came again, and is not marked"
         known = number in self.returned or number in self.suspected or turned_back
         assert known or not redelivered, f"{number} is marked, and came to nobody before"
-        self.ready.discard(number)
-        self.doubtful.discard(number)
+        self.places[number] &= COMING
+        self.move([number], Place.READY)
+        if kept:
+            self.move([number], Place.LEASED)
+        else:
+            self.move([number], Place.REMOVING)
+            self.move([number], Place.GONE)
 
     def took_up_to(self, number: int) -> None:
         """Messages come in order, so no older message is left."""
         missing = sorted(one for one in self.ready if one < number)
         assert not missing, f"{number} came before {missing}"
+
+    def owner_lost(self, transient: set[int]) -> None:
+        """The queue may have a new owner. The new owner leaves each message with the client that has it, and
+        lacks the transient ones.
+        """
+        ready = self.ready
+        self.suspected |= ready | self.doubtful
+        self.move(ready - transient, *WAITING)
+        self.move(ready & transient, *WAITING, Place.GONE)
+        leased = {number for number, places in self.places.items() if places == {Place.LEASED}} - transient
+        self.move(leased, Place.HELD)
+        self.move(leased, Place.LEASED)
+
+    def purged(self) -> None:
+        """The messages that the queue had are gone; those that another node may have may still come."""
+        self.move(self.ready, Place.READY)
+        for number, places in self.places.items():
+            if Place.READY in places:
+                goes(Place.READY, Place.GONE)
+                self.places[number] = places - {Place.READY} | {Place.GONE}
 
 
 @dataclass(eq=False)
@@ -117,7 +184,7 @@ class BrokerModel:
     def got(self, client: int, queue: str, delivery: Received, *, kept: bool) -> None:
         """A client has got a message, which must be the oldest ready one."""
         number = int(delivery.body)
-        self.queues[queue].take(number, delivery.method.redelivered, turned_back=self.shared)
+        self.queues[queue].take(number, delivery.method.redelivered, turned_back=self.shared, kept=kept)
         self.queues[queue].took_up_to(number)
         if kept:
             self.held.append(Held(client, queue, number, delivery, None))
@@ -127,7 +194,9 @@ class BrokerModel:
         tag = delivery.method.consumer_tag
         [consumer] = [one for one in self.consumers if (one.client, one.tag) == (client, tag)]
         number = int(delivery.body)
-        self.queues[consumer.queue].take(number, delivery.method.redelivered, turned_back=self.shared)
+        self.queues[consumer.queue].take(
+            number, delivery.method.redelivered, turned_back=self.shared, kept=not consumer.no_ack
+        )
         if not consumer.no_ack:
             assert not self.full(consumer), f"{number} is more than a prefetch allows"
             self.held.append(Held(client, consumer.queue, number, delivery, consumer))
@@ -152,7 +221,7 @@ class BrokerModel:
         for one in held:
             queue = self.queues[one.queue]
             lost = self.hurt and one.number in self.transient
-            (queue.doubtful if lost else queue.ready).add(one.number)
+            queue.move([one.number], *((Place.HELD, Place.GONE) if lost else (Place.READY,)))
             queue.returned.add(one.number)
             self.held.remove(one)
 
@@ -161,9 +230,10 @@ class BrokerModel:
         again.
         """
         for one in held:
+            queue = self.queues[one.queue]
+            queue.move([one.number], *((Place.HELD, Place.GONE) if doubtful else (Place.GONE,)))
             if doubtful:
-                self.queues[one.queue].doubtful.add(one.number)
-                self.queues[one.queue].returned.add(one.number)
+                queue.returned.add(one.number)
             self.held.remove(one)
 
     def lost_client(self, client: int) -> None:
@@ -175,16 +245,13 @@ class BrokerModel:
     def node_died(self) -> None:
         self.hurt = True
         for queue in self.queues.values():
-            queue.suspected |= queue.ready | queue.doubtful
-            gone = queue.ready & self.transient
-            queue.ready -= gone
-            queue.doubtful |= gone
+            queue.owner_lost(self.transient)
 
     def cleared(self, queue: str, count: int) -> None:
         """The queue was purged of `count` messages."""
         model = self.queues[queue]
         assert len(model.ready) <= count <= len(model.ready | model.doubtful)
-        model.ready.clear()
+        model.purged()
 
     def deleted(self, queue: str) -> list[Held]:
         """The queue is deleted; returns its unsettled deliveries, which no client gets again."""

@@ -84,14 +84,14 @@ class Program:
         numbers = self.model.numbers(count, mode)
         bodies = [b"%d" % number for number in numbers]
         assert all(self.clients[client].publish_confirmed(queue, bodies, "", mode))
-        self.model.queues[queue].ready.update(numbers)
+        self.model.queues[queue].published(numbers)
 
     def publish_to_all_that_are_bound(self, client: int) -> None:
         [number] = self.model.numbers(1, 2)
         assert all(self.clients[client].publish_confirmed("", [b"%d" % number], EXCHANGE, 2))
         for queue in self.model.queues.values():
             if queue.bound:
-                queue.ready.add(number)
+                queue.published([number])
 
     def bind(self, client: int, queue: str) -> None:
         self.clients[client].bind(queue, EXCHANGE)
@@ -206,7 +206,10 @@ class Program:
         assert all(confirmed) or self.places[client] == node, "a publisher of a living node is not answered"
         model = self.model.queues[queue]
         for number, known in zip(numbers, confirmed, strict=True):
-            (model.ready if known else model.doubtful).add(number)
+            if known:
+                model.published([number])
+            else:
+                model.may_be_published(number)
         self._died([node])
 
     def settle_and_kill(self, at: int, how: str, node: int, power: bool, after_ms: float) -> None:
