@@ -7,12 +7,10 @@ Pure: `step` is called until it returns True. A stage ends unfinished when its t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
+from cluster.gateway.link import Links
 from cluster.process.handover import Handover
-
-if TYPE_CHECKING:
-    from cluster.broker.broker import Broker
 
 HANDOVER_S: Final = 5.0
 """Seconds for the hand-over of the groups that this node leads: several tries for each."""
@@ -63,13 +61,19 @@ class Departure:
     """
 
     def __init__(
-        self, broker: Broker, clients: Clients, handed_over: Callable[[bool], None], now: float
+        self,
+        handover: Handover,
+        links: Links,
+        clients: Clients,
+        wanted: Callable[[], None],
+        handed_over: Callable[[bool], None],
+        now: float,
     ) -> None:
-        """`handed_over` is called with whether other nodes lead all groups of this node in time."""
-        self._broker = broker
-        self._clients = clients
+        """`wanted` asks for a turn of the node. `handed_over` is called with whether other nodes lead all
+        groups of this node in time.
+        """
+        self._handover, self._links, self._clients, self._wanted = handover, links, clients, wanted
         self._tell = handed_over
-        self._handover = Handover(broker.host, lambda: broker.connected)
         self._stages = [
             DepartureStage(self._handed_over, HANDOVER_S, self._send_away),
             DepartureStage(lambda now: not clients.clients, CLOSING_S, lambda in_time: clients.stop()),
@@ -89,7 +93,7 @@ class Departure:
             stage.then(in_time)
             del self._stages[0]
             self._deadline = now + (self._stages[0].seconds if self._stages else 0.0)
-        self._broker.wanted()
+        self._wanted()
         return not self._stages
 
     def _handed_over(self, now: float) -> bool:
@@ -107,6 +111,6 @@ class Departure:
 
     def _returned(self, now: float) -> bool:
         """Whether the returns of the clients' unsettled messages are committed."""
-        self._broker.links.flush_waiting()
-        links = self._broker.links.by_partition.values()
+        self._links.flush_waiting()
+        links = self._links.by_partition.values()
         return not any(link.unacknowledged for link in links if link.owner is not None)

@@ -34,12 +34,13 @@ from cluster.process.administration import Administration
 from cluster.process.damage import DamageLog
 from cluster.process.departure import STEP_S, Departure
 from cluster.process.fail_stop import FailStop, fall_silent
+from cluster.process.handover import Handover
 from cluster.process.hashing import HashingThreads
 from cluster.process.joining import Joining, add_command
 from cluster.process.journal_directory import JournalDirectory
 from cluster.process.machine_config import machine_config
 from cluster.process.peers import Peers
-from cluster.process.readiness import Readiness
+from cluster.process.readiness import Readiness, ReadinessView
 from cluster.process.scopes import Origin
 from cluster.process.shortages import Shortages
 from cluster.process.watermarks import Watermarks, trim
@@ -119,7 +120,11 @@ class NodeProcess:
 
     def _make_readiness(self) -> Readiness:
         failure, listening = (lambda: self.fail_stop.failure), (lambda: self.listening)
-        return Readiness(self.broker, self.front_end, failure, listening, self.add_command)
+        broker = self.broker
+        view = ReadinessView(
+            broker.bootstrap, broker.host, broker.links, broker.catalog.state, self.front_end
+        )
+        return Readiness(view, failure, listening, self.add_command)
 
     def _make_view(self) -> NodeView:
         """The view of this node for metrics, status and the management API."""
@@ -320,7 +325,9 @@ class NodeProcess:
         def handed_over(in_time: bool) -> None:
             self.log.info("handed_over", complete=in_time)
 
-        departure = Departure(self.broker, self.listener, handed_over, self.clock())
+        broker = self.broker
+        handover = Handover(broker.host, lambda: broker.connected)
+        departure = Departure(handover, broker.links, self.listener, broker.wanted, handed_over, self.clock())
         while not departure.step(self.clock()):
             await asyncio.sleep(STEP_S)
 

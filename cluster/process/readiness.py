@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from cluster.broker.broker import Broker
 from cluster.catalog.definitions import PartitionKind
+from cluster.catalog.membership.bootstrap import Bootstrap
+from cluster.catalog.state import CatalogState
 from cluster.gateway.broker_port import FrontEnd
+from cluster.gateway.link import Links
+from replication.host import Host
+
+
+@dataclass(frozen=True, slots=True)
+class ReadinessView:
+    """The parts of a node that its readiness depends on."""
+
+    bootstrap: Bootstrap
+    host: Host
+    links: Links
+    state: CatalogState
+    front_end: FrontEnd
 
 
 class Readiness:
@@ -14,8 +29,7 @@ class Readiness:
 
     def __init__(
         self,
-        broker: Broker,
-        front_end: FrontEnd,
+        view: ReadinessView,
         failure: Callable[[], Exception | None],
         listening: Callable[[], bool],
         add_command: str,
@@ -23,40 +37,39 @@ class Readiness:
         """`failure` gives the exception that ends the node, or None. `add_command` is the command with which
         an administrator adds the node.
         """
-        self._broker = broker
-        self._front_end = front_end
+        self._view = view
         self._failure = failure
         self._listening = listening
         self._add_command = add_command
 
     def reasons(self) -> list[str]:
         """The reasons, as sentences for operators; empty if the node is ready."""
-        broker, failure = self._broker, self._failure()
+        view, failure = self._view, self._failure()
         reasons = []
         if failure is not None:
             reasons.append(f"the node ends: {failure}")
         if not self._listening():
             reasons.append("not listening for clients yet")
-        if broker.bootstrap.awaited:
-            awaited = ", ".join(broker.bootstrap.awaited)
+        if view.bootstrap.awaited:
+            awaited = ", ".join(view.bootstrap.awaited)
             reasons.append(
                 f"no answer from {awaited}: all founders must tell this node whether the cluster is new"
             )
-        if broker.bootstrap.waiting:
+        if view.bootstrap.waiting:
             reasons.append(f"this node is no member of the cluster: {self._add_command}")
-        elif broker.host.rebuilding:
+        elif view.host.rebuilding:
             reasons.append("getting the content of the lost disk back from the other nodes")
-        if not self._front_end.ready():
+        if not view.front_end.ready():
             reasons.append("no answer from the catalog's leader: is a majority of the nodes up?")
         reasons.extend(
             f"partition {link.partition} has no owner"
-            for link in broker.links.by_partition.values()
+            for link in view.links.by_partition.values()
             if link.owner is None and self._is_replicated(link.partition)
         )
         return reasons
 
     def _is_replicated(self, partition: int) -> bool:
-        definition = self._broker.catalog.state.partitions.get(partition)
+        definition = self._view.state.partitions.get(partition)
         return (
             definition is not None
             and definition.kind is PartitionKind.REPLICATED

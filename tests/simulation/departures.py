@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cluster.process.departure import STEP_S, Departure
+from cluster.process.handover import Handover
 from tests.simulation.connection import Connection
 from tests.simulation.node import SimulatedNode
 from tests.simulation.world import Action
@@ -44,5 +45,7 @@ def leave(node: SimulatedNode, ended: Action) -> None:
             node.after(STEP_S, step)
 
     node.world.note(f"{node.name} leaves")
-    departure = Departure(node.broker, Doors(node), handed_over, node.clock())
+    broker = node.broker
+    handover = Handover(broker.host, lambda: broker.connected)
+    departure = Departure(handover, broker.links, Doors(node), broker.wanted, handed_over, node.clock())
     node.input(step)

@@ -13,7 +13,7 @@ BROKER, OWNER = ("cluster/broker/broker.py", "Broker"), ("cluster/owner/partitio
 VIEWS: dict[tuple[str, str], dict[str, str]] = {
     BROKER: {
         "auto_delete_after_s": "cluster/owner/state.py",
-        "bootstrap": "cluster/process/readiness.py",
+        "bootstrap": "cluster/process/node.py",
         "catalog": "cluster/process/node.py",
         "clients": "cluster/process/node.py",
         "connected": "cluster/process/node.py",
@@ -22,7 +22,7 @@ VIEWS: dict[tuple[str, str], dict[str, str]] = {
         "front_ends": "cluster/owner/lost_front_ends.py",
         "host": "cluster/process/node.py",
         "latencies": "cluster/process/node.py",
-        "links": "cluster/process/departure.py",
+        "links": "cluster/process/node.py",
         "local_queues": "cluster/process/node.py",
         "lost_entries": "cluster/process/node.py",
         "mover": "cluster/process/node.py",
