@@ -114,14 +114,14 @@ class Feature:
         """
 
     def exhausted(self, front_end: int, ranges: Sequence[Range]) -> list[Range]:
-        """Of messages that the front end gives back after a failed delivery, those to discard. The failure is
-        not counted yet.
+        """The messages to discard among those that the front end returns after a failed delivery. The failure
+        is not counted yet.
         """
         return []
 
     def rest(self, front_end: int, ranges: Sequence[Range], now: int) -> list[Span]:
-        """Of messages that the front end gives back after a failed delivery, those that rest, with the time
-        until which they do, in milliseconds since the epoch. The times go into the log with the RETURN; the
+        """The messages to rest among those that the front end returns after a failed delivery, each with the
+        end of its rest in milliseconds since the epoch. The times go into the log with the RETURN. The
         failure is not counted yet.
         """
         return []

@@ -66,7 +66,7 @@ class Cause(StrEnum):
     DELIVERY_LIMIT = "delivery limit"
     PURGED = "purged"
     DEAD_LETTERED = "dead-lettered"
-    """They were dead letters, and have been moved, or no exchange takes them."""
+    """The messages were dead letters. They have been moved, or no exchange takes them."""
 
 
 class OpKind(IntEnum):

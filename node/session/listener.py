@@ -62,7 +62,7 @@ class Listener:
     ) -> None:
         self.protocols = {one.name: one for one in protocols}
         self.mechanisms = list(dict.fromkeys(name for one in protocols for name in one.mechanisms))
-        """Those of all protocols, each once."""
+        """The SASL mechanisms of all protocols, each once."""
         self.headers = {header: one.name for one in protocols for header in one.headers}
         self.first_protocol = protocols[0]
         self.handshake_timeout = handshake_timeout

@@ -377,8 +377,8 @@ class Channel:
         return self.deliveries.transaction
 
     def _qos(self, method: m.BasicQos) -> None:
-        """As RabbitMQ does: with `global` the limits are for all consumers of the channel together, without
-        it for each consumer that starts later.
+        """Set the prefetch with RabbitMQ's meaning of `global`: with it the limits are for all consumers of
+        the channel together, without it for each consumer that starts later.
         """
         self._reply(method, m.BasicQosOk())
         if method.global_:

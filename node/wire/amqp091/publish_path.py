@@ -38,10 +38,10 @@ _PROPERTIES: Final = FRAME.size + HEADER_FIXED
 """The offset of the property flags in a content header frame."""
 
 UNIFORM_FROM: Final = 8
-"""So many identical messages in a row get a uniform run of their own."""
+"""The least number of identical messages in a row that get a uniform run of their own."""
 
 FEW: Final = 16
-"""So many messages are compared one by one before columns are compared, which is slower for fewer."""
+"""From so many messages on, comparing columns is faster than comparing the messages one by one."""
 
 _REMEMBERED_OCTETS: Final = 256 * 1024
 """Octets of memory for the remembered targets of a connection."""
