@@ -20,7 +20,7 @@ from node.delivery.credit import ChannelConsumer, Credits
 from node.ranges.range_set import Numbers, Range, merged, ranges_of
 
 COMPACT_AFTER = 256
-"""Settled runs at the front of the list are dropped when they are more than this, and more than half of it."""
+"""The list drops settled runs at its front when they are more than this, and more than half of it."""
 
 RUN_OCTETS: Final = 256
 """Octets of memory for a run, and for its range in the leases of the front end and of the queue's owner."""
