@@ -6,6 +6,7 @@ from this environment, so that nothing is downloaded.
 
 from __future__ import annotations
 
+import compileall
 import os
 import signal
 import subprocess
@@ -60,6 +61,8 @@ def install(commit: str, directory: Path) -> Path:
     (wheel,) = wheels.glob("quorate-*.whl")
     with zipfile.ZipFile(wheel) as packed:
         packed.extractall(installed)
+    # Else each of the nodes that start at once would compile all of it.
+    compileall.compile_dir(installed, quiet=1)
     return installed
 
 
