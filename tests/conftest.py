@@ -81,8 +81,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=left_out)
     if "PYTEST_XDIST_WORKER" in os.environ:
-        turns = {file: turn for turn, file in enumerate(LONG)}
-        items.sort(key=lambda item: turns.get(item.path.relative_to(TESTS).as_posix(), len(LONG)))
+        turns = {TESTS / file: turn for turn, file in enumerate(LONG)}
+        items.sort(key=lambda item: turns.get(item.path, len(LONG)))
 
 
 def pytest_collection_finish() -> None:
