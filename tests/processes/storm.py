@@ -12,11 +12,11 @@ from chaos.history import Faulted, QueueDeclared, Recorder, to_lines
 from chaos.recovery import pauses, report
 from tests.processes.nodes import Cluster, Node, until
 
-RATE = 20.0
+RATE, RATE_OF_PROOFS = 20.0, 60.0
 """Messages a second of each publisher: steady, and far from what the machine can do."""
 
-STEADY = 8
-"""Confirms that each publisher must get before a phase of the test ends."""
+STEADY_S = 0.4
+"""Each publisher must get the confirms of so many seconds before a phase of the test ends."""
 
 REPLICATED = ("storm-1", "storm-2", "storm-3")
 ONCE = "storm-once"
@@ -27,8 +27,9 @@ AUTOMATIC = "storm-automatic"
 class Storm:
     """The load, the faults and the verdict of one test."""
 
-    def __init__(self, cluster: Cluster, directory: Path) -> None:
+    def __init__(self, cluster: Cluster, directory: Path, *, proof: bool = False) -> None:
         self.cluster = cluster
+        self._rate = RATE_OF_PROOFS if proof else RATE
         self.recorder = Recorder()
         self.clients = ClientLoop(self.recorder)
         self._directory = directory
@@ -70,7 +71,7 @@ class Storm:
         return tuple(Place(node.name, node.amqp.host, node.amqp.port) for node in nodes)
 
     def _publisher(self, name: str, queue: str, places: tuple[Place, ...]) -> Publisher:
-        return self.clients.publish(PublisherTerms(name, queue, places, RATE))
+        return self.clients.publish(PublisherTerms(name, queue, places, self._rate))
 
     def _consumer(
         self, name: str, queue: str, places: tuple[Place, ...], *, no_ack: bool = False, return_every: int = 0
@@ -80,8 +81,9 @@ class Storm:
     def settle(self, without: Iterable[Node] = ()) -> None:
         """Return when every publisher that is not on one of the nodes has had new messages confirmed."""
         hurt = {node.name for node in without}
+        steady = int(self._rate * STEADY_S)
         waiting = {
-            publisher: publisher.confirmed + len(publisher.outstanding) + STEADY
+            publisher: publisher.confirmed + len(publisher.outstanding) + steady
             for publisher in self.clients.publishers
             if not publisher.told_to_finish and publisher.place.name not in hurt
         }

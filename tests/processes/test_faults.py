@@ -17,8 +17,9 @@ LONG = pytest.mark.proof
 
 
 @pytest.fixture
-def storm(own_cluster: Cluster, tmp_path: Path) -> Iterator[Storm]:
-    storm = Storm(own_cluster, tmp_path)
+def storm(request: pytest.FixtureRequest, own_cluster: Cluster, tmp_path: Path) -> Iterator[Storm]:
+    proof = request.node.get_closest_marker("proof") is not None
+    storm = Storm(own_cluster, tmp_path, proof=proof)
     yield storm
     storm.clients.abandon()
 
