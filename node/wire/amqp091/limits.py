@@ -59,8 +59,8 @@ class ConnectionLimits:
     """Work on a client's input in one turn, in the unit of `intake.WorkShare`. The rest waits for later
     turns.
     """
-    wide_values_per_second: int = 100_000
-    """Header values that a client may publish in a second, beyond the first 64 of each message."""
+    wide_values_per_second: int = 20_000
+    """Header values that a client may publish in a second, beyond the first 128 of each message."""
     parked_bytes: int = 1024 * 1024
     """With more parked frames than these the session stops reading the socket (`Connection.paused`)."""
     delivery_window: int = 2000

@@ -56,7 +56,7 @@ MAX_EXPIRATION_MS: Final = 2**32 - 1
 """The longest time-to-live that RabbitMQ takes."""
 
 
-ORDINARY_VALUES: Final = 64
+ORDINARY_VALUES: Final = 128
 """Header values of a message that a publisher may send at any rate. Applications send fewer."""
 
 
