@@ -15,10 +15,12 @@ _BODY = 3
 _HEARTBEAT = 8
 _END = b"\xce"
 _REPLY_TO_FLAG = 1 << 9
+_HEADERS_FLAG = 1 << 13
 
 Ids = tuple[int, int]
 CLOSES: frozenset[Ids] = frozenset({(10, 50), (20, 40)})
 DELIVER: Ids = (60, 60)
+ACK: Ids = (60, 80)
 DIRECT_REPLY_TO = "amq.rabbitmq.reply-to"
 
 
@@ -62,9 +64,16 @@ class RawClient:
         self._call((60, 20), b"\0\0" + short(queue) + short("c") + b"\x02" + _table(), channel=1)
         self.expect((60, 21))
 
-    def publish(self, key: str, body: bytes, reply_to: str = "") -> None:
-        """Publish a transient message to the default exchange."""
+    def confirm(self) -> None:
+        """Have the broker confirm what is published; `expect(ACK)` waits for it."""
+        self._call((85, 10), b"\0", channel=1)
+        self.expect((85, 11))
+
+    def publish(self, key: str, body: bytes, reply_to: str = "", *, headers: bytes = b"") -> None:
+        """Publish a transient message to the default exchange, with the fields of a header table."""
         properties = struct.pack(">H", _REPLY_TO_FLAG) + short(reply_to) if reply_to else b"\0\0"
+        if headers:
+            properties = struct.pack(">H", _HEADERS_FLAG) + long(headers)
         header = struct.pack(">HHQ", 60, 0, len(body)) + properties
         method = struct.pack(">HHH", 60, 40, 0) + short("") + short(key) + b"\0"
         frames = (frame(METHOD, 1, method), frame(_HEADER, 1, header), frame(_BODY, 1, body))
