@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from node.queue.operations import Applied, Aspect, Cause
 from node.queue.queue import QueueState
@@ -72,7 +73,7 @@ class QueueFeed:
 
     def differences(self, there: QueueFeed) -> list[str]:
         """The differences between the feed, which is `self`, and the replica's own state."""
-        pairs = {
+        pairs: dict[str, tuple[set[Any], set[Any]]] = {
             "messages": (self.messages, there.messages),
             "dead letters": (self.dead, there.dead),
             "returned": (self.returned, there.returned),

@@ -6,13 +6,14 @@ import io
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 
 import pytest
 from click.testing import CliRunner
 
 from tests.simulation.__main__ import main
 from tests.simulation.focus import Focus
-from tests.simulation.processes import Task, judge, verdicts
+from tests.simulation.processes import Task, Verdict, judge, verdicts
 from tests.simulation.progress import Progress
 from tests.simulation.test_planted import SHOWN_BY
 
@@ -58,9 +59,12 @@ def test_a_broken_promise_ends_the_run_and_is_told() -> None:
 
 def test_a_quarter_of_mixed_seeds_has_members_that_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Task] = []
-    monkeypatch.setattr(
-        "tests.simulation.__main__.verdicts", lambda tasks, processes: told.extend(tasks) or ()
-    )
+
+    def keep(tasks: Iterable[Task], processes: int) -> Iterator[Verdict]:
+        told.extend(tasks)
+        return iter(())
+
+    monkeypatch.setattr("tests.simulation.__main__.verdicts", keep)
     result = CliRunner().invoke(main, ["--mixed", "--seeds", "80"])
     assert result.exit_code == 0
     assert [task.seed for task in told if task.focus is Focus.MEMBERS] == [*range(30, 40), *range(70, 80)]

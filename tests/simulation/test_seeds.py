@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing import get_context
+from typing import cast
 
 import pytest
 
@@ -37,7 +38,7 @@ def run_block(block: int) -> Outcome:
 def outcomes(request: pytest.FixtureRequest) -> Iterator[dict[int, Future[Outcome]]]:
     """The outcomes of the blocks that tests were chosen for, by block; the blocks run on all cores."""
     tests = (item for item in request.session.items if isinstance(item, pytest.Function))
-    chosen = [test.callspec.params["block"] for test in tests if test.originalname == OF_BLOCKS]
+    chosen = [cast(int, test.callspec.params["block"]) for test in tests if test.originalname == OF_BLOCKS]
     with ProcessPoolExecutor(mp_context=get_context("forkserver")) as pool:
         yield {block: pool.submit(run_block, block) for block in chosen}
         pool.shutdown(cancel_futures=True)
