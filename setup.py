@@ -1,14 +1,15 @@
-"""What pyproject.toml cannot say: which modules mypyc compiles, and when.
+"""What pyproject.toml cannot say: the modules that are compiled to C or written in C, and when.
 
 With QUORATE_COMPILE=1 in the environment the packages are built with the modules on the way of a message
-compiled to C (docs/decisions/0013-compiled.md); it takes a C compiler and some minutes. Without, they are
-built as they are. QUORATE_COMPILE=simulator compiles the simulator of the tests with them.
+compiled by mypyc (docs/decisions/0013-compiled.md), and with those in C (0031-contents-in-c.md); it takes a C
+compiler and some minutes. Without, the packages are built as they are. QUORATE_COMPILE=simulator compiles
+the simulator of the tests with them.
 """
 
 import os
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Extension, setup
 
 COMPILED = (
     "replication",
@@ -33,6 +34,9 @@ INTERPRETED = {
     "replication/transport/acceptor.py": "derives from OSError",
 }
 """Modules among them that stay as they are, and why."""
+
+WRITTEN_IN_C = {"node.wire.amqp091._contents": "node/wire/amqp091/_contents.c"}
+"""Modules that are written in C, each with a twin in Python, and their sources."""
 
 SIMULATOR = "tests/simulation"
 SIMULATOR_INTERPRETED = (
@@ -65,10 +69,13 @@ if os.environ.get("QUORATE_COMPILE") in ("1", "simulator"):
     from mypyc.build import mypycify
 
     # -O1 keeps the build to minutes; what -O3 would give was not measured.
-    setup(
-        ext_modules=mypycify(
-            [*OPTIONS, *sources()], opt_level="1", debug_level="0", multi_file=True, group_name="quorate"
-        )
+    compiled = mypycify(
+        [*OPTIONS, *sources()], opt_level="1", debug_level="0", multi_file=True, group_name="quorate"
     )
+    written = [
+        Extension(name, [source], extra_compile_args=["-O2", "-std=c11"])
+        for name, source in WRITTEN_IN_C.items()
+    ]
+    setup(ext_modules=[*compiled, *written])
 else:
     setup()

@@ -24,6 +24,7 @@ from node.wire.amqp091.methods import (
     METHODS,
     BasicDeliver,
 )
+from node.wire.amqp091.native import NATIVE_DELIVERIES
 from node.wire.amqp091.primitives import LONG, LONGLONG, SHORT, Method, encode_shortstr
 
 PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
@@ -103,6 +104,8 @@ def encode_deliveries(
     before, after = _deliver_frame(channel, consumer_tag, redelivered, run.exchange, run.routing_key)
     tags = range(first_tag, first_tag + run.count)
     raw = _uniform_raw(run, channel, frame_max)
+    if NATIVE_DELIVERIES is not None and run.lengths is not None and run.largest_frame <= frame_max:
+        return NATIVE_DELIVERIES(run.raw, run.skip, run.lengths, before, after, first_tag, channel)
     if raw is None:
         pack = LONGLONG.pack
         return b"".join(

@@ -18,6 +18,7 @@ from node.ranges.range_map import Span, spans_of
 from node.wire.amqp091.codec import END, FRAME
 from node.wire.amqp091.errors import FieldSyntaxError
 from node.wire.amqp091.fields import Table, read_headers
+from node.wire.amqp091.native import NATIVE_BODY_SIZES
 from node.wire.amqp091.properties import HEADER_FIXED, parse_expiration, property_places
 
 _SIZES: Final = Struct(">3xI4xQ")
@@ -60,7 +61,11 @@ def body_sizes(run: Run) -> array[int] | None:
     """The size in octets of each message's body; None when all bodies are as large as the first."""
     if run.lengths is None:
         return None
-    sizes, at = array("Q"), run.skip
+    sizes = array("Q")
+    if NATIVE_BODY_SIZES is not None:
+        sizes.frombytes(NATIVE_BODY_SIZES(run.raw, run.skip, run.lengths))
+        return sizes
+    at = run.skip
     for length in run.lengths:
         sizes.append(_SIZES.unpack_from(run.raw, at)[1])
         at += length

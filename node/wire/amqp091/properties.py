@@ -72,6 +72,11 @@ class Traits(NamedTuple):
     wide: int = 0
     """Header values beyond ORDINARY_VALUES, those of tables and arrays within the headers included."""
 
+    @property
+    def bits(self) -> int:
+        """The traits but `wide`, as `native.Scan` takes them."""
+        return self.persistent | self.special << 1 | self.reply_here << 2
+
 
 class ContentHeader(NamedTuple):
     """The facts that the broker has to know of a content before its body comes."""
@@ -83,11 +88,11 @@ class ContentHeader(NamedTuple):
 class PropertyChecks:
     """Checks property lists, and remembers the valid ones, because publishers repeat them."""
 
-    __slots__ = ("_claims", "_latest", "_latest_traits", "_seen", "checked", "remembered", "wide")
+    __slots__ = ("_latest", "_latest_traits", "_seen", "checked", "remembered", "user", "wide")
 
     def __init__(self, claims: str | None = None) -> None:
         """`claims` is the only user-id that property lists may have; None admits any."""
-        self._claims = claims
+        self.user = None if claims is None else claims.encode("utf-8", "surrogateescape")
         self._seen: dict[bytes, Traits] = {}
         # The last long property list, which is looked up again where it ends a run.
         self._latest = b""
@@ -114,8 +119,8 @@ class PropertyChecks:
                 return self._latest_traits
             self.checked += len(properties)
             found = check_properties(properties)
-            if self._claims is not None:
-                self._check_user_id(properties, self._claims)
+            if self.user is not None:
+                self._check_user_id(properties, self.user)
             self._remember(properties, found)
         return found
 
@@ -135,15 +140,15 @@ class PropertyChecks:
         self._latest = b""
         self.remembered = 0
 
-    def _check_user_id(self, properties: bytes, user: str) -> None:
+    def _check_user_id(self, properties: bytes, user: bytes) -> None:
         """Check that a message's user-id is the publisher's name (RabbitMQ's extension: validated
         user-id).
         """
         claimed = user_id_of(properties)
-        if claimed is not None and claimed != user.encode("utf-8", "surrogateescape"):
+        if claimed is not None and claimed != user:
             raise ForgedUserIdError(
                 f"user_id property set to '{claimed.decode('utf-8', 'replace')}' "
-                f"but authenticated user was '{user}'",
+                f"but authenticated user was '{user.decode('utf-8', 'surrogateescape')}'",
                 (BasicPublish.CLASS_ID, BasicPublish.METHOD_ID),
             )
 

@@ -8,7 +8,7 @@ basic.publish frame on, `PublishPath.take` recognises three shapes:
   before. They are found by comparing columns: octet i of every message is one strided slice, so that the work
   for each message is done in C. The result is one uniform run, a single slice of the input.
 - identical methods: contents of one body frame each, of any size, with properties of equal traits. They are
-  found by a loop over the messages. The result is one run with lengths.
+  found by a loop over the messages, in C where `_contents.c` was built. The result is one run with lengths.
 - any other message goes the frame-by-frame path in `channel`, which has the same results.
 """
 
@@ -23,6 +23,7 @@ from node.message.run import Run
 from node.wire.amqp091.codec import FRAME, FRAME_OVERHEAD, FRAME_SLACK, decode_method, encode_method
 from node.wire.amqp091.errors import FieldSyntaxError, ProtocolException, UnsupportedError
 from node.wire.amqp091.methods import FRAME_BODY, FRAME_END, FRAME_HEADER, BasicAck, BasicNack, BasicPublish
+from node.wire.amqp091.native import NATIVE_SCAN, Scan
 from node.wire.amqp091.primitives import LONG, LONGLONG, SHORT
 from node.wire.amqp091.properties import CLASS_BASIC, HEADER_FIXED, PropertyChecks, Traits
 
@@ -92,15 +93,19 @@ class PublishPath:
         "_inline_max",
         "_largest_payload",
         "_prefix",
+        "_scan",
         "_stride",
         "_targets",
         "remembered",
     )
 
-    def __init__(self, frame_max: int, body_max: int, checks: PropertyChecks):
+    def __init__(
+        self, frame_max: int, body_max: int, checks: PropertyChecks, scan: Scan | None = NATIVE_SCAN
+    ):
         self._largest_payload = frame_max - FRAME_OVERHEAD + FRAME_SLACK
         self._inline_max = min(self._largest_payload, body_max)
         self._checks = checks
+        self._scan = scan
         self._targets: dict[bytes, Target] = {}
         self.remembered = 0
         """Octets of memory for the remembered targets."""
@@ -153,7 +158,8 @@ class PublishPath:
         count = _identical(data, at, prefix, stride) if data.startswith(prefix, at + stride) else 1
         end = at + count * stride
         if count < UNIFORM_FROM and len(data) - end >= stride and data.startswith(data[at:method_end], end):
-            return self._varied(data, at, method_end, target, message, traits)
+            varied = self._scanned(data, at, method_end, target, traits)
+            return varied or self._varied(data, at, method_end, target, message, traits)
         self._prefix, self._stride = prefix, stride
         header_end = message.header_end - at
         self._boundaries = (method_end - at + FRAME.size, header_end, header_end + FRAME.size, stride)
@@ -175,6 +181,29 @@ class PublishPath:
         if rest >= self._stride or not data.startswith(self._prefix[:rest], at):
             return 0
         return next(boundary for boundary in self._boundaries if boundary > rest)
+
+    def _scanned(
+        self, data: bytes, at: int, method_end: int, target: Target, traits: Traits
+    ) -> Published | None:
+        """The run that `_varied` would find, up to the first message that only `_varied` can judge.
+
+        None where that is the first one, and where C's function was not built.
+        """
+        if self._scan is None or traits.wide:
+            return None
+        skip, user = method_end - at, self._checks.user
+        measured, end, largest = self._scan(
+            data, at, skip, traits.bits, user, self._largest_payload, self._inline_max
+        )
+        if not measured:
+            return None
+        lengths = array("I")
+        lengths.frombytes(measured)
+        run = Run(
+            target.exchange, target.routing_key, data[at + 1] << 8 | data[at + 2], traits.persistent,
+            len(lengths), skip, 0, lengths, largest, data[at:end], traits.special,
+        )  # fmt: skip
+        return Published(run, target.mandatory, end, traits.reply_here)
 
     def _varied(
         self, data: bytes, at: int, method_end: int, target: Target, first: ContentPlace, traits: Traits

@@ -1,0 +1,416 @@
+/* The work for each message of a run whose messages differ: the part of publish_path.py, codec.py and
+ * contents.py that is made for every message, in C.
+ *
+ * Each function here has a twin in these modules, which runs where this module was not built, and which decides
+ * wherever a function here is not sure: `scan` stops before a message that it does not know to be valid, and the
+ * twin accepts or refuses that message. tests/wire/test_native_contents.py gives both the same octets.
+ *
+ * The functions read and write nothing but the octets between the bounds that they have checked, keep no state,
+ * and call no Python code. Section numbers are those of AMQP 0-9-1.
+ */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stdint.h>
+#include <string.h>
+
+enum { FRAME_METHOD = 1, FRAME_HEADER = 2, FRAME_BODY = 3, FRAME_END = 0xCE }; /* §4.2.3 */
+
+enum {
+    FRAME_SIZE = 7,    /* type, channel, size of the payload (§4.2.3) */
+    OVERHEAD = 8,      /* the same with the end octet */
+    HEADER_FIXED = 12, /* class, weight, body size (§4.2.6.1) */
+    CLASS_BASIC = 60,
+    PERSISTENT = 2,
+};
+
+enum { IS_PERSISTENT = 1, IS_SPECIAL = 2, IS_REPLY_HERE = 4 }; /* the traits of a property list */
+
+enum {
+    MAX_NAMES = 32,   /* names in one table; above it the twin compares them by a set */
+    MAX_VALUES = 128, /* values of a message's headers; above it they have a pace (properties.ORDINARY_VALUES) */
+    MAX_NESTING = 8,  /* tables and arrays within each other */
+    UNIFORM_FROM = 8, /* as in publish_path.py */
+};
+
+typedef const uint8_t *Octets;
+
+static uint32_t u16_at(Octets at) { return (uint32_t)at[0] << 8 | at[1]; }
+
+static uint32_t u32_at(Octets at) {
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+static uint64_t u64_at(Octets at) { return (uint64_t)u32_at(at) << 32 | u32_at(at + 4); }
+
+static void put_u64(uint8_t *at, uint64_t number) {
+    for (int octet = 7; octet >= 0; octet--, number >>= 8) at[octet] = (uint8_t)number;
+}
+
+static int is_text(Octets at, size_t size, const char *text) {
+    return size == strlen(text) && !memcmp(at, text, size);
+}
+
+/* -- header tables (§4.2.5.5) ---------------------------------------------------------------------------- */
+
+typedef struct {
+    int values;  /* counted so far, nested ones included */
+    int special; /* a name of the outer table asks something of the broker (properties.SPECIAL_HEADERS) */
+} Table;
+
+static Octets table_end(Octets at, Octets limit, int depth, Table *table);
+
+/* The octets of a value behind its type, for types of a fixed size; -1 for other types. */
+static int width_of(uint8_t type) {
+    switch (type) {
+    case 'V': return 0;
+    case 't': case 'b': case 'B': return 1;
+    case 's': case 'U': case 'u': return 2;
+    case 'i': case 'I': case 'f': return 4;
+    case 'D': return 5;
+    case 'l': case 'L': case 'd': case 'T': return 8;
+    default: return -1;
+    }
+}
+
+/* The end of what begins with its length at `at`; NULL where that is beyond the limit. */
+static Octets sized_end(Octets at, Octets limit) {
+    if (limit - at < 4) return NULL;
+    uint32_t size = u32_at(at);
+    return size <= (size_t)(limit - at - 4) ? at + 4 + size : NULL;
+}
+
+static Octets value_end(Octets at, Octets limit, int depth, Table *table);
+
+static Octets array_end(Octets at, Octets limit, int depth, Table *table) {
+    Octets end = depth ? sized_end(at, limit) : NULL;
+    if (end == NULL) return NULL;
+    for (at += 4; at < end;)
+        if ((at = value_end(at, end, depth, table)) == NULL) return NULL;
+    return end;
+}
+
+/* The position behind a value, whose type stands at `at`; NULL where the twin has to look. */
+static Octets value_end(Octets at, Octets limit, int depth, Table *table) {
+    if (at >= limit || ++table->values > MAX_VALUES) return NULL;
+    uint8_t type = *at++;
+    int width = width_of(type);
+    if (width >= 0) return width <= limit - at ? at + width : NULL;
+    switch (type) {
+    case 'S': case 'x': return sized_end(at, limit);
+    case 'F': return table_end(at, limit, depth - 1, table);
+    case 'A': return array_end(at, limit, depth - 1, table);
+    default: return NULL;
+    }
+}
+
+static int asks_the_broker(Octets name, size_t size) {
+    return is_text(name, size, "CC") || is_text(name, size, "BCC") || is_text(name, size, "x-delay");
+}
+
+/* The position behind a table, whose length stands at `at`; NULL where the twin has to look: at a malformed
+ * table, at names that occur twice or are not ASCII, at wide and at deep tables. */
+static Octets table_end(Octets at, Octets limit, int depth, Table *table) {
+    Octets names[MAX_NAMES];
+    int count = 0;
+    Octets end = depth ? sized_end(at, limit) : NULL;
+    if (end == NULL) return NULL;
+    for (at += 4; at < end;) {
+        Octets name = at;
+        if (count == MAX_NAMES || name[0] >= end - name - 1) return NULL;
+        for (int octet = 1; octet <= name[0]; octet++)
+            if (name[octet] & 0x80) return NULL;
+        for (int other = 0; other < count; other++)
+            if (names[other][0] == name[0] && !memcmp(names[other], name, 1 + (size_t)name[0])) return NULL;
+        names[count++] = name;
+        if (depth == MAX_NESTING && asks_the_broker(name + 1, name[0])) table->special = 1;
+        if ((at = value_end(name + 1 + name[0], end, depth, table)) == NULL) return NULL;
+    }
+    return end;
+}
+
+/* -- property lists (§4.2.6.1) --------------------------------------------------------------------------- */
+
+enum { SHORTSTR, TABLE, OCTET, TIMESTAMP };
+
+enum { DELIVERY_MODE = 3, PRIORITY = 4, REPLY_TO = 6, EXPIRATION = 7, USER_ID = 11, PROPERTIES = 14 };
+
+static const uint8_t KINDS[PROPERTIES] = {
+    SHORTSTR, SHORTSTR, TABLE, OCTET, OCTET, SHORTSTR, SHORTSTR, SHORTSTR, SHORTSTR, TIMESTAMP, SHORTSTR, SHORTSTR,
+    SHORTSTR, SHORTSTR,
+}; /* of the properties of class basic, the one of flag bit 15 first */
+
+static Octets property_end(Octets at, Octets end, int number, Table *table) {
+    switch (KINDS[number]) {
+    case TABLE: return table_end(at, end, MAX_NESTING, table);
+    case OCTET: return end - at >= 1 ? at + 1 : NULL;
+    case TIMESTAMP: return end - at >= 8 ? at + 8 : NULL;
+    default: return end - at >= 1 && at[0] <= end - at - 1 ? at + 1 + at[0] : NULL;
+    }
+}
+
+/* Whether the text is a number of milliseconds in digits alone, and not too great. */
+static int is_expiration(Octets text, size_t size) {
+    uint64_t number = 0;
+    if (size < 1 || size > 10) return 0;
+    for (size_t at = 0; at < size; at++) {
+        if (text[at] < '0' || text[at] > '9') return 0;
+        number = number * 10 + (text[at] - '0');
+    }
+    return number <= UINT32_MAX;
+}
+
+/* The traits of a property list; -1 where the twin has to look. `user` is the only user-id that the list may
+ * have; with a NULL buffer it may have any. */
+static int traits_of(Octets at, Octets end, const Py_buffer *user) {
+    Table table = {0, 0};
+    int traits = 0;
+    if (end - at < 2) return -1;
+    uint32_t flags = u16_at(at);
+    if (flags & 3) return -1; /* further flags, or one that class basic does not define */
+    at += 2;
+    for (int number = 0; number < PROPERTIES; number++) {
+        if (!(flags & 0x8000u >> number)) continue;
+        Octets next = property_end(at, end, number, &table);
+        if (next == NULL) return -1;
+        switch (number) {
+        case DELIVERY_MODE:
+            if (*at == PERSISTENT) traits |= IS_PERSISTENT;
+            break;
+        case PRIORITY: traits |= IS_SPECIAL; break;
+        case REPLY_TO:
+            if (is_text(at + 1, at[0], "amq.rabbitmq.reply-to")) traits |= IS_REPLY_HERE;
+            break;
+        case EXPIRATION:
+            if (!is_expiration(at + 1, at[0])) return -1;
+            traits |= IS_SPECIAL;
+            break;
+        case USER_ID:
+            if (user->buf != NULL && (at[0] != user->len || memcmp(at + 1, user->buf, at[0]))) return -1;
+            break;
+        }
+        at = next;
+    }
+    if (at != end) return -1;
+    return table.special ? traits | IS_SPECIAL : traits;
+}
+
+/* -- scan ------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    Octets method; /* the frame with which each message begins */
+    size_t skip;   /* its octets */
+    uint32_t channel;
+    int traits;
+    const Py_buffer *user;
+    size_t largest_payload;
+    size_t largest_body; /* that one body frame may hold */
+} Likeness;
+
+typedef struct {
+    Octets prefix_end; /* behind the header of the body frame, or of the message where it has no body */
+    Octets end;
+    size_t largest_frame;
+} Place;
+
+static int is_frame_head(Octets at, int kind, uint32_t channel) {
+    return at[0] == kind && u16_at(at + 1) == channel;
+}
+
+/* Whether a complete message like the others stands at `at`, with at most one body frame. */
+static int find_message(Octets at, Octets end, const Likeness *like, Place *place) {
+    if ((size_t)(end - at) < like->skip || memcmp(at, like->method, like->skip)) return 0;
+    at += like->skip;
+    if (end - at < FRAME_SIZE + HEADER_FIXED || !is_frame_head(at, FRAME_HEADER, like->channel)) return 0;
+    size_t size = u32_at(at + 3), body = u64_at(at + FRAME_SIZE + 4);
+    if (size < HEADER_FIXED + 2 || size > like->largest_payload || size + OVERHEAD > (size_t)(end - at)) return 0;
+    if (u16_at(at + FRAME_SIZE) != CLASS_BASIC || u16_at(at + FRAME_SIZE + 2)) return 0;
+    Octets list = at + FRAME_SIZE + HEADER_FIXED, list_end = at + FRAME_SIZE + size;
+    if (*list_end != FRAME_END || body > like->largest_body) return 0;
+    place->prefix_end = place->end = list_end + 1;
+    place->largest_frame = size + OVERHEAD;
+    if (body) {
+        Octets frame = list_end + 1;
+        if (body + OVERHEAD > (size_t)(end - frame) || !is_frame_head(frame, FRAME_BODY, like->channel)) return 0;
+        if (u32_at(frame + 3) != body || frame[FRAME_SIZE + body] != FRAME_END) return 0;
+        place->prefix_end = frame + FRAME_SIZE;
+        place->end = frame + OVERHEAD + body;
+        if (body > size) place->largest_frame = body + OVERHEAD;
+    }
+    return traits_of(list, list_end, like->user) == like->traits;
+}
+
+/* Whether a uniform run begins: enough messages in a row had one length, and the next begins as the last. */
+static int becomes_uniform(const uint32_t *lengths, size_t count, Octets last, const Place *place, Octets end) {
+    if (count <= UNIFORM_FROM) return 0;
+    for (size_t back = 2; back <= UNIFORM_FROM + 1; back++)
+        if (lengths[count - back] != lengths[count - 1]) return 0;
+    size_t prefix = place->prefix_end - last;
+    return (size_t)(end - place->end) >= prefix && !memcmp(place->end, last, prefix);
+}
+
+PyDoc_STRVAR(scan_doc,
+    "scan(data, at, skip, traits, user, largest_payload, largest_body) -> (lengths, end, largest frame)\n\n"
+    "Measures the messages from `at` on that begin with the method frame of the first, of `skip` octets, have\n"
+    "these traits (1 persistent, 2 special, 4 direct reply), and at most one body frame. Stops before a message\n"
+    "that is none of them, or not surely valid, and where a uniform run begins. `lengths` are unsigned integers\n"
+    "of four octets. `user` is the only user-id that the messages may state; None admits any.");
+
+static PyObject *scan(PyObject *module, PyObject *arguments) {
+    Py_buffer data, user;
+    Py_ssize_t start, skip, largest_payload, largest_body;
+    int traits;
+    if (!PyArg_ParseTuple(arguments, "y*nniz*nn:scan", &data, &start, &skip, &traits, &user, &largest_payload,
+                          &largest_body))
+        return NULL;
+    PyObject *result = NULL, *measured = NULL;
+    uint32_t *lengths = NULL;
+    size_t count = 0, room = 0, largest = 0;
+    if (start < 0 || skip < FRAME_SIZE || start > data.len || skip > data.len - start) {
+        PyErr_SetString(PyExc_ValueError, "no method frame at this position");
+        goto done;
+    }
+    Octets begin = (Octets)data.buf, at = begin + start, end = begin + data.len;
+    Likeness like = {at, (size_t)skip, u16_at(at + 1), traits, &user, (size_t)largest_payload, (size_t)largest_body};
+    Place place;
+    while (find_message(at, end, &like, &place) && (size_t)(place.end - at) <= UINT32_MAX) {
+        if (count == room) {
+            room = room ? 2 * room : 64;
+            uint32_t *grown = PyMem_Realloc(lengths, room * sizeof *lengths);
+            if (grown == NULL) {
+                PyErr_NoMemory();
+                goto done;
+            }
+            lengths = grown;
+        }
+        lengths[count++] = (uint32_t)(place.end - at);
+        if (place.largest_frame > largest) largest = place.largest_frame;
+        Octets last = at;
+        at = place.end;
+        if (becomes_uniform(lengths, count, last, &place, end)) break;
+    }
+    measured = PyBytes_FromStringAndSize((const char *)lengths, (Py_ssize_t)(count * sizeof *lengths));
+    if (measured != NULL) result = Py_BuildValue("(Nnn)", measured, at - begin, (Py_ssize_t)largest);
+done:
+    PyMem_Free(lengths);
+    PyBuffer_Release(&data);
+    if (user.buf != NULL) PyBuffer_Release(&user);
+    return result;
+}
+
+/* -- runs of messages of these lengths --------------------------------------------------------------------- */
+
+typedef struct {
+    Py_buffer raw, lengths;
+    Py_ssize_t skip;
+    size_t count;
+} Run;
+
+static const uint32_t *lengths_of(const Run *run) { return (const uint32_t *)run->lengths.buf; }
+
+/* Whether the lengths are those of messages end to end in the octets, each longer than its method frame. */
+static int check_run(Run *run) {
+    size_t total = 0;
+    run->count = (size_t)run->lengths.len / sizeof(uint32_t);
+    for (size_t message = 0; message < run->count && run->skip >= 0; message++) {
+        uint32_t length = lengths_of(run)[message];
+        if (length < (size_t)run->skip + FRAME_SIZE + HEADER_FIXED) break;
+        total += length;
+        if (total == (size_t)run->raw.len && message + 1 == run->count) return 1;
+    }
+    if (!run->count && !run->raw.len) return 1;
+    PyErr_SetString(PyExc_ValueError, "the lengths are not those of the run's messages");
+    return 0;
+}
+
+PyDoc_STRVAR(body_sizes_doc,
+    "body_sizes(raw, skip, lengths) -> bytes\n\n"
+    "The size of each message's body, as its content header states it, as unsigned integers of eight octets.");
+
+static PyObject *body_sizes(PyObject *module, PyObject *arguments) {
+    Run run;
+    if (!PyArg_ParseTuple(arguments, "y*ny*:body_sizes", &run.raw, &run.skip, &run.lengths)) return NULL;
+    PyObject *sizes = NULL;
+    if (check_run(&run))
+        sizes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(run.count * sizeof(uint64_t)));
+    if (sizes != NULL) {
+        uint64_t *size = (uint64_t *)PyBytes_AS_STRING(sizes);
+        Octets at = (Octets)run.raw.buf;
+        for (size_t message = 0; message < run.count; message++) {
+            size[message] = u64_at(at + run.skip + FRAME_SIZE + 4);
+            at += lengths_of(&run)[message];
+        }
+    }
+    PyBuffer_Release(&run.raw);
+    PyBuffer_Release(&run.lengths);
+    return sizes;
+}
+
+/* Give the frames from `at` to `end` this channel number. Returns 0 where they are not whole frames. */
+static int move_frames(uint8_t *at, const uint8_t *end, uint32_t channel) {
+    while (at < end) {
+        if (end - at < OVERHEAD || u32_at(at + 3) > (size_t)(end - at - OVERHEAD)) return 0;
+        at[1] = (uint8_t)(channel >> 8);
+        at[2] = (uint8_t)channel;
+        at += OVERHEAD + u32_at(at + 3);
+    }
+    return 1;
+}
+
+PyDoc_STRVAR(deliveries_doc,
+    "deliveries(raw, skip, lengths, before, after, first_tag, channel) -> bytes\n\n"
+    "The contents of the messages, each behind a basic.deliver frame, whose octets stand in `before` and `after`\n"
+    "its delivery tag. The tags count from `first_tag`. The frames of the contents get the number `channel`.");
+
+static PyObject *deliveries(PyObject *module, PyObject *arguments) {
+    Run run;
+    Py_buffer before, after;
+    unsigned long long tag;
+    unsigned int channel;
+    if (!PyArg_ParseTuple(arguments, "y*ny*y*y*KI:deliveries", &run.raw, &run.skip, &run.lengths, &before, &after,
+                          &tag, &channel))
+        return NULL;
+    PyObject *frames = NULL;
+    if (check_run(&run)) {
+        Py_ssize_t each = before.len + 8 + after.len - run.skip;
+        frames = PyBytes_FromStringAndSize(NULL, run.raw.len + (Py_ssize_t)run.count * each);
+    }
+    if (frames != NULL) {
+        uint8_t *to = (uint8_t *)PyBytes_AS_STRING(frames);
+        Octets at = (Octets)run.raw.buf;
+        for (size_t message = 0; message < run.count; message++, tag++) {
+            size_t content = lengths_of(&run)[message] - (size_t)run.skip;
+            memcpy(to, before.buf, (size_t)before.len);
+            put_u64(to += before.len, tag);
+            memcpy(to += 8, after.buf, (size_t)after.len);
+            memcpy(to += after.len, at + run.skip, content);
+            if (u16_at(to + 1) != channel && !move_frames(to, to + content, channel)) {
+                PyErr_SetString(PyExc_ValueError, "a content is not made of whole frames");
+                Py_CLEAR(frames);
+                break;
+            }
+            to += content;
+            at += lengths_of(&run)[message];
+        }
+    }
+    PyBuffer_Release(&run.raw);
+    PyBuffer_Release(&run.lengths);
+    PyBuffer_Release(&before);
+    PyBuffer_Release(&after);
+    return frames;
+}
+
+static PyMethodDef FUNCTIONS[] = {
+    {"scan", scan, METH_VARARGS, scan_doc},
+    {"body_sizes", body_sizes, METH_VARARGS, body_sizes_doc},
+    {"deliveries", deliveries, METH_VARARGS, deliveries_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef MODULE = {
+    PyModuleDef_HEAD_INIT, "_contents", "The work for each message of a run whose messages differ.", 0, FUNCTIONS,
+    NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__contents(void) { return PyModuleDef_Init(&MODULE); }

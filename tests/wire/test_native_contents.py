@@ -1,0 +1,483 @@
+"""The functions in C and their twins in Python have the same results for whatever octets, and C's functions
+read no octet beyond those that they were given.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from array import array
+from itertools import accumulate
+from pathlib import Path
+from struct import Struct
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node.message.run import Run
+from node.wire.amqp091 import methods as m
+from node.wire.amqp091.codec import encode_deliveries, encode_frame, encode_method
+from node.wire.amqp091.errors import ProtocolException
+from node.wire.amqp091.fields import encode_table
+from node.wire.amqp091.properties import PropertyChecks
+from node.wire.amqp091.publish_path import Published, PublishPath
+from tests.wire import native
+from tests.wire.client import publish, split
+from tests.wire.strategies import tables
+
+FRAME_MAX = 4096
+BODY_MAX = 3000
+USER = "guest"
+
+TAG = Struct(">Q")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    return native.load(native.build(tmp_path_factory.mktemp("native"), "-O2"))
+
+
+# -- what clients publish -----------------------------------------------------------------------
+
+
+def short(text: bytes) -> bytes:
+    return bytes((len(text),)) + text
+
+
+def table_of(*fields: bytes) -> bytes:
+    octets = b"".join(fields)
+    return len(octets).to_bytes(4, "big") + octets
+
+
+def listed(flags: int, *values: bytes) -> bytes:
+    return flags.to_bytes(2, "big") + b"".join(values)
+
+
+LONG_TEXT = b"S" + table_of(b"text")
+
+
+def nested(depth: int) -> bytes:
+    octets = table_of(short(b"end") + b"t\1")
+    for _ in range(depth):
+        octets = table_of(short(b"n") + b"F" + octets)
+    return octets
+
+
+ODD_TABLES = [
+    table_of(*[short(b"n%d" % number) + b"b\0" for number in range(32)]),
+    table_of(*[short(b"n%d" % number) + b"b\0" for number in range(33)]),
+    table_of(short(b"a") + b"A" + table_of(*[b"V"] * 127)),
+    table_of(short(b"a") + b"A" + table_of(*[b"V"] * 128)),
+    table_of(short(b"same") + b"V", short(b"same") + b"V"),
+    table_of(short(b"a") + b"F" + table_of(short(b"same") + b"V", short(b"same") + b"V")),
+    table_of(short("é".encode()) + b"V"),
+    table_of(short(b"\xff") + b"V"),
+    table_of(short(b"kind") + b"?"),
+    table_of(short(b"cut") + b"l\0\0"),
+    table_of(short(b"cut") + b"S" + (99).to_bytes(4, "big")),
+    table_of(short(b"cut")),
+    table_of(b"\x30name"),
+    table_of(short(b"") + b"D" + bytes(5)),
+    table_of(short(b"CC") + b"A" + table_of(LONG_TEXT)),
+    table_of(short(b"BCC") + b"A" + table_of()),
+    table_of(short(b"x-delay") + b"I" + bytes(4)),
+    table_of(short(b"in") + b"F" + table_of(short(b"CC") + b"V")),
+    *[nested(depth) for depth in (5, 6, 7, 8, 9, 62, 63, 64, 65)],
+    bytes(3),
+    (5).to_bytes(4, "big"),
+]
+
+headers = st.builds(encode_table, tables) | st.sampled_from(ODD_TABLES)
+texts = st.binary(max_size=12).map(short) | st.just(b"\xff") | st.just(b"\x05cut")
+expirations = st.sampled_from(
+    [b"0", b"60000", b"4294967295", b"4294967296", b"99999999999", b"+5", b"-1", b"1 s", b"", b"007"]
+).map(short)
+users = st.sampled_from([b"guest", b"other", b""]).map(short)
+replies = st.sampled_from([b"amq.rabbitmq.reply-to", b"amq.rabbitmq.reply-to.x", b"q"]).map(short)
+
+VALUES: list[st.SearchStrategy[bytes]] = [
+    texts, texts, headers, st.sampled_from([b"\1", b"\2"]), st.binary(min_size=1, max_size=1), texts, replies,
+    expirations, texts, st.binary(min_size=8, max_size=8), texts, users, texts, texts,
+]  # fmt: skip
+"""The values of the properties of class basic, the one of flag bit 15 first."""
+
+
+@st.composite
+def property_lists(draw: st.DrawFn) -> bytes:
+    numbers = sorted(draw(st.sets(st.integers(0, 13), max_size=5)))
+    flags = sum(0x8000 >> number for number in numbers)
+    further = draw(st.sampled_from([b""] * 6 + [b"\0\0", b"\0\2", b"\0\1\0\0", b"x"]))
+    if further:
+        flags |= draw(st.sampled_from([0, 1, 2]))
+    values = [draw(VALUES[number]) for number in numbers]
+    return listed(flags, *([further, *values] if draw(st.booleans()) else [*values, further]))
+
+
+ordinary = st.sampled_from([b"\0\0", b"\x10\0\2", b"\x10\0\1", b"\x18\0\2\5", b"\x80\0\x0atext/plain"])
+
+
+@st.composite
+def inputs(draw: st.DrawFn) -> bytes:
+    """Publishes on one channel, the first of which is valid; some of the others have a wrong octet, and the
+    last one may be cut.
+    """
+    channel = draw(st.sampled_from([1, 258]))
+    lists = draw(st.lists(property_lists() | ordinary, min_size=1, max_size=3))
+    keys = draw(st.sampled_from([["q"], ["q"], ["q", "other"]]))
+    bodies = [b"x" * size for size in draw(st.sampled_from([[0], [5], [5, 6], [0, 1, 2999, 3000, 3001]]))]
+    first = publish(channel, b"x" * draw(st.sampled_from([0, 5])), properties=draw(ordinary))
+    pieces = [first * draw(st.sampled_from([1, 9]))]
+    for _ in range(draw(st.integers(1, 4))):
+        one = publish(
+            channel, draw(st.sampled_from(bodies)), key=draw(st.sampled_from(keys)),
+            properties=draw(st.sampled_from(lists)), piece=draw(st.sampled_from([100_000] * 5 + [3])),
+        )  # fmt: skip
+        pieces.append(one * draw(st.sampled_from([1, 1, 2, 9, 20])))
+    octets = bytearray(b"".join(pieces))
+    for _ in range(draw(st.sampled_from([0, 0, 0, 1, 2]))):
+        at = draw(st.integers(len(first), len(octets) - 1))
+        octets[at] = draw(st.sampled_from([0, 1, 2, 3, 60, 0xCE, 0xFF]))
+    return bytes(octets[: draw(st.sampled_from([len(octets)] * 3 + [len(octets) - 1, len(octets) // 2]))])
+
+
+# -- scan ---------------------------------------------------------------------------------------
+
+Message = tuple[Any, ...]
+
+
+def taken(data: bytes, scan: Any, user: str | None) -> tuple[list[Message], int, Any]:
+    """The messages that a publish path takes from the input, the position behind them, and the reason for
+    which it takes no more.
+    """
+    path = PublishPath(FRAME_MAX, BODY_MAX, PropertyChecks(user), scan)
+    at, found = 0, list[Message]()
+    method = encode_method(data[1] << 8 | data[2], m.BasicPublish("", "q"))[:11]
+    while data.startswith(method[:1], at) and data.startswith(method[7:], at + 7):
+        stop = at + 7 + int.from_bytes(data[at + 3 : at + 7], "big") + 1
+        if stop > len(data) or data[stop - 1] != m.FRAME_END:
+            break
+        try:
+            published = path.take(data, at, stop)
+        except ProtocolException as error:
+            return found, at, (type(error), str(error))
+        if published is None:
+            break
+        found += messages(published)
+        at = published.end
+    return found, at, None
+
+
+def messages(published: Published) -> list[Message]:
+    run = published.run
+    found = list[Message]()
+    for content in run.contents():
+        largest = max(map(len, split(content)))
+        assert largest <= run.largest_frame
+        found.append(
+            (
+                run.exchange, run.routing_key, run.channel, run.persistent, run.special, run.skip,
+                published.mandatory, published.reply_here, content,
+            )
+        )  # fmt: skip
+    assert run.largest_frame in {len(frame) for content in run.contents() for frame in split(content)}
+    return found
+
+
+@given(data=inputs(), user=st.sampled_from([None, USER]))
+def test_the_scan_takes_what_its_twin_takes(built: ModuleType, data: bytes, user: str | None) -> None:
+    assert taken(data, built.scan, user) == taken(data, None, user)
+
+
+VALID = [
+    listed(0x8000, short(b"text/plain")),
+    listed(
+        0xB4C0,
+        short(b"a"),
+        table_of(short(b"n") + b"I" + bytes(4)),
+        b"\2",
+        short(b"c"),
+        short(b"i"),
+        bytes(8),
+    ),
+    listed(0x1900, b"\2", b"\5", short(b"60000")),
+    listed(0x0210, short(b"amq.rabbitmq.reply-to"), short(b"guest")),
+    listed(0x0010, short(b"other")),
+    *[listed(0x0100, short(b"%d" % number)) for number in (0, 2**32 - 1, 2**32, 10**10 - 1, 10**10)],
+    *[listed(0x2000, table) for table in ODD_TABLES],
+]
+WIDTHS = b"VtbBsUuiIfDlLdTSxFA"
+LISTS = [
+    *VALID,
+    *[octets[:size] for octets in VALID for size in range(min(len(octets), 60))],
+    *[octets + b"\0" for octets in VALID],
+    *[listed(0x2000, table_of(short(b"n") + bytes((kind, 0, 0, 0, 0, 0, 0, 0, 0)))) for kind in range(256)],
+    *[
+        listed(0x2000, table_of(short(b"n") + bytes((kind,)) + bytes(n)))
+        for kind in WIDTHS
+        for n in range(10)
+    ],
+    *[listed(1 << bit, bytes(size)) for bit in range(16) for size in range(10)],
+]
+"""Property lists, valid and not: whole, cut, and with each type of values."""
+
+
+def sound(built: ModuleType, properties: bytes) -> None:
+    """The twin takes all that the scan takes, with the same traits."""
+    checks = PropertyChecks(USER)
+    try:
+        traits = checks.traits(properties)
+    except ProtocolException:
+        traits = None
+    data = publish(1, b"", properties=properties)
+    skip = data.index(m.FRAME_END) + 1
+    for bits in range(8):
+        measured, _, _ = built.scan(data, 0, skip, bits, checks.user, FRAME_MAX, BODY_MAX)
+        assert not measured or (traits is not None and (traits.bits, traits.wide) == (bits, 0)), properties
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_what_the_scan_takes_its_twin_takes(built: ModuleType, part: int) -> None:
+    for properties in LISTS[part::4]:
+        sound(built, properties)
+
+
+@given(properties=property_lists())
+def test_whatever_the_scan_takes_its_twin_takes(built: ModuleType, properties: bytes) -> None:
+    sound(built, properties)
+
+
+@given(data=st.data())
+def test_a_wrong_octet_is_found_by_both(built: ModuleType, data: st.DataObject) -> None:
+    octets = bytearray(data.draw(st.sampled_from(VALID)))
+    octets[data.draw(st.integers(0, len(octets) - 1))] = data.draw(st.integers(0, 255))
+    sound(built, bytes(octets))
+
+
+FRAMINGS = {
+    "another type": lambda frame: b"\1" + frame[1:],
+    "another channel": lambda frame: frame[:2] + b"\7" + frame[3:],
+    "a smaller size": lambda frame: frame[:6] + bytes((frame[6] - 1,)) + frame[7:],
+    "a greater size": lambda frame: frame[:6] + bytes((frame[6] + 1,)) + frame[7:],
+    "no end": lambda frame: frame[:-1] + b"\0",
+    "cut": lambda frame: frame[:-1],
+}
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("kind", FRAMINGS)
+def test_the_scan_stops_before_a_frame_with(built: ModuleType, kind: str, number: int) -> None:
+    """The second message of two, the header or the body of which is wrong."""
+    first, found = publish(1, b"first"), split(publish(1, b"second"))
+    found[number] = FRAMINGS[kind](found[number])
+    data = b"".join([first, *found])
+    assert built.scan(data, 0, len(found[0]), 0, None, FRAME_MAX, BODY_MAX)[1] == len(first)
+    assert taken(data, built.scan, None) == taken(data, None, None)
+
+
+def test_the_scan_stops_before_another_class_a_weight_and_a_body_that_is_too_large(built: ModuleType) -> None:
+    first, whole = publish(1, b"x" * BODY_MAX), split(publish(1, b"x" * BODY_MAX))
+    skip, head = len(whole[0]), whole[1]
+    for wrong in (
+        [head[:8] + b"\x3d" + head[9:], whole[2]],
+        [head[:10] + b"\1" + head[11:], whole[2]],
+        split(publish(1, b"x" * (BODY_MAX + 1)))[1:],
+        split(publish(1, b"xyz", piece=2))[1:],
+    ):
+        data = b"".join([first, whole[0], *wrong])
+        assert built.scan(data, 0, skip, 0, None, FRAME_MAX, BODY_MAX)[1] == len(first)
+
+
+def mixed(number: int, properties: bytes = b"", body: int = 0) -> bytes:
+    """A publish as applications send it."""
+    listed = b"\xb4\xc0" + short(b"application/json")
+    listed += encode_table({"trace": f"{number:016x}", "attempt": number % 3}) + b"\2"
+    listed += short(b"%016x-corr" % number) + short(b"%032x" % number) + TAG.pack(1_700_000_000 + number)
+    return publish(1, b"x" * (body or 40 + number % 50), properties=properties or listed)
+
+
+SURE = {
+    "ids, times and headers": [mixed(number) for number in range(300)],
+    "priorities": [mixed(number, b"\x18\0\2" + bytes((number % 10,))) for number in range(300)],
+    "expirations": [mixed(number, b"\x01\0" + short(b"%d" % (1000 + number))) for number in range(300)],
+    "delays": [mixed(number, b"\x20\0" + encode_table({"x-delay": 1000 + number})) for number in range(300)],
+    "the publisher's name": [mixed(number, b"\0\x10" + short(b"guest")) for number in range(300)],
+    "direct replies": [mixed(number, b"\2\0" + short(b"amq.rabbitmq.reply-to")) for number in range(300)],
+    "tables in tables": [
+        mixed(number, b"\x20\0" + encode_table({"a": {"b": [1, "two", {"c": number}]}}))
+        for number in range(300)
+    ],
+    "no body": [mixed(0, b"\x20\0" + encode_table({"n": "x" * (number % 7)})) for number in range(300)],
+}
+
+
+@pytest.mark.parametrize("kind", SURE)
+def test_the_scan_takes_what_applications_send_in_one_run(built: ModuleType, kind: str) -> None:
+    """Otherwise the twin takes it, at many times the cost."""
+    data = b"".join(SURE[kind])
+    path = PublishPath(FRAME_MAX, BODY_MAX, PropertyChecks(USER), built.scan)
+    published = path.take(data, 0, data.index(m.FRAME_END) + 1)
+    assert published is not None
+    assert (published.run.count, published.end) == (300, len(data))
+    assert published.run.lengths == array("I", map(len, SURE[kind]))
+
+
+def test_the_scan_leaves_a_row_of_identical_messages_to_a_uniform_run(built: ModuleType) -> None:
+    first, row = [mixed(number) for number in range(5)], [mixed(9)] * 100
+    path = PublishPath(FRAME_MAX, BODY_MAX, PropertyChecks(), built.scan)
+    data, runs, at = b"".join(first + row), list[Run](), 0
+    while at < len(data):
+        published = path.take(data, at, at + first[0].index(m.FRAME_END) + 1)
+        assert published is not None
+        runs.append(published.run)
+        at = published.end
+    assert [run.count for run in runs] == [14, 91]
+    assert runs[1].stride == len(row[0])
+
+
+@pytest.mark.parametrize(("at", "skip"), [(-1, 20), (0, 6), (0, 10_000), (10_000, 20)])
+def test_the_scan_refuses_positions_outside_of_the_input(built: ModuleType, at: int, skip: int) -> None:
+    with pytest.raises(ValueError, match="no method frame at this position"):
+        built.scan(mixed(1), at, skip, 0, None, FRAME_MAX, BODY_MAX)
+
+
+# -- runs of varied contents ---------------------------------------------------------------------
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> Run:
+    """A run with lengths, behind method frames or not, of contents with any number of body frames."""
+    channel = draw(st.sampled_from([1, 2, 515]))
+    skip = draw(st.sampled_from([0, 13, 40]))
+    bodies = draw(st.lists(st.binary(max_size=40), min_size=1, max_size=12))
+    pieces = []
+    for body in bodies:
+        whole = publish(channel, body, piece=draw(st.sampled_from([1, 7, 100])))
+        pieces.append(bytes(skip) + whole[whole.index(m.FRAME_END) + 1 :])
+    raw: bytes | memoryview = b"".join(pieces)
+    if draw(st.booleans()):
+        raw = memoryview(b"before" + raw + b"behind")[6:-6]
+    return Run("", "q", channel, True, len(bodies), skip, 0, array("I", map(len, pieces)), 60, raw)
+
+
+def reference(run: Run, channel: int, tag: str, first: int, redelivered: bool) -> bytes:
+    """The frames of the run's deliveries, one by one."""
+    found = list[bytes]()
+    for number, content in enumerate(run.contents(), first):
+        deliver = m.BasicDeliver(tag, number, redelivered, run.exchange, run.routing_key)
+        found.append(encode_method(channel, deliver))
+        found += [encode_frame(frame[0], channel, frame[7:-1]) for frame in split(content)]
+    return b"".join(found)
+
+
+def around(channel: int, run: Run) -> tuple[bytes, bytes]:
+    """The octets of a basic.deliver before and behind its delivery tag."""
+    frame = encode_method(channel, m.BasicDeliver("tag", 0, False, run.exchange, run.routing_key))
+    cut = 7 + 4 + len(short(b"tag"))
+    return frame[:cut], frame[cut + 8 :]
+
+
+@given(run=runs(), channel=st.sampled_from([1, 2, 515]), first=st.sampled_from([1, 2**40, 2**64 - 100]))
+def test_deliveries_are_what_the_codec_makes(built: ModuleType, run: Run, channel: int, first: int) -> None:
+    assert run.lengths is not None
+    before, after = around(channel, run)
+    found = built.deliveries(run.raw, run.skip, run.lengths, before, after, first, channel)
+    assert found == reference(run, channel, "tag", first, False)
+    assert bytes(encode_deliveries(channel, "tag", first, False, run, FRAME_MAX)) == found
+
+
+@given(run=runs())
+def test_body_sizes_are_those_of_the_headers(built: ModuleType, run: Run) -> None:
+    assert run.lengths is not None
+    found = array("Q")
+    found.frombytes(built.body_sizes(run.raw, run.skip, run.lengths))
+    expected = [sum(len(frame) - 8 for frame in split(content)[1:]) for content in run.contents()]
+    assert list(found) == expected
+
+
+WRONG = {
+    "one too short": lambda lengths: [*lengths[:-1], lengths[-1] - 1],
+    "one too long": lambda lengths: [*lengths[:-1], lengths[-1] + 1],
+    "one too few": lambda lengths: lengths[:-1],
+    "one more": lambda lengths: [*lengths, 30],
+    "nothing but a method": lambda lengths: [5, sum(lengths) - 5],
+    "above all": lambda lengths: [2**32 - 1, *lengths[1:]],
+    "none": lambda lengths: [],
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_wrong_lengths_are_refused(built: ModuleType, kind: str) -> None:
+    pieces = [mixed(number) for number in range(4)]
+    raw, skip = b"".join(pieces), pieces[0].index(m.FRAME_END) + 1
+    lengths = array("I", WRONG[kind](list(map(len, pieces))))
+    with pytest.raises(ValueError, match="not those of the run's messages"):
+        built.body_sizes(raw, skip, lengths)
+    with pytest.raises(ValueError, match="not those of the run's messages"):
+        built.deliveries(raw, skip, lengths, b"", b"", 1, 1)
+
+
+def test_a_content_that_is_cut_within_a_frame_is_not_moved(built: ModuleType) -> None:
+    pieces = [mixed(number) for number in range(4)]
+    raw, skip = bytearray(b"".join(pieces)), pieces[0].index(m.FRAME_END) + 1
+    starts = [0, *accumulate(map(len, pieces))]
+    raw[starts[2] + skip + 3 : starts[2] + skip + 7] = b"\xff\xff\xff\xff"
+    with pytest.raises(ValueError, match="not made of whole frames"):
+        built.deliveries(raw, skip, array("I", map(len, pieces)), b"", b"", 1, 2)
+
+
+# -- octets beyond the input ----------------------------------------------------------------------
+
+FUZZ = """
+import random, sys
+from array import array
+from pathlib import Path
+from tests.wire import native
+from tests.wire.client import publish
+built = native.load(Path(sys.argv[1]))
+from tests.wire.test_native_contents import LISTS, SURE, VALID
+
+METHOD = publish(1, b"").index(0xCE) + 1
+
+def run(octets):
+    skip = min(METHOD, len(octets))
+    for traits in (0, 1, 2, 4):
+        measured, end, _ = built.scan(octets, 0, skip, traits, chance.choice((None, b"guest")), 4088, 3000)
+        lengths = array("I")
+        lengths.frombytes(measured)
+        if lengths:
+            built.body_sizes(octets[:end], skip, lengths)
+            built.deliveries(octets[:end], skip, lengths, b"before", b"after", 1, 2)
+
+chance = random.Random(7)
+for octets in LISTS:
+    run(publish(1, b"", properties=octets))
+    run(publish(1, b"x", properties=octets) * 3)
+whole = [b"".join(some[:6]) for some in SURE.values()]
+whole += [publish(1, b"", properties=octets) for octets in VALID]
+for _ in range(6000):
+    data = bytearray(chance.choice(whole))
+    for _ in range(chance.choice((0, 1, 1, 2, 5))):
+        data[chance.randrange(len(data))] = chance.choice((0, 1, 2, 3, 0x41, 0x46, 0x53, 0xCE, 0xFF, 0x80))
+    run(bytes(data[: chance.randrange(20, len(data) + 1)]))
+    run(bytes(data))
+"""
+
+
+def test_no_octet_beyond_the_input_is_read(tmp_path: Path) -> None:
+    """Under the address sanitizer, which ends the process at the first such octet."""
+    found = subprocess.run(["cc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True)
+    file = native.build(tmp_path, "-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover")
+    # Objects of Python's own allocator stand side by side, with no gap that the sanitizer could watch.
+    settings = {
+        "LD_PRELOAD": found.stdout.strip(),
+        "PYTHONMALLOC": "malloc",
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    command = [sys.executable, "-c", FUZZ, str(file)]
+    done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
