@@ -113,13 +113,13 @@ $(READY): requirements.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(COMPILED_READY): $(READY) setup.py $(shell find cluster node replication -name '*.py' -o -name '*.c')
+$(COMPILED_READY): $(READY) setup.py $(shell find cluster node replication -name '*.py' -o -name '*.[ch]')
 	rm -rf build/lib* build/temp* $(COMPILED)
 	QUORATE_COMPILE=1 $(BIN)/python setup.py --quiet build --build-lib $(COMPILED)
 	@touch $@
 
 # In a copy of the tree: what is compiled in the tree would be what every test there runs.
-$(SIMULATOR_READY): $(READY) setup.py $(shell find cluster node replication tests/simulation -name '*.py' -o -name '*.c')
+$(SIMULATOR_READY): $(READY) setup.py $(shell find cluster node replication tests/simulation -name '*.py' -o -name '*.[ch]')
 	rm -rf $(SIMULATOR)
 	mkdir -p $(SIMULATOR)
 	git ls-files -z cluster node replication tests setup.py pyproject.toml README.md LICENSE | xargs -0 cp --parents -t $(SIMULATOR)

@@ -35,7 +35,10 @@ INTERPRETED = {
 }
 """Modules among them that stay as they are, and why."""
 
-WRITTEN_IN_C = {"node.wire.amqp091._contents": "node/wire/amqp091/_contents.c"}
+WRITTEN_IN_C = {
+    "node.wire.amqp091._contents": "node/wire/amqp091/_contents.c",
+    "node.wire.amqp091._properties": "node/wire/amqp091/_properties.c",
+}
 """Modules that are written in C, each with a twin in Python, and their sources."""
 
 SIMULATOR = "tests/simulation"
@@ -73,7 +76,9 @@ if os.environ.get("QUORATE_COMPILE") in ("1", "simulator"):
         [*OPTIONS, *sources()], opt_level="1", debug_level="0", multi_file=True, group_name="quorate"
     )
     written = [
-        Extension(name, [source], extra_compile_args=["-O2", "-std=c11"])
+        Extension(
+            name, [source], extra_compile_args=["-O2", "-std=c11"], depends=["node/wire/amqp091/octets.h"]
+        )
         for name, source in WRITTEN_IN_C.items()
     ]
     setup(ext_modules=[*compiled, *written])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from node.message.deaths import Death
 from node.message.run import Run
@@ -21,17 +21,16 @@ class MessageSyntaxError(ValueError):
     """The message to compose has a value that the format cannot hold, or is too large."""
 
 
-class Asked(NamedTuple):
-    """The wishes of a message to its queues, as its properties state them."""
+Asked = tuple[int, int, int, int, int]
+"""(first, last, delay, priority, expiration): the wishes of messages in a row to their queues, as their
+properties state them. The messages are counted from 0.
 
-    delay_ms: int
-    """Milliseconds from the publish during which no consumer gets the message; 0 for no delay."""
+The delay is the milliseconds from the publish during which no consumer gets the message; 0 for none. The
+priority is 0 where the message states none. The expiration is the milliseconds that the message may wait in a
+queue, or NO_EXPIRATION.
+"""
 
-    priority: int
-    """0 where the message states none."""
-
-    expiration_ms: int | None
-    """Milliseconds that the message may wait in a queue; None for no limit."""
+NO_EXPIRATION: Final = -1
 
 
 class Copies(NamedTuple):
@@ -67,15 +66,20 @@ class MessageFormat(Protocol):
     def size_spans(self, run: Run) -> list[Span]:
         """(first, last, octets of the body) for messages in a row with bodies of one size, counted from 0."""
 
+    def asked_in(self, run: Run) -> list[Asked]:
+        """The wishes of all messages, in order. Only messages of a `special` run state any."""
+
+    def texts_in(self, run: Run, name: str) -> list[tuple[int, int, bytes | None]]:
+        """(first, last, value) of messages in a row with the same value of a property that is a text, by its
+        name in AMQP 0-9-1 (`message_id`). The value is None without it.
+        """
+
     def may_have_copies(self, run: Run) -> bool:
         """Whether a message of a `special` run may have further routing keys. False is certain; True asks the
         caller to look with `copies`.
         """
 
     # -- of properties --------------------------------------------------------------------------
-
-    def asked(self, properties: bytes) -> Asked:
-        """Delay, priority and expiration. Only messages of a `special` run state any."""
 
     def text(self, properties: bytes, name: str) -> bytes | None:
         """A property whose value is a text, by its name in AMQP 0-9-1 (`message_id`); None without it."""

@@ -143,7 +143,7 @@ class Incoming:
         self.run = run
         self.format = format_of(run)
         self._stretches: list[tuple[int, int, bytes]] | None = None
-        self._asked: list[tuple[int, int, Asked]] | None = None
+        self._asked: list[Asked] | None = None
         self.ids: list[tuple[int, bytes]] | None = None
         """(index, digest) of each message with an id; None before a rule has looked them up."""
 
@@ -155,14 +155,11 @@ class Incoming:
             found = self._stretches = [(index, index + count - 1, each) for index, count, each in stretches]
         return found
 
-    def asked(self) -> list[tuple[int, int, Asked]]:
-        """(first, last, wishes) for messages in a row with the same properties, counted from 0. Empty where
-        no message asks for anything.
-        """
+    def asked(self) -> list[Asked]:
+        """The wishes of the messages. Empty where no message asks for anything."""
         found = self._asked
         if found is None:
-            stretches = self.stretches() if self.run.special else []
-            found = self._asked = [(first, last, self.format.asked(each)) for first, last, each in stretches]
+            found = self._asked = self.format.asked_in(self.run) if self.run.special else []
         return found
 
     def size_spans(self) -> list[Span]:

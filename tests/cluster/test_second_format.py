@@ -10,7 +10,7 @@ import pytest
 
 from cluster.peers.link_messages import Delivery, RemoteFrontEnd, receive_for_front_end
 from node.message.deaths import Death
-from node.message.format import Asked, Copies, MessageSyntaxError
+from node.message.format import NO_EXPIRATION, Asked, Copies, MessageSyntaxError
 from node.message.run import Run
 from node.queue.entry_format import EntryFormatError, encode_publish, read_operations, read_run
 from node.ranges.range_map import Span, spans_of
@@ -43,12 +43,17 @@ class Lines:
     def may_have_copies(self, run: Run) -> bool:
         return False
 
-    def asked(self, properties: bytes) -> Asked:
-        values = self.headers(properties)
-        ttl = values.get("ttl")
-        return Asked(
-            int(values.get("delay", 0)), int(values.get("priority", 0)), None if ttl is None else int(ttl)
-        )
+    def asked_in(self, run: Run) -> list[Asked]:
+        found: list[Asked] = []
+        for first, count, properties in self.properties_in(run):
+            values = self.headers(properties)
+            ttl = int(values.get("ttl", NO_EXPIRATION))
+            delay, priority = int(values.get("delay", 0)), int(values.get("priority", 0))
+            found.append((first, first + count - 1, delay, priority, ttl))
+        return found
+
+    def texts_in(self, run: Run, name: str) -> list[tuple[int, int, bytes | None]]:
+        return [(at, at + count - 1, self.text(each, name)) for at, count, each in self.properties_in(run)]
 
     def text(self, properties: bytes, name: str) -> bytes | None:
         found = self.headers(properties).get(name)

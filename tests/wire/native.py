@@ -1,4 +1,4 @@
-"""Builds the module of `_contents.c` for tests, wherever the code under test is compiled or not."""
+"""Builds the modules in C for tests, whether the code under test is compiled or not."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-SOURCE = Path(__file__).parents[2] / "node" / "wire" / "amqp091" / "_contents.c"
+SOURCES = Path(__file__).parents[2] / "node" / "wire" / "amqp091"
+WARNINGS = ("-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror")
 
 
-def build(directory: Path, *options: str) -> Path:
-    """The built module's file. Raises FileNotFoundError without a C compiler."""
-    file = directory / "_contents.so"
+def build(name: str, directory: Path, *options: str) -> Path:
+    """The built module's file."""
+    file = directory / f"{name}.so"
     include = sysconfig.get_path("include")
-    command = ["cc", "-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-fPIC", "-shared"]
-    subprocess.run([*command, *options, f"-I{include}", str(SOURCE), "-o", str(file)], check=True)
+    command = ["cc", "-std=c11", *WARNINGS, "-fPIC", "-shared", *options, f"-I{include}"]
+    subprocess.run([*command, str(SOURCES / f"{name}.c"), "-o", str(file)], check=True)
     return file
 
 
 def load(file: Path) -> ModuleType:
     """The module in a file that `build` made."""
-    loader = ExtensionFileLoader("_contents", str(file))
-    spec = spec_from_file_location("_contents", file, loader=loader)
+    loader = ExtensionFileLoader(file.stem, str(file))
+    spec = spec_from_file_location(file.stem, file, loader=loader)
     assert spec is not None
     module = module_from_spec(spec)
     loader.exec_module(module)

@@ -178,8 +178,7 @@ def _ids(incoming: Incoming) -> list[tuple[int, bytes]]:
     found = incoming.ids
     if found is None:
         found = incoming.ids = []
-        for first, last, properties in incoming.stretches():
-            name = incoming.format.text(properties, "message_id")
+        for first, last, name in incoming.format.texts_in(incoming.run, "message_id"):
             if name is not None:
                 digest = digest_of(name)
                 found += [(at, digest) for at in range(first, last + 1)]

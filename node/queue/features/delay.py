@@ -20,10 +20,11 @@ class Delays(Rule):
         super().__init__(special_only=True)
 
     def decide(self, incoming: Incoming, first: int, now: int, notes: Notes) -> None:
-        for start, end, asked in incoming.asked():
-            if asked.delay_ms:
-                due = (first + start, first + end, now + asked.delay_ms)
-                notes.setdefault(Aspect.DUE, []).append(due)
+        due = [
+            (first + start, first + end, now + delay) for start, end, delay, _, _ in incoming.asked() if delay
+        ]
+        if due:
+            notes[Aspect.DUE] = due
 
 
 _DELAYS: Final = Delays()

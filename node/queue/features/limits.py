@@ -263,7 +263,7 @@ class Refusing(Weighing):
             octets = share.ready_octets() if isinstance(share, Limits) else 0
             octets += upcoming.octets if upcoming is not None else 0
         sizes = self._sizes(incoming)
-        delayed = RangeSet((first, last) for first, last, asked in incoming.asked() if asked.delay_ms)
+        delayed = RangeSet((first, last) for first, last, delay, _, _ in incoming.asked() if delay)
         if not (repeats or delayed):
             return refused(self._settings, messages, octets, sizes)
         return self._refused_singly(messages, octets, sizes, repeats, delayed)

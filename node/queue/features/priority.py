@@ -203,8 +203,8 @@ class Priorities(Rule):
     def decide(self, incoming: Incoming, first: int, now: int, notes: Notes) -> None:
         if incoming.run.special:
             notes[Aspect.PRIORITY] = [
-                (first + start, first + end, min(asked.priority, self._highest))
-                for start, end, asked in incoming.asked()
+                (first + start, first + end, min(priority, self._highest))
+                for start, end, _, priority, _ in incoming.asked()
             ]
         else:
             notes[Aspect.PRIORITY] = [(first, first + incoming.run.count - 1, 0)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from node.message.format import NO_EXPIRATION
 from node.message.reason import Reason
 from node.queue.argument import Argument, PolicyUse
 from node.queue.argument_types import read_time
@@ -169,10 +170,13 @@ class Expiries(Rule):
         ttl, found = self._ttl, list[Span]()
         if ttl is not None and not incoming.run.special:
             found.append((first, first + incoming.run.count - 1, expiry_of(ttl, now)))
-        for start, end, asked in incoming.asked():
-            lives = min((one for one in (asked.expiration_ms, ttl) if one is not None), default=None)
+        for start, end, delay, _, expiration in incoming.asked():
+            if expiration == NO_EXPIRATION:
+                lives = ttl
+            else:
+                lives = expiration if ttl is None else min(expiration, ttl)
             if lives is not None:
-                found.append((first + start, first + end, expiry_of(lives, now + asked.delay_ms)))
+                found.append((first + start, first + end, expiry_of(lives, now + delay)))
         if found:
             notes[Aspect.EXPIRY] = found
 

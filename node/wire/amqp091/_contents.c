@@ -6,24 +6,12 @@
  * twin accepts or refuses that message. tests/wire/test_native_contents.py gives both the same octets.
  *
  * The functions read and write nothing but the octets between the bounds that they have checked, keep no state,
- * and call no Python code. Section numbers are those of AMQP 0-9-1.
+ * and call no Python code.
  */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "octets.h"
 
-#include <stdint.h>
-#include <string.h>
-
-enum { FRAME_METHOD = 1, FRAME_HEADER = 2, FRAME_BODY = 3, FRAME_END = 0xCE }; /* §4.2.3 */
-
-enum {
-    FRAME_SIZE = 7,    /* type, channel, size of the payload (§4.2.3) */
-    OVERHEAD = 8,      /* the same with the end octet */
-    HEADER_FIXED = 12, /* class, weight, body size (§4.2.6.1) */
-    CLASS_BASIC = 60,
-    PERSISTENT = 2,
-};
+enum { PERSISTENT = 2 }; /* the delivery mode of messages that survive a restart */
 
 enum { IS_PERSISTENT = 1, IS_SPECIAL = 2, IS_REPLY_HERE = 4 }; /* the traits of a property list */
 
@@ -34,22 +22,8 @@ enum {
     UNIFORM_FROM = 8, /* as in publish_path.py */
 };
 
-typedef const uint8_t *Octets;
-
-static uint32_t u16_at(Octets at) { return (uint32_t)at[0] << 8 | at[1]; }
-
-static uint32_t u32_at(Octets at) {
-    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
-}
-
-static uint64_t u64_at(Octets at) { return (uint64_t)u32_at(at) << 32 | u32_at(at + 4); }
-
 static void put_u64(uint8_t *at, uint64_t number) {
     for (int octet = 7; octet >= 0; octet--, number >>= 8) at[octet] = (uint8_t)number;
-}
-
-static int is_text(Octets at, size_t size, const char *text) {
-    return size == strlen(text) && !memcmp(at, text, size);
 }
 
 /* -- header tables (§4.2.5.5) ---------------------------------------------------------------------------- */
@@ -60,26 +34,6 @@ typedef struct {
 } Table;
 
 static Octets table_end(Octets at, Octets limit, int depth, Table *table);
-
-/* The octets of a value behind its type, for types of a fixed size; -1 for other types. */
-static int width_of(uint8_t type) {
-    switch (type) {
-    case 'V': return 0;
-    case 't': case 'b': case 'B': return 1;
-    case 's': case 'U': case 'u': return 2;
-    case 'i': case 'I': case 'f': return 4;
-    case 'D': return 5;
-    case 'l': case 'L': case 'd': case 'T': return 8;
-    default: return -1;
-    }
-}
-
-/* The end of what begins with its length at `at`; NULL where that is beyond the limit. */
-static Octets sized_end(Octets at, Octets limit) {
-    if (limit - at < 4) return NULL;
-    uint32_t size = u32_at(at);
-    return size <= (size_t)(limit - at - 4) ? at + 4 + size : NULL;
-}
 
 static Octets value_end(Octets at, Octets limit, int depth, Table *table);
 
@@ -132,35 +86,6 @@ static Octets table_end(Octets at, Octets limit, int depth, Table *table) {
 
 /* -- property lists (§4.2.6.1) --------------------------------------------------------------------------- */
 
-enum { SHORTSTR, TABLE, OCTET, TIMESTAMP };
-
-enum { DELIVERY_MODE = 3, PRIORITY = 4, REPLY_TO = 6, EXPIRATION = 7, USER_ID = 11, PROPERTIES = 14 };
-
-static const uint8_t KINDS[PROPERTIES] = {
-    SHORTSTR, SHORTSTR, TABLE, OCTET, OCTET, SHORTSTR, SHORTSTR, SHORTSTR, SHORTSTR, TIMESTAMP, SHORTSTR, SHORTSTR,
-    SHORTSTR, SHORTSTR,
-}; /* of the properties of class basic, the one of flag bit 15 first */
-
-static Octets property_end(Octets at, Octets end, int number, Table *table) {
-    switch (KINDS[number]) {
-    case TABLE: return table_end(at, end, MAX_NESTING, table);
-    case OCTET: return end - at >= 1 ? at + 1 : NULL;
-    case TIMESTAMP: return end - at >= 8 ? at + 8 : NULL;
-    default: return end - at >= 1 && at[0] <= end - at - 1 ? at + 1 + at[0] : NULL;
-    }
-}
-
-/* Whether the text is a number of milliseconds in digits alone, and not too great. */
-static int is_expiration(Octets text, size_t size) {
-    uint64_t number = 0;
-    if (size < 1 || size > 10) return 0;
-    for (size_t at = 0; at < size; at++) {
-        if (text[at] < '0' || text[at] > '9') return 0;
-        number = number * 10 + (text[at] - '0');
-    }
-    return number <= UINT32_MAX;
-}
-
 /* The traits of a property list; -1 where the twin has to look. `user` is the only user-id that the list may
  * have; with a NULL buffer it may have any. */
 static int traits_of(Octets at, Octets end, const Py_buffer *user) {
@@ -172,7 +97,8 @@ static int traits_of(Octets at, Octets end, const Py_buffer *user) {
     at += 2;
     for (int number = 0; number < PROPERTIES; number++) {
         if (!(flags & 0x8000u >> number)) continue;
-        Octets next = property_end(at, end, number, &table);
+        Octets next =
+            KINDS[number] == TABLE ? table_end(at, end, MAX_NESTING, &table) : plain_end(at, end, number);
         if (next == NULL) return -1;
         switch (number) {
         case DELIVERY_MODE:
@@ -183,7 +109,7 @@ static int traits_of(Octets at, Octets end, const Py_buffer *user) {
             if (is_text(at + 1, at[0], "amq.rabbitmq.reply-to")) traits |= IS_REPLY_HERE;
             break;
         case EXPIRATION:
-            if (!is_expiration(at + 1, at[0])) return -1;
+            if (expiration_in(at + 1, at[0]) < 0) return -1;
             traits |= IS_SPECIAL;
             break;
         case USER_ID:
@@ -300,29 +226,6 @@ done:
 }
 
 /* -- runs of messages of these lengths --------------------------------------------------------------------- */
-
-typedef struct {
-    Py_buffer raw, lengths;
-    Py_ssize_t skip;
-    size_t count;
-} Run;
-
-static const uint32_t *lengths_of(const Run *run) { return (const uint32_t *)run->lengths.buf; }
-
-/* Whether the lengths are those of messages end to end in the octets, each longer than its method frame. */
-static int check_run(Run *run) {
-    size_t total = 0;
-    run->count = (size_t)run->lengths.len / sizeof(uint32_t);
-    for (size_t message = 0; message < run->count && run->skip >= 0; message++) {
-        uint32_t length = lengths_of(run)[message];
-        if (length < (size_t)run->skip + FRAME_SIZE + HEADER_FIXED) break;
-        total += length;
-        if (total == (size_t)run->raw.len && message + 1 == run->count) return 1;
-    }
-    if (!run->count && !run->raw.len) return 1;
-    PyErr_SetString(PyExc_ValueError, "the lengths are not those of the run's messages");
-    return 0;
-}
 
 PyDoc_STRVAR(body_sizes_doc,
     "body_sizes(raw, skip, lengths) -> bytes\n\n"

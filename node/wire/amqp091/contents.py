@@ -12,14 +12,19 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final
 
-from node.message.format import Asked
+from node.message.format import NO_EXPIRATION, Asked
 from node.message.run import Run
 from node.ranges.range_map import Span, spans_of
 from node.wire.amqp091.codec import END, FRAME
 from node.wire.amqp091.errors import FieldSyntaxError
 from node.wire.amqp091.fields import Table, read_headers
-from node.wire.amqp091.native import NATIVE_BODY_SIZES
-from node.wire.amqp091.properties import HEADER_FIXED, parse_expiration, property_places
+from node.wire.amqp091.native import NATIVE_ASKED, NATIVE_BODY_SIZES, NATIVE_TEXTS
+from node.wire.amqp091.properties import (
+    HEADER_FIXED,
+    PROPERTY_NUMBERS,
+    parse_expiration,
+    property_places,
+)
 
 _SIZES: Final = Struct(">3xI4xQ")
 """A content header frame up to its properties: the frame's payload size, the body's size."""
@@ -121,9 +126,44 @@ def read_delay(properties: bytes) -> int:
 
 
 @lru_cache(_CACHED)
-def asked_in(properties: bytes) -> Asked:
+def _wishes(properties: bytes) -> tuple[int, int, int]:
     """Delay, priority and expiration in a property list. Raises FieldSyntaxError, ExpirationError."""
-    return Asked(read_delay(properties), read_priority_property(properties), read_expiration(properties))
+    expiration = read_expiration(properties)
+    return (
+        read_delay(properties),
+        read_priority_property(properties),
+        NO_EXPIRATION if expiration is None else expiration,
+    )
+
+
+def asked_in(run: Run) -> list[Asked]:
+    """The wishes of the messages of a run. Raises FieldSyntaxError, ExpirationError."""
+    if NATIVE_ASKED is not None and run.lengths is not None:
+        known = NATIVE_ASKED(run.raw, run.skip, run.lengths)
+        if known is not None:
+            return known
+    found: list[Asked] = []
+    for index, count, properties in properties_in(run):
+        delay, priority, expiration = _wishes(properties)
+        first, before = index, found[-1] if found else None
+        if before is not None and before[2:] == (delay, priority, expiration):
+            first = found.pop()[0]
+        found.append((first, index + count - 1, delay, priority, expiration))
+    return found
+
+
+def texts_in(run: Run, name: str) -> list[tuple[int, int, bytes | None]]:
+    """(first, last, value) of messages in a row with the same value of a short string. Raises
+    FieldSyntaxError.
+    """
+    if NATIVE_TEXTS is not None and run.lengths is not None:
+        known = NATIVE_TEXTS(run.raw, run.skip, run.lengths, PROPERTY_NUMBERS[name])
+        if known is not None:
+            return [(index, index, value) for index, value in enumerate(known)]
+    return [
+        (index, index + count - 1, read_short_string(properties, name))
+        for index, count, properties in properties_in(run)
+    ]
 
 
 def read_short_string(properties: bytes, name: str) -> bytes | None:

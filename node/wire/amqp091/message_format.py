@@ -33,11 +33,14 @@ class Amqp091Format:
     def size_spans(self, run: Run) -> list[Span]:
         return contents.size_spans(run)
 
+    def asked_in(self, run: Run) -> list[Asked]:
+        return contents.asked_in(run)
+
+    def texts_in(self, run: Run, name: str) -> list[tuple[int, int, bytes | None]]:
+        return contents.texts_in(run, name)
+
     def may_have_copies(self, run: Run) -> bool:
         return sender_selected.CC in (run.raw if isinstance(run.raw, bytes) else bytes(run.raw))
-
-    def asked(self, properties: bytes) -> Asked:
-        return contents.asked_in(properties)
 
     def text(self, properties: bytes, name: str) -> bytes | None:
         return contents.read_short_string(properties, name)

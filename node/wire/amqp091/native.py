@@ -1,7 +1,7 @@
-"""The functions of `_contents.c`, where they were built; None elsewhere.
+"""The functions of `_contents.c` and `_properties.c`, where they were built; None elsewhere.
 
-Each has a twin in Python, which runs without it: `PublishPath`, `contents.body_sizes`,
-`codec.encode_deliveries`.
+Each has a twin in Python, which runs without it: `PublishPath`, `codec.encode_deliveries`, and in `contents`
+`body_sizes`, `asked_in` and `texts_in`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
 from typing import Final
+
+from node.message.format import Asked
 
 RawOctets = bytes | bytearray | memoryview
 
@@ -27,15 +29,28 @@ Deliveries = Callable[[RawOctets, int, "array[int]", bytes, bytes, int, int], by
 channel) -> the frames for the consumer.
 """
 
+AskedIn = Callable[[RawOctets, int, "array[int]"], list[Asked] | None]
+"""(octets, octets of the method frame, lengths) -> wishes; None where the twin has to look."""
 
-def _built() -> ModuleType | None:
-    """The module of `_contents.c`; None where it was not built."""
+TextsIn = Callable[[RawOctets, int, "array[int]", int], list[bytes | None] | None]
+"""(octets, octets of the method frame, lengths, number of a property) -> the value of each message, None
+without one; None where the twin has to look.
+"""
+
+
+def _built(name: str) -> ModuleType | None:
+    """A module in C; None where it was not built."""
     try:
-        return import_module("node.wire.amqp091._contents")
+        return import_module(f"node.wire.amqp091.{name}")
     except ModuleNotFoundError:
         return None
 
 
-NATIVE_SCAN: Final[Scan | None] = getattr(_built(), "scan", None)
-NATIVE_BODY_SIZES: Final[BodySizes | None] = getattr(_built(), "body_sizes", None)
-NATIVE_DELIVERIES: Final[Deliveries | None] = getattr(_built(), "deliveries", None)
+_CONTENTS: Final = _built("_contents")
+_PROPERTIES: Final = _built("_properties")
+
+NATIVE_SCAN: Final[Scan | None] = getattr(_CONTENTS, "scan", None)
+NATIVE_BODY_SIZES: Final[BodySizes | None] = getattr(_CONTENTS, "body_sizes", None)
+NATIVE_DELIVERIES: Final[Deliveries | None] = getattr(_CONTENTS, "deliveries", None)
+NATIVE_ASKED: Final[AskedIn | None] = getattr(_PROPERTIES, "asked", None)
+NATIVE_TEXTS: Final[TextsIn | None] = getattr(_PROPERTIES, "texts", None)

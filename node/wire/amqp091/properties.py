@@ -33,7 +33,10 @@ HEADER_FIXED: Final = _HEADER.size
 """The number of octets before the property flags: class, weight, body size."""
 
 _MORE_FLAGS: Final = 1
-PROPERTY_FLAGS: Final = {name: 1 << (15 - n) for n, (name, _) in enumerate(BASIC_PROPERTIES)}
+PROPERTY_NUMBERS: Final = {name: number for number, (name, _) in enumerate(BASIC_PROPERTIES)}
+"""The number of each property of class basic; the flag of the property 0 is bit 15."""
+
+PROPERTY_FLAGS: Final = {name: 1 << (15 - number) for name, number in PROPERTY_NUMBERS.items()}
 """The flag of each property of class basic, in the order of their values (§4.2.6.1)."""
 
 _KNOWN_FLAGS: Final = sum(PROPERTY_FLAGS.values())

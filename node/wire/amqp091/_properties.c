@@ -1,0 +1,179 @@
+/* What the messages of a run ask for in their properties (§4.2.6.1): the part of contents.py that is made for every
+ * message, in C.
+ *
+ * Each function here has a twin in contents.py, which runs where this module was not built, and which decides
+ * wherever a function here returns None. The messages were checked when they came in. So the positions of values
+ * are found by their sizes alone, and anything unexpected is left to the twin. As _contents.c does, the functions
+ * read nothing but the octets between the bounds that they have checked.
+ */
+
+#include "octets.h"
+
+typedef struct {
+    Octets at[PROPERTIES]; /* of each value; NULL for a property that the list does not have */
+    Octets end;
+} List;
+
+/* Find the values in the property list of the content at `content`. Returns 0 where the twin has to look. */
+static int find_properties(Octets content, size_t length, List *list) {
+    size_t size = u32_at(content + 3);
+    if (size < HEADER_FIXED + 2 || size + OVERHEAD > length) return 0;
+    Octets at = content + FRAME_SIZE + HEADER_FIXED;
+    list->end = content + FRAME_SIZE + size;
+    uint32_t flags = u16_at(at);
+    if (flags & 3) return 0;
+    at += 2;
+    for (int number = 0; number < PROPERTIES; number++) {
+        list->at[number] = NULL;
+        if (!(flags & 0x8000u >> number)) continue;
+        list->at[number] = at;
+        at = KINDS[number] == TABLE ? sized_end(at, list->end) : plain_end(at, list->end, number);
+        if (at == NULL) return 0;
+    }
+    return at == list->end;
+}
+
+/* The integer of a field value as clients write it (fields.py), or 0 for any other value. */
+static int64_t integer_at(Octets at, Octets end) {
+    int width = at < end ? width_of(*at) : -1;
+    if (width < 1 || width > end - at - 1) return 0;
+    switch (*at++) {
+    case 'b': return (int8_t)*at;
+    case 'B': return *at;
+    case 's': case 'U': return (int16_t)u16_at(at);
+    case 'u': return u16_at(at);
+    case 'i': return u32_at(at);
+    case 'I': return (int32_t)u32_at(at);
+    case 'l': case 'L': return (int64_t)u64_at(at);
+    default: return 0;
+    }
+}
+
+/* The milliseconds in the header `x-delay`, 0 without it; -1 where the twin has to look. */
+static int64_t delay_in(Octets table, Octets end) {
+    Octets at = table + 4;
+    int64_t delay = 0;
+    while (at < end) {
+        if (at[0] >= end - at - 1) return -1;
+        Octets value = at + 1 + at[0];
+        int width = width_of(*value);
+        if (is_text(at + 1, at[0], "x-delay")) {
+            if (*value == 'T') return -1;
+            delay = integer_at(value, end);
+        }
+        if (width < 0 && !memchr("SxFA", *value, 4)) return -1;
+        at = width < 0 ? sized_end(value + 1, end) : value + 1 + width;
+        if (at == NULL || at > end) return -1;
+    }
+    return delay > 0 ? delay : 0;
+}
+
+typedef struct {
+    int64_t delay, expiration;
+    int priority;
+} Asked;
+
+/* What a message asks of its queues. Returns 0 where the twin has to look. */
+static int find_asked(Octets content, size_t length, Asked *asked) {
+    List list;
+    if (!find_properties(content, length, &list)) return 0;
+    Octets headers = list.at[HEADERS], expiration = list.at[EXPIRATION];
+    asked->delay = headers == NULL ? 0 : delay_in(headers, sized_end(headers, list.end));
+    asked->priority = list.at[PRIORITY] == NULL ? 0 : *list.at[PRIORITY];
+    asked->expiration = -1;
+    if (expiration != NULL) {
+        asked->expiration = expiration_in(expiration + 1, expiration[0]);
+        if (asked->expiration < 0) return 0;
+    }
+    return asked->delay >= 0;
+}
+
+static int add_asked(PyObject *found, size_t first, size_t last, const Asked *asked) {
+    PyObject *one = Py_BuildValue("(nnLiL)", (Py_ssize_t)first, (Py_ssize_t)last, (long long)asked->delay,
+                                  asked->priority, (long long)asked->expiration);
+    int failed = one == NULL || PyList_Append(found, one) < 0;
+    Py_XDECREF(one);
+    return !failed;
+}
+
+PyDoc_STRVAR(asked_doc,
+    "asked(raw, skip, lengths) -> list or None\n\n"
+    "(first, last, delay, priority, expiration) of messages in a row that ask for the same, counted from 0; in\n"
+    "milliseconds, -1 for no expiration. None where the twin has to look.");
+
+static PyObject *asked(PyObject *module, PyObject *arguments) {
+    Run run;
+    if (!PyArg_ParseTuple(arguments, "y*ny*:asked", &run.raw, &run.skip, &run.lengths)) return NULL;
+    PyObject *found = check_run(&run) ? PyList_New(0) : NULL;
+    Octets at = (Octets)run.raw.buf;
+    size_t first = 0;
+    Asked last = {0, 0, 0}, next;
+    for (size_t message = 0; found != NULL && message < run.count; message++) {
+        size_t length = lengths_of(&run)[message];
+        if (!find_asked(at + run.skip, length - (size_t)run.skip, &next)) {
+            Py_SETREF(found, Py_NewRef(Py_None));
+            break;
+        }
+        int same = next.delay == last.delay && next.priority == last.priority && next.expiration == last.expiration;
+        if (message && !same) {
+            if (!add_asked(found, first, message - 1, &last)) Py_CLEAR(found);
+            first = message;
+        }
+        last = next;
+        at += length;
+    }
+    if (found != NULL && found != Py_None && run.count && !add_asked(found, first, run.count - 1, &last))
+        Py_CLEAR(found);
+    PyBuffer_Release(&run.raw);
+    PyBuffer_Release(&run.lengths);
+    return found;
+}
+
+PyDoc_STRVAR(texts_doc,
+    "texts(raw, skip, lengths, number) -> list or None\n\n"
+    "The octets of the short string that is property `number` of each message, the property of flag bit 15 being\n"
+    "0; None for a message without it. None instead of a list where the twin has to look.");
+
+static PyObject *texts(PyObject *module, PyObject *arguments) {
+    Run run;
+    int number;
+    if (!PyArg_ParseTuple(arguments, "y*ny*i:texts", &run.raw, &run.skip, &run.lengths, &number)) return NULL;
+    PyObject *found = NULL;
+    List list;
+    if (number < 0 || number >= PROPERTIES || KINDS[number] != SHORTSTR)
+        PyErr_SetString(PyExc_ValueError, "no short string has this number");
+    else if (check_run(&run))
+        found = PyList_New((Py_ssize_t)run.count);
+    Octets at = (Octets)run.raw.buf;
+    for (size_t message = 0; found != NULL && message < run.count; message++) {
+        size_t length = lengths_of(&run)[message];
+        if (!find_properties(at + run.skip, length - (size_t)run.skip, &list)) {
+            Py_SETREF(found, Py_NewRef(Py_None));
+            break;
+        }
+        Octets text = list.at[number];
+        PyObject *value =
+            text == NULL ? Py_NewRef(Py_None) : PyBytes_FromStringAndSize((const char *)text + 1, text[0]);
+        if (value == NULL)
+            Py_CLEAR(found);
+        else
+            PyList_SET_ITEM(found, (Py_ssize_t)message, value);
+        at += length;
+    }
+    PyBuffer_Release(&run.raw);
+    PyBuffer_Release(&run.lengths);
+    return found;
+}
+
+static PyMethodDef FUNCTIONS[] = {
+    {"asked", asked, METH_VARARGS, asked_doc},
+    {"texts", texts, METH_VARARGS, texts_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef MODULE = {
+    PyModuleDef_HEAD_INIT, "_properties", "What the messages of a run ask for in their properties.", 0, FUNCTIONS,
+    NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__properties(void) { return PyModuleDef_Init(&MODULE); }

@@ -1,0 +1,116 @@
+"""The wishes and texts that C reads in property lists are those that its twin in Python reads."""
+
+from __future__ import annotations
+
+from array import array
+from itertools import pairwise
+from types import ModuleType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node.message.run import Run
+from node.wire.amqp091 import methods as m
+from node.wire.amqp091.contents import asked_in, texts_in
+from node.wire.amqp091.errors import ProtocolException
+from node.wire.amqp091.properties import PropertyChecks
+from tests.wire import native
+from tests.wire.client import publish, split
+from tests.wire.property_lists import LONG_TEXT, SURE, VALID, listed, property_lists, short, table_of
+
+
+@pytest.fixture(scope="module")
+def reading(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    """The module that reads properties."""
+    return native.load(native.build("_properties", tmp_path_factory.mktemp("native"), "-O2"))
+
+
+def run_with(lists: list[bytes], skip: int = 0) -> Run:
+    """A run with lengths of one message for each of the property lists, which are valid."""
+    pieces = [bytes(skip) + b"".join(split(publish(1, b"x", properties=octets))[1:]) for octets in lists]
+    lengths = array("I", map(len, pieces))
+    return Run("", "q", 1, True, len(pieces), skip, 0, lengths, 60, b"".join(pieces), True)
+
+
+def one_by_one(run: Run) -> list[Run]:
+    """Each message as a run with a stride, of which the twin alone reads."""
+    found = list[Run]()
+    for content in run.contents():
+        found.append(Run("", "q", 1, True, 1, 0, len(content), None, run.largest_frame, content, True))
+    return found
+
+
+def is_valid(properties: bytes) -> bool:
+    try:
+        PropertyChecks().traits(properties)
+    except ProtocolException:
+        return False
+    return True
+
+
+WISHES = [
+    *[listed(0x2000, table_of(b"\x07x-delay" + bytes((kind,)) + b"\x7f" + bytes(7))) for kind in b"lLTd"],
+    *[listed(0x2000, table_of(b"\x07x-delay" + bytes((kind,)) + b"\xff" * 8)) for kind in b"lLTd"],
+    *[listed(0x2000, table_of(b"\x07x-delay" + bytes((kind,)) + b"\xff\0\0\1")) for kind in b"iIf"],
+    *[listed(0x2000, table_of(b"\x07x-delay" + bytes((kind,)) + b"\0\1\0\1")) for kind in b"iI"],
+    *[listed(0x2000, table_of(b"\x07x-delay" + bytes((kind,)) + b"\xff\1")) for kind in b"sUu"],
+    *[listed(0x2000, table_of(b"\x07x-delay" + bytes((kind,)) + b"\x81")) for kind in b"bBt"],
+    listed(0x2000, table_of(b"\x07x-delayV")),
+    listed(0x2000, table_of(b"\x07x-delay" + LONG_TEXT)),
+    listed(0x2000, table_of(b"\x07x-delay" + b"D" + bytes(5))),
+    listed(0x2000, table_of(b"\1aF" + table_of(b"\x07x-delayI\0\0\0\1"), b"\1bA" + table_of(b"I\0\0\0\1"))),
+    listed(0x2000, table_of(b"\1a" + LONG_TEXT, b"\x07x-delayI\0\0\0\5", b"\1zx" + table_of(b"octets"))),
+    listed(0x0100, short(b"+5")),
+    listed(0x0100, short(b"-0")),
+    listed(0x0100, short(b"00000000000000000005")),
+]
+READABLE = [octets for octets in (*VALID, *WISHES, b"\0\0", b"\0\1\0\0") if is_valid(octets)]
+
+
+def check_wishes(reading: ModuleType, run: Run) -> None:
+    """What C's function reads of a run is what the twin reads of its messages, if C's function is sure."""
+    found = reading.asked(run.raw, run.skip, run.lengths)
+    if found is not None:
+        singly = [wish for first, last, *wish in found for _ in range(last - first + 1)]
+        assert singly == [list(asked_in(one)[0][2:]) for one in one_by_one(run)]
+        assert [first for first, *_ in found] == [0, *(last + 1 for _, last, *_ in found[:-1])]
+        assert all(one[2:] != other[2:] for one, other in pairwise(found))
+    for number, (name, kind) in enumerate(m.BASIC_PROPERTIES):
+        if kind == "shortstr":
+            texts = reading.texts(run.raw, run.skip, run.lengths, number)
+            expected = [texts_in(one, name)[0][2] for one in one_by_one(run)]
+            assert texts is None or texts == expected
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_wishes_and_texts_are_those_that_the_twin_reads(reading: ModuleType, part: int) -> None:
+    for octets in READABLE[part::4]:
+        check_wishes(reading, run_with([octets]))
+        check_wishes(reading, run_with([b"\0\0", octets, octets, b"\x08\0\5"], skip=21))
+
+
+@given(
+    lists=st.lists((property_lists() | st.sampled_from(READABLE)).filter(is_valid), min_size=1, max_size=6)
+)
+def test_wishes_and_texts_of_any_run_are_those_that_the_twin_reads(
+    reading: ModuleType, lists: list[bytes]
+) -> None:
+    check_wishes(reading, run_with(lists))
+
+
+@pytest.mark.parametrize("kind", SURE)
+def test_what_applications_ask_for_is_read_without_the_twin(reading: ModuleType, kind: str) -> None:
+    run = run_with([split(one)[1][19:-1] for one in SURE[kind]])
+    assert reading.asked(run.raw, run.skip, run.lengths) is not None
+    assert reading.texts(run.raw, run.skip, run.lengths, 8) is not None
+    check_wishes(reading, run)
+
+
+def test_a_number_of_no_short_string_is_refused(reading: ModuleType) -> None:
+    run = run_with([b"\0\0"])
+    for number in (-1, 2, 3, 9, 14):
+        with pytest.raises(ValueError, match="no short string"):
+            reading.texts(run.raw, run.skip, run.lengths, number)
+    with pytest.raises(ValueError, match="not those of the run's messages"):
+        reading.asked(run.raw, run.skip, array("I", [5]))
