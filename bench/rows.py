@@ -1,4 +1,4 @@
-"""The table: what is measured, in which unit, and the goal of each figure."""
+"""The table: what is measured, in which unit, and the goal of each figure. Mixed messages come first."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from bench.measures import (
     restart,
     throughput,
 )
+from bench.mixed import crowd, share, through_headers, through_topic
 from bench.reconnecting import reconnect
 
 
@@ -60,6 +61,12 @@ def rate(title: str, times: float, sample: str = "rate") -> Figure:
     return Figure(title, sample, "/s", Goal.TIMES_PEER_OR_MORE, times)
 
 
+def share_of_mixed(title: str) -> tuple[Figure]:
+    return (
+        Figure(f"{title}, each message another: share of the mixed rate", "share", "", Goal.AT_LEAST, 0.5),
+    )
+
+
 def confirm_latency(title: str, times: float) -> tuple[Figure, Figure]:
     return (
         Figure(f"{title}: confirm p50", "p50", "ms", Goal.TIMES_PEER_OR_LESS, times),
@@ -67,7 +74,71 @@ def confirm_latency(title: str, times: float) -> tuple[Figure, Figure]:
     )
 
 
-ROWS: tuple[Row, ...] = (
+MIXED: tuple[Row, ...] = (
+    Row(
+        "mixed-local",
+        (rate("mixed messages, clients on the owner's node", 9),),
+        lambda stage: throughput(stage, Place.OWNER, mixed=1),
+    ),
+    Row(
+        "mixed-cross",
+        (rate("mixed, on two nodes that do not own the queue", 12),),
+        lambda stage: throughput(stage, Place.OTHERS, mixed=1),
+    ),
+    Row(
+        "mixed-three",
+        (rate("mixed, three queues with three owners", 14),),
+        lambda stage: throughput(stage, Place.ROTATED, mixed=1),
+    ),
+    Row(
+        "mixed-acks",
+        (rate("mixed, acknowledged one by one", 7),),
+        lambda stage: throughput(stage, Place.OWNER, mixed=1, ack_every=1),
+    ),
+    Row(
+        "mixed-ten",
+        (rate("mixed, 10 publishers and 10 consumers, window 100, one by one", 9),),
+        lambda stage: crowd(stage, 10, 1, 100),
+    ),
+    Row(
+        "mixed-200",
+        (rate("mixed, 200 connections, 100 queues, window 10", 6),),
+        lambda stage: crowd(stage, 100, 100, 10),
+    ),
+    Row(
+        "mixed-transient",
+        (rate("mixed, transient, automatic acknowledgement", 4),),
+        lambda stage: throughput(
+            stage, Place.OWNER, kind="classic", durable=False, persistent=0, autoack=1, mixed=1
+        ),
+    ),
+    Row(
+        "mixed-durable",
+        (rate("mixed, durable queue that is not replicated", 8),),
+        lambda stage: throughput(stage, Place.OWNER, kind="classic", mixed=1),
+    ),
+    Row(
+        "mixed-topic",
+        (rate("mixed, topic exchange, 10,000 bindings, keys all different", 10),),
+        through_topic,
+    ),
+    Row("mixed-headers", (rate("mixed, headers exchange", 6),), through_headers),
+    Row(
+        "mixed-priorities",
+        share_of_mixed("priorities"),
+        lambda stage: share(stage, {"x-max-priority": 10}, priorities=10),
+    ),
+    Row("mixed-delays", share_of_mixed("delays"), lambda stage: share(stage, {}, delay=20)),
+    Row(
+        "mixed-ids",
+        share_of_mixed("deduplication"),
+        lambda stage: share(stage, {"x-deduplication-window": 60_000}),
+    ),
+    Row("mixed-expirations", share_of_mixed("expirations"), lambda stage: share(stage, {}, ttl=600_000)),
+)
+"""What applications send: each message with an id, a time, headers and a length of its own."""
+
+ALIKE: tuple[Row, ...] = (
     Row(
         "local",
         (rate("replicated queue, clients on its owner's node", 6),),
@@ -179,3 +250,6 @@ ROWS: tuple[Row, ...] = (
         fresh=True,
     ),
 )
+"""Messages that differ in nothing but their bodies, where the row does not say otherwise."""
+
+ROWS: tuple[Row, ...] = (*MIXED, *ALIKE)
