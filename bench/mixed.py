@@ -1,4 +1,4 @@
-"""Figures of what applications send: each message with an id, a time, headers and a length of its own."""
+"""Figures of messages as applications send them: each with an id, a time, headers and a length of its own."""
 
 from __future__ import annotations
 

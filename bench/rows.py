@@ -136,7 +136,7 @@ MIXED: tuple[Row, ...] = (
     ),
     Row("mixed-expirations", share_of_mixed("expirations"), lambda stage: share(stage, {}, ttl=600_000)),
 )
-"""What applications send: each message with an id, a time, headers and a length of its own."""
+"""Messages as applications send them: each with an id, a time, headers and a length of its own."""
 
 ALIKE: tuple[Row, ...] = (
     Row(

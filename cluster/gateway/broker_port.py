@@ -153,8 +153,13 @@ class FrontEnd:
     def find_reply_queue(self, vhost: str, name: str) -> QueueRef:
         return self._routes.find_local(vhost, name)
 
-    def needs_headers(self, scope: Scope, exchange: str) -> bool:
-        return self._routes.needs_headers(scope, exchange)
+    def header_names(self, scope: Scope, exchange: str) -> tuple[str, ...] | None:
+        return self._routes.header_names(scope, exchange)
+
+    def route_alike(
+        self, scope: Scope, exchange: str, key: str, alike: bytes, headers: Callable[[], Mapping[str, Any]]
+    ) -> Route:
+        return self._routes.find_alike(scope, exchange, key, alike, headers)
 
     def route(
         self, scope: Scope, exchange: str, key: str, headers: Mapping[str, Any] | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,6 +18,9 @@ from node.session.ports import QueueRef
 from node.session.traffic import ExchangeFlow
 
 REMEMBERED_ROUTES: Final = 65_536
+REMEMBERED_KEY: Final = 512
+"""Octets. Routes of messages with more octets in the headers that count are not remembered."""
+
 COUNTED_EXCHANGES: Final = 1024
 """Exchanges with counters. When there are more, the counters of deleted exchanges are dropped."""
 
@@ -33,6 +36,11 @@ class Targets:
     def __bool__(self) -> bool:
         return bool(self.links)
 
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Equal for routes to the same queues over the same links, from one exchange."""
+        return id(self.flow), *((id(link), *queues) for link, queues in self.links)
+
 
 class Routes:
     """Routes of all users in all virtual hosts, remembered until the catalog changes."""
@@ -43,6 +51,10 @@ class Routes:
         self._links = links
         self._local = local
         self._known: dict[tuple[Scope, str, str], Targets] = {}
+        self._alike: dict[tuple[Scope, str, str, bytes], Targets] = {}
+        """Routes that depend on headers, by exchange, key, and what stands for the headers' values."""
+        self._distinct: dict[tuple[object, ...], Targets] = {}
+        """The routes in `_alike`, by their identity."""
         self._version = -1
         self.flows: dict[tuple[str, str], ExchangeFlow] = {}
         """The counters of messages published to exchanges on this node, by virtual host and name."""
@@ -52,15 +64,18 @@ class Routes:
         """Raises NotFoundError."""
         return self._replica.state.vhost(vhost).exchanges.get(name)
 
-    def needs_headers(self, scope: Scope, exchange: str) -> bool:
-        """Whether routes of the exchange depend on headers. Raises NotFoundError, and AccessRefusedError."""
+    def header_names(self, scope: Scope, exchange: str) -> tuple[str, ...] | None:
+        """The names of the headers on which routes of the exchange depend; None where there are none.
+
+        Raises NotFoundError, and AccessRefusedError.
+        """
         try:
             self.exchange(scope.vhost, exchange)
         except NotFoundError:
             # A user who may not write to the exchange must not learn whether it exists.
             self._access.check_exchange(scope.user, scope.vhost, Right.WRITE, exchange)
             raise
-        return self._replica.state.vhost(scope.vhost).exchanges.uses_headers(exchange)
+        return self._replica.state.vhost(scope.vhost).exchanges.header_names(exchange)
 
     def find(
         self,
@@ -72,7 +87,7 @@ class Routes:
     ) -> Targets:
         """The route of a message; `copies` are further keys (CC and BCC).
 
-        `headers` is None where `needs_headers` is False: only such routes are remembered. Raises
+        `headers` is None where `header_names` is None: only such routes are remembered. Raises
         NotFoundError for the exchange, and AccessRefusedError, also for an internal exchange.
         """
         if copies:
@@ -81,12 +96,37 @@ class Routes:
             # Queues that are not in the catalog come and go without a change of its version.
             return self._compute(scope, exchange, (key,), headers)
         if self._version != self._replica.version or len(self._known) > REMEMBERED_ROUTES:
-            self._known.clear()
-            self._version = self._replica.version
+            self._forget()
         targets = self._known.get((scope, exchange, key))
         if targets is None:
             targets = self._known[scope, exchange, key] = self._compute(scope, exchange, (key,), None)
         return targets
+
+    def find_alike(
+        self, scope: Scope, exchange: str, key: str, alike: bytes, headers: Callable[[], Mapping[str, Any]]
+    ) -> Targets:
+        """The route of messages with the values of headers that `alike` stands for
+        (`MessageFormat.header_keys`). Raises as `find`.
+
+        Equal routes are one object, so that the caller joins messages of one route.
+        """
+        if len(alike) > REMEMBERED_KEY:
+            return self._compute(scope, exchange, (key,), headers())
+        if self._version != self._replica.version or len(self._alike) > REMEMBERED_ROUTES:
+            self._forget()
+        targets = self._alike.get((scope, exchange, key, alike))
+        if targets is None:
+            found = self._compute(scope, exchange, (key,), headers())
+            targets = self._distinct.setdefault(found.identity, found)
+            self._alike[scope, exchange, key, alike] = targets
+        return targets
+
+    def _forget(self) -> None:
+        """Forget all routes."""
+        self._known.clear()
+        self._alike.clear()
+        self._distinct.clear()
+        self._version = self._replica.version
 
     def _compute(
         self, scope: Scope, exchange: str, keys: Sequence[str], headers: Mapping[str, Any] | None

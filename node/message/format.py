@@ -74,6 +74,11 @@ class MessageFormat(Protocol):
         name in AMQP 0-9-1 (`message_id`). The value is None without it.
         """
 
+    def header_keys(self, run: Run, names: tuple[str, ...]) -> list[tuple[int, int, bytes]]:
+        """(first, count, key) for each stretch of messages, in order. Messages with one key, of whichever
+        run, have the same values of the headers with these names.
+        """
+
     def may_have_copies(self, run: Run) -> bool:
         """Whether a message of a `special` run may have further routing keys. False is certain; True asks the
         caller to look with `copies`.

@@ -140,7 +140,7 @@ class Exchanges:
         self._policy_alternates: dict[str, str] = {}
         # Cached answers, cleared when a binding or an exchange changes.
         self._routes: dict[tuple[str, str], frozenset[str]] = {}
-        self._uses_headers: dict[str, bool] = {}
+        self._header_names: dict[str, tuple[str, ...] | None] = {}
 
     # -- declarations ---------------------------------------------------------------------------
 
@@ -311,7 +311,7 @@ class Exchanges:
 
     def _changed(self) -> None:
         self._routes.clear()
-        self._uses_headers.clear()
+        self._header_names.clear()
 
     def _forget_destination(self, binding: Binding) -> None:
         bindings = self._by_destination.get(binding.destination, {})
@@ -323,12 +323,21 @@ class Exchanges:
 
     def uses_headers(self, exchange: str) -> bool:
         """Whether `route` depends on the message's headers for this exchange. Raises NotFoundError."""
-        known = self._uses_headers.get(exchange)
-        if known is None:
+        return self.header_names(exchange) is not None
+
+    def header_names(self, exchange: str) -> tuple[str, ...] | None:
+        """The names of the headers on which `route` depends for this exchange, sorted; None for an exchange
+        that reads no headers. Raises NotFoundError.
+        """
+        if exchange not in self._header_names:
             self.get(exchange)
-            known = any(self._matchers[name].uses_headers for name in self._reachable(exchange))
-            self._uses_headers[exchange] = known
-        return known
+            names, reads = set[str](), False
+            for reached in self._reachable(exchange):
+                matcher = self._matchers[reached]
+                names |= matcher.header_names
+                reads = reads or matcher.uses_headers
+            self._header_names[exchange] = tuple(sorted(names)) if reads else None
+        return self._header_names[exchange]
 
     def _reachable(self, exchange: str) -> Iterator[str]:
         pending, seen = [exchange], {exchange}

@@ -87,6 +87,10 @@ class Matcher(Protocol):
     uses_headers: ClassVar[bool]
     """Whether `match` reads the headers."""
 
+    @property
+    def header_names(self) -> frozenset[str]:
+        """The names of the headers that `match` reads."""
+
     def add(self, binding: Binding) -> None:
         """Add a binding. Raises PreconditionFailedError where its arguments are invalid."""
 
@@ -101,6 +105,7 @@ class DirectMatcher:
     """Matches bindings whose key equals the routing key (§3.1.3.1)."""
 
     uses_headers: ClassVar[bool] = False
+    header_names: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self) -> None:
         self._by_key: dict[str, dict[Binding, None]] = {}
@@ -122,6 +127,7 @@ class FanoutMatcher:
     """Matches every binding (§3.1.3.2)."""
 
     uses_headers: ClassVar[bool] = False
+    header_names: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self) -> None:
         self._bindings: dict[Binding, None] = {}
@@ -149,6 +155,7 @@ class TopicMatcher:
     """Matches patterns of words separated by dots: `*` is one word, `#` is zero or more words (§3.1.3.3)."""
 
     uses_headers: ClassVar[bool] = False
+    header_names: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self) -> None:
         self._root = _Node()
@@ -226,6 +233,10 @@ class HeadersMatcher:
             if not item[0].startswith("x-") or (with_x and item[0] != "x-match")
         )
         self._wanted[binding] = (mode.startswith("all"), wanted)
+
+    @property
+    def header_names(self) -> frozenset[str]:
+        return frozenset(name for _, wanted in self._wanted.values() for name, _ in wanted)
 
     def remove(self, binding: Binding) -> None:
         del self._wanted[binding]

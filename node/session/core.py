@@ -136,9 +136,12 @@ class SessionCore:
         `mandatory`: messages that no queue takes are returned to the client.
         """
         try:
-            copied = run.special and format_of(run).may_have_copies(run)
-            if copied or self._port.needs_headers(self.scope, run.exchange):
+            names = self._port.header_names(self.scope, run.exchange)
+            if run.special and format_of(run).may_have_copies(run):
                 self._publish_one_by_one(channel, run, mandatory, first_tag, held)
+                return
+            if names is not None:
+                self._publish_by_headers(channel, run, names, mandatory, first_tag, held)
                 return
             route = self._port.route(self.scope, run.exchange, run.routing_key)
         except Refusal as refusal:
@@ -174,7 +177,7 @@ class SessionCore:
         self, channel: int, run: Run, mandatory: bool, first_tag: int, held: bool
     ) -> None:
         """Route each stretch of messages with the same properties by its own headers and further keys."""
-        by_headers = self._port.needs_headers(self.scope, run.exchange)
+        by_headers = self._port.header_names(self.scope, run.exchange) is not None
         messages = format_of(run)
         for first, count, properties in messages.properties_in(run):
             headers = messages.headers(properties) if by_headers else None
@@ -185,6 +188,23 @@ class SessionCore:
             if copies.blind:
                 piece = messages.without_blind_copies(piece)
             self._publish_along(route, channel, piece, mandatory, tag, held)
+
+    def _publish_by_headers(
+        self, channel: int, run: Run, names: tuple[str, ...], mandatory: bool, first_tag: int, held: bool
+    ) -> None:
+        """Route messages by their headers, and publish each stretch of messages that have one route."""
+        port, scope, begin, latest = self._port, self.scope, 0, None
+        for first, _, alike in format_of(run).header_keys(run, names):
+            headers = partial(_headers_at, run, first)
+            route = port.route_alike(scope, run.exchange, run.routing_key, alike, headers)
+            if latest is not None and route is not latest:
+                piece, tag = run.slice(begin, first - begin), first_tag + begin if first_tag else 0
+                self._publish_along(latest, channel, piece, mandatory, tag, held)
+                begin = first
+            latest = route
+        if latest is not None:
+            piece, tag = run.slice(begin, run.count - begin), first_tag + begin if first_tag else 0
+            self._publish_along(latest, channel, piece, mandatory, tag, held)
 
     def _unroutable(self, channel: int, run: Run, mandatory: bool) -> None:
         if mandatory:
@@ -379,3 +399,10 @@ class EffectLoop:
         finally:
             self.running = False
         return True
+
+
+def _headers_at(run: Run, index: int) -> Mapping[str, Any]:
+    """The headers of one message of a run."""
+    messages = format_of(run)
+    _, _, properties = next(messages.properties_in(run.slice(index, 1)))
+    return messages.headers(properties)

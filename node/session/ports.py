@@ -201,10 +201,17 @@ class BrokerPort(Protocol):
         where the name states no running node.
         """
 
-    def needs_headers(self, scope: Scope, exchange: str) -> bool:
-        """Whether routes of the exchange depend on a message's headers.
+    def header_names(self, scope: Scope, exchange: str) -> tuple[str, ...] | None:
+        """The names of the headers on which routes of the exchange depend; None where there are none.
 
         Raises NotFoundError, and AccessRefusedError where the user may not write to the exchange.
+        """
+
+    def route_alike(
+        self, scope: Scope, exchange: str, key: str, alike: bytes, headers: Callable[[], Mapping[str, Any]]
+    ) -> Route:
+        """As `route`, for messages with the headers that `alike` stands for (`MessageFormat.header_keys`).
+        `headers` reads them. Equal routes are one object.
         """
 
     def route(

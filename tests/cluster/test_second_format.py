@@ -40,6 +40,9 @@ class Lines:
     def size_spans(self, run: Run) -> list[Span]:
         return spans_of(self.body_sizes(run) or [], 0)
 
+    def header_keys(self, run: Run, names: tuple[str, ...]) -> list[tuple[int, int, bytes]]:
+        return list(self.properties_in(run))
+
     def may_have_copies(self, run: Run) -> bool:
         return False
 

@@ -212,7 +212,7 @@ def test_what_is_not_there_is_not_found() -> None:
         lambda: exchanges.get("e"),
         lambda: exchanges.delete("e"),
         lambda: exchanges.route("e", ""),
-        lambda: exchanges.uses_headers("e"),
+        lambda: exchanges.header_names("e"),
         lambda: exchanges.bind(Binding.of("e", queue("q"))),
         lambda: exchanges.bind(Binding.of("amq.direct", queue("none"))),
         lambda: exchanges.unbind(Binding.of("amq.direct", exchange("none"))),
@@ -345,3 +345,18 @@ def test_headers_are_asked_for_only_where_they_can_matter() -> None:
     assert exchanges.uses_headers("e")
     exchanges.unbind(binding)
     assert not exchanges.uses_headers("e")
+
+
+def test_the_names_of_headers_are_those_that_reachable_bindings_compare() -> None:
+    exchanges = with_queues("q")
+    exchanges.declare(Exchange("e", ExchangeKind.HEADERS))
+    exchanges.declare(Exchange("further", ExchangeKind.HEADERS))
+    assert exchanges.header_names("e") == ()
+    assert exchanges.header_names("amq.direct") is None
+    bind(exchanges, "e", queue("q"), "", {"x-match": "any", "kind": "a", "x-left-out": 1})
+    bind(exchanges, "further", queue("q"), "", {"x-match": "all-with-x", "size": 1, "x-counts": 1})
+    assert exchanges.header_names("e") == ("kind",)
+    binding = bind(exchanges, "e", exchange("further"), "", {"attempt": 1})
+    assert exchanges.header_names("e") == ("attempt", "kind", "size", "x-counts")
+    exchanges.unbind(binding)
+    assert exchanges.header_names("e") == ("kind",)

@@ -120,9 +120,8 @@ class AnsweringBroker:
     def find_reply_queue(self, vhost: str, name: str) -> QueueRef:
         return self.queue(vhost, name, 0)
 
-    def needs_headers(self, scope: Scope, exchange: str) -> bool:
+    def header_names(self, scope: Scope, exchange: str) -> None:
         self._called()
-        return False
 
     def route(self, scope: Scope, exchange: str, key: str, headers: Any = None, copies: Any = ()) -> Any:
         self._called()

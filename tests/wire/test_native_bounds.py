@@ -22,6 +22,7 @@ def read(octets, skip, lengths):
     built.body_sizes(octets, skip, lengths)
     built.deliveries(octets, skip, lengths, b"before", b"after", 1, 2)
     reading.asked(octets, skip, lengths)
+    reading.header_keys(octets, skip, lengths, (b"n", b"attempt", b"x-delay"))
     for number in (0, 6, 8, 13):
         reading.texts(octets, skip, lengths, number)
 

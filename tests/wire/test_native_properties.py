@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from types import ModuleType
 
 import pytest
@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from node.message.run import Run
 from node.wire.amqp091 import methods as m
-from node.wire.amqp091.contents import asked_in, texts_in
+from node.wire.amqp091.contents import (
+    asked_in,
+    header_keys,
+    properties_in,
+    read_headers_property,
+    texts_in,
+)
 from node.wire.amqp091.errors import ProtocolException
 from node.wire.amqp091.properties import PropertyChecks
 from tests.wire import native
@@ -114,3 +120,55 @@ def test_a_number_of_no_short_string_is_refused(reading: ModuleType) -> None:
             reading.texts(run.raw, run.skip, run.lengths, number)
     with pytest.raises(ValueError, match="not those of the run's messages"):
         reading.asked(run.raw, run.skip, array("I", [5]))
+
+
+NAMES = ("attempt", "trace", "x-delay", "a", "n", "CC", "none")
+
+
+def check_keys(reading: ModuleType, run: Run) -> None:
+    """Messages with one key have the same values of the headers; each stretch is as long as it may be."""
+    for names in ((), NAMES[:1], NAMES):
+        wanted = tuple(name.encode() for name in names)
+        found = reading.header_keys(run.raw, run.skip, run.lengths, wanted)
+        if found is None:
+            continue
+        assert [first for first, _, _ in found] == [0, *accumulate(count for _, count, _ in found)][:-1]
+        assert sum(count for _, count, _ in found) == run.count
+        assert all(one[2] != other[2] for one, other in pairwise(found))
+        keys = [key for _, count, key in found for _ in range(count)]
+        values = dict[bytes, str]()
+        for key, one in zip(keys, one_by_one(run), strict=True):
+            headers = read_headers_property(next(properties_in(one))[2])
+            chosen = repr([(name, headers[name]) for name in names if name in headers])
+            assert values.setdefault(key, chosen) == chosen
+        assert not names or len(set(values.values())) == 1 or len(values) > 1
+
+
+@given(
+    lists=st.lists((property_lists() | st.sampled_from(READABLE)).filter(is_valid), min_size=1, max_size=6)
+)
+def test_messages_with_one_key_have_the_same_headers(reading: ModuleType, lists: list[bytes]) -> None:
+    check_keys(reading, run_with(lists))
+
+
+@pytest.mark.parametrize("kind", SURE)
+def test_the_keys_of_what_applications_send_are_made_without_the_twin(reading: ModuleType, kind: str) -> None:
+    run = run_with([split(one)[1][19:-1] for one in SURE[kind]])
+    check_keys(reading, run)
+    found = reading.header_keys(run.raw, run.skip, run.lengths, (b"attempt", b"trace"))
+    if kind == "ids, times and headers":
+        assert len({key for _, _, key in found}) == run.count
+        few = reading.header_keys(run.raw, run.skip, run.lengths, (b"attempt",))
+        assert len({key for _, _, key in few}) == 3
+    else:
+        assert [(first, count) for first, count, _ in found] == [(0, run.count)]
+
+
+def test_keys_are_left_to_the_twin_where_they_are_long_or_many(reading: ModuleType) -> None:
+    run = run_with([listed(0x2000, table_of(b"\1nS" + table_of(b"x" * 300)))])
+    assert reading.header_keys(run.raw, run.skip, run.lengths, (b"n",)) is None
+    assert reading.header_keys(run.raw, run.skip, run.lengths, (b"m",)) == [(0, 1, b"h")]
+    assert reading.header_keys(run.raw, run.skip, run.lengths, (b"n",) * 33) is None
+    with pytest.raises(TypeError):
+        reading.header_keys(run.raw, run.skip, run.lengths, ("n",))
+    assert header_keys(run, ("n",)) == [(0, 1, b"p" + next(properties_in(run))[2])]

@@ -166,7 +166,7 @@ class InternalChannel:
     def route(self, run: Run) -> Route:
         """Where a run goes; false for nowhere. Raises NotFoundError and AccessRefusedError."""
         headers, scope = None, self._core.scope
-        if self._port.needs_headers(scope, run.exchange):
+        if self._port.header_names(scope, run.exchange) is not None:
             _, _, properties = next(format_of(run).properties_in(run))
             headers = format_of(run).headers(properties)
         return self._port.route(scope, run.exchange, run.routing_key, headers)

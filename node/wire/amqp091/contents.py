@@ -18,7 +18,7 @@ from node.ranges.range_map import Span, spans_of
 from node.wire.amqp091.codec import END, FRAME
 from node.wire.amqp091.errors import FieldSyntaxError
 from node.wire.amqp091.fields import Table, read_headers
-from node.wire.amqp091.native import NATIVE_ASKED, NATIVE_BODY_SIZES, NATIVE_TEXTS
+from node.wire.amqp091.native import NATIVE_ASKED, NATIVE_BODY_SIZES, NATIVE_HEADER_KEYS, NATIVE_TEXTS
 from node.wire.amqp091.properties import (
     HEADER_FIXED,
     PROPERTY_NUMBERS,
@@ -164,6 +164,20 @@ def texts_in(run: Run, name: str) -> list[tuple[int, int, bytes | None]]:
         (index, index + count - 1, read_short_string(properties, name))
         for index, count, properties in properties_in(run)
     ]
+
+
+def header_keys(run: Run, names: tuple[str, ...]) -> list[tuple[int, int, bytes]]:
+    """(first, count, key) of messages in a row with the same values of the headers with these names.
+
+    The key is the whole property list, or from C the octets of these headers alone; the first octet tells
+    which.
+    """
+    if NATIVE_HEADER_KEYS is not None and run.lengths is not None:
+        wanted = tuple([name.encode("utf-8", "surrogateescape") for name in names])
+        known = NATIVE_HEADER_KEYS(run.raw, run.skip, run.lengths, wanted)
+        if known is not None:
+            return known
+    return [(first, count, b"p" + properties) for first, count, properties in properties_in(run)]
 
 
 def read_short_string(properties: bytes, name: str) -> bytes | None:

@@ -39,6 +39,9 @@ class Amqp091Format:
     def texts_in(self, run: Run, name: str) -> list[tuple[int, int, bytes | None]]:
         return contents.texts_in(run, name)
 
+    def header_keys(self, run: Run, names: tuple[str, ...]) -> list[tuple[int, int, bytes]]:
+        return contents.header_keys(run, names)
+
     def may_have_copies(self, run: Run) -> bool:
         return sender_selected.CC in (run.raw if isinstance(run.raw, bytes) else bytes(run.raw))
 

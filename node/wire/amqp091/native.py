@@ -1,7 +1,7 @@
 """The functions of `_contents.c` and `_properties.c`, where they were built; None elsewhere.
 
 Each has a twin in Python, which runs without it: `PublishPath`, `codec.encode_deliveries`, and in `contents`
-`body_sizes`, `asked_in` and `texts_in`.
+`body_sizes`, `asked_in`, `texts_in` and `header_keys`.
 """
 
 from __future__ import annotations
@@ -37,6 +37,11 @@ TextsIn = Callable[[RawOctets, int, "array[int]", int], list[bytes | None] | Non
 without one; None where the twin has to look.
 """
 
+HeaderKeys = Callable[[RawOctets, int, "array[int]", tuple[bytes, ...]], list[tuple[int, int, bytes]] | None]
+"""(octets, octets of the method frame, lengths, names of headers) -> (first, count, key) of messages with the
+same values of these headers; None where the twin has to look.
+"""
+
 
 def _built(name: str) -> ModuleType | None:
     """A module in C; None where it was not built."""
@@ -53,4 +58,5 @@ NATIVE_SCAN: Final[Scan | None] = getattr(_CONTENTS, "scan", None)
 NATIVE_BODY_SIZES: Final[BodySizes | None] = getattr(_CONTENTS, "body_sizes", None)
 NATIVE_DELIVERIES: Final[Deliveries | None] = getattr(_CONTENTS, "deliveries", None)
 NATIVE_ASKED: Final[AskedIn | None] = getattr(_PROPERTIES, "asked", None)
+NATIVE_HEADER_KEYS: Final[HeaderKeys | None] = getattr(_PROPERTIES, "header_keys", None)
 NATIVE_TEXTS: Final[TextsIn | None] = getattr(_PROPERTIES, "texts", None)

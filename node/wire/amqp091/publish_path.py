@@ -158,8 +158,11 @@ class PublishPath:
         count = _identical(data, at, prefix, stride) if data.startswith(prefix, at + stride) else 1
         end = at + count * stride
         if count < UNIFORM_FROM and len(data) - end >= stride and data.startswith(data[at:method_end], end):
-            varied = self._scanned(data, at, method_end, target, traits)
-            return varied or self._varied(data, at, method_end, target, message, traits)
+            if self._scan is not None and not traits.wide:
+                scanned = self._scanned(self._scan, data, at, method_end, target, traits)
+                if scanned is not None:
+                    return scanned
+            return self._varied(data, at, method_end, target, message, traits)
         self._prefix, self._stride = prefix, stride
         header_end = message.header_end - at
         self._boundaries = (method_end - at + FRAME.size, header_end, header_end + FRAME.size, stride)
@@ -183,16 +186,13 @@ class PublishPath:
         return next(boundary for boundary in self._boundaries if boundary > rest)
 
     def _scanned(
-        self, data: bytes, at: int, method_end: int, target: Target, traits: Traits
+        self, scan: Scan, data: bytes, at: int, method_end: int, target: Target, traits: Traits
     ) -> Published | None:
-        """The run that `_varied` would find, up to the first message that only `_varied` can judge.
-
-        None where that is the first one, and where C's function was not built.
+        """The run that `_varied` would find, up to the first message that only `_varied` can judge. None
+        where that is the first one.
         """
-        if self._scan is None or traits.wide:
-            return None
         skip, user = method_end - at, self._checks.user
-        measured, end, largest = self._scan(
+        measured, end, largest = scan(
             data, at, skip, traits.bits, user, self._largest_payload, self._inline_max
         )
         if not measured:
