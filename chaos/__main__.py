@@ -71,7 +71,7 @@ def run(
     click.echo(f"{scenario} ({chosen.about}), {broker}, {target}, {seconds:.0f} s, seed {seed}")
     try:
         started = _target(chosen, target, broker, nodes, seed)
-        verdict = _carry_out(chosen, started, Terms(target, seconds, rate, seed), directory)
+        verdict = carry_out(chosen, started, Terms(target, seconds, rate, seed), directory)
     except TargetError as error:
         raise UnableError(str(error)) from error
     _tell(verdict, directory)
@@ -95,7 +95,10 @@ def show_table(reports: Path) -> None:
     click.echo(table(file.read_text(encoding="utf-8") for file in sorted(reports.glob("*/figures.json"))))
 
 
-def _carry_out(scenario: Scenario, target: Target, terms: Terms, directory: Path) -> Verdict:
+def carry_out(scenario: Scenario, target: Target, terms: Terms, directory: Path) -> Verdict:
+    """The verdict of one run, which leaves its history and logs in the directory, and no target. Raises
+    TargetError.
+    """
     directory.mkdir(parents=True)
     try:
         target.start()
@@ -105,8 +108,11 @@ def _carry_out(scenario: Scenario, target: Target, terms: Terms, directory: Path
         finally:
             write_history(directory, run.recorder.events)
     finally:
-        target.keep_logs(directory)
-        target.stop()
+        try:
+            target.keep_logs(directory)
+        finally:
+            # Whatever became of the reports, for which a disk may have no room.
+            target.stop()
     if sys.stderr.isatty():
         click.echo(err=True)
     return Verdict.of(run.recorder.events)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from chaos.__main__ import carry_out
 from chaos.report import read_history, write_history
+from chaos.run import Terms
 from chaos.scenarios import SCENARIOS
 from chaos.targets.leftovers import NAMESPACES
+from chaos.targets.target import TargetError
 from tests.chaos.histories import published
 from tests.chaos.test_figures import run_of_ten_seconds
 from tests.structure.tree import ROOT
@@ -74,6 +78,29 @@ def test_what_a_killed_run_leaves_behind_the_next_one_removes(tmp_path: Path) ->
         assert bool(left) == (number == signal.SIGKILL)
     carried_out("latency", tmp_path / "next")
     assert not any(path.exists() for path in left)
+
+
+class FullDiskTarget:
+    """A target that does not start, and whose logs find no room."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+
+    def start(self) -> None:
+        raise TargetError("not ready")
+
+    def keep_logs(self, directory: Path) -> None:
+        raise OSError(errno.ENOSPC, "no space left", str(directory))
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def test_a_target_is_removed_where_its_logs_cannot_be_kept(tmp_path: Path) -> None:
+    target = FullDiskTarget()
+    with pytest.raises(OSError, match="no space left"):
+        carry_out(SCENARIOS["kill"], cast(Any, target), Terms("local", 2, 8, 1), tmp_path / "report")
+    assert target.stopped
 
 
 def test_the_list_names_every_scenario() -> None:
