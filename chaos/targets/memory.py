@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -49,19 +49,22 @@ class Groups:
 
     def squeeze(self, node: str) -> None:
         """Limit the node's memory to its memory without files, and `margin_bytes` of it."""
-        pids = (self._groups[node] / "cgroup.procs").read_text(encoding="ascii").split()
-        self._limit(node, str(sum(margin_bytes(int(pid)) for pid in pids)))
+        self._limit(node, lambda: str(sum(margin_bytes(pid) for pid in self._pids(node))))
 
     def relax(self, node: str) -> None:
-        self._limit(node, "-1" if self._old else "max")
+        self._limit(node, lambda: "-1" if self._old else "max")
+
+    def _pids(self, node: str) -> list[int]:
+        return [int(pid) for pid in (self._groups[node] / "cgroup.procs").read_text(encoding="ascii").split()]
 
     def remove(self) -> None:
         for group in self._groups.values():
             if group.is_dir():
                 until(partial(_removed, group), f"{group} is empty", REMOVED_S)
 
-    def _limit(self, node: str, text: str) -> None:
-        until(partial(self._takes, node, text), f"limit of {text} octets for {node}", RECLAIMED_S)
+    def _limit(self, node: str, limit: Callable[[], str]) -> None:
+        """Set a limit. Each attempt asks for it anew, as a node may grow while the kernel refuses a limit."""
+        until(lambda: self._takes(node, limit()), f"a limit of memory for {node}", RECLAIMED_S)
 
     def _takes(self, node: str, text: str) -> bool:
         """Whether the kernel accepts the limit. Version 1 refuses a limit below the group's memory."""

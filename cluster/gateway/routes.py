@@ -18,6 +18,9 @@ from node.session.ports import QueueRef
 from node.session.traffic import ExchangeFlow
 
 REMEMBERED_ROUTES: Final = 65_536
+REMEMBERED_ALIKE: Final = 4096
+"""Routes that depend on headers: a header may have another value in each message."""
+
 REMEMBERED_KEY: Final = 512
 """Octets. Routes of messages with more octets in the headers that count are not remembered."""
 
@@ -112,7 +115,7 @@ class Routes:
         """
         if len(alike) > REMEMBERED_KEY:
             return self._compute(scope, exchange, (key,), headers())
-        if self._version != self._replica.version or len(self._alike) > REMEMBERED_ROUTES:
+        if self._version != self._replica.version or len(self._alike) > REMEMBERED_ALIKE:
             self._forget()
         targets = self._alike.get((scope, exchange, key, alike))
         if targets is None:
