@@ -48,8 +48,13 @@ class Groups:
         return ["sh", "-c", 'echo $$ >"$0" && exec "$@"', str(self._groups[node] / "cgroup.procs")]
 
     def squeeze(self, node: str) -> None:
-        """Limit the node's memory to its memory without files, and `margin_bytes` of it."""
-        self._limit(node, lambda: str(sum(margin_bytes(pid) for pid in self._pids(node))))
+        """Limit the node's memory to what the kernel cannot take back, and a margin for each process.
+
+        That is the memory without files, and a small disk (chaos.targets.disks), which is in memory, too.
+        """
+        self._limit(
+            node, lambda: str(self._disk_bytes(node) + sum(margin_bytes(pid) for pid in self._pids(node)))
+        )
 
     def relax(self, node: str) -> None:
         self._limit(node, lambda: "-1" if self._old else "max")
@@ -61,6 +66,11 @@ class Groups:
         for group in self._groups.values():
             if group.is_dir():
                 until(partial(_removed, group), f"{group} is empty", REMOVED_S)
+
+    def _disk_bytes(self, node: str) -> int:
+        """The octets of file systems in memory that the node has written."""
+        lines = (self._groups[node] / "memory.stat").read_text(encoding="ascii").splitlines()
+        return next((int(line.split()[1]) for line in lines if line.startswith("shmem ")), 0)
 
     def _limit(self, node: str, limit: Callable[[], str]) -> None:
         """Set a limit. Each attempt asks for it anew, as a node may grow while the kernel refuses a limit."""

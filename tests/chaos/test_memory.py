@@ -47,12 +47,14 @@ def test_a_limit_that_is_below_what_is_being_written_is_set_once_it_is(
 def test_a_limit_follows_a_node_that_grows_while_the_kernel_refuses(
     groups: Groups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "test-n1" / "cgroup.procs").write_text("7\n", encoding="ascii")
+    group = tmp_path / "test-n1"
+    (group / "cgroup.procs").write_text("7\n", encoding="ascii")
+    (group / "memory.stat").write_text("cache 900\nshmem 50\nrss 7\ntotal_shmem 60\n", encoding="ascii")
     octets = iter(range(1000, 9000, 1000))
     monkeypatch.setattr(memory, "margin_bytes", lambda pid: next(octets))
     written = fail(monkeypatch, [OSError(errno.EBUSY, "busy"), OSError(errno.EBUSY, "busy")])
     groups.squeeze("n1")
-    assert written == ["3000"]
+    assert written == ["3050"]
 
 
 def test_a_limit_that_may_not_be_set_is_no_limit(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
