@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from node.message.run import Run
 from node.wire.amqp091 import methods as m
+from node.wire.amqp091 import native as functions
+from node.wire.amqp091 import publish_path
 from node.wire.amqp091.codec import encode_deliveries, encode_frame, encode_method
 from node.wire.amqp091.errors import ProtocolException
 from node.wire.amqp091.properties import PropertyChecks
@@ -284,3 +286,11 @@ def test_a_content_that_is_cut_within_a_frame_is_not_moved(built: ModuleType) ->
     raw[starts[2] + skip + 3 : starts[2] + skip + 7] = b"\xff\xff\xff\xff"
     with pytest.raises(ValueError, match="not made of whole frames"):
         built.deliveries(raw, skip, array("I", map(len, pieces)), b"", b"", 1, 2)
+
+
+def test_what_is_shipped_has_the_functions_in_c() -> None:
+    """And the sources run without them."""
+    shipped = not publish_path.__file__.endswith(".py")
+    for name, function in vars(functions).items():
+        if name.startswith("NATIVE_"):
+            assert (function is not None) == shipped, name
