@@ -19,7 +19,7 @@ from node.session.traffic import ExchangeFlow
 
 REMEMBERED_ROUTES: Final = 65_536
 REMEMBERED_ALIKE: Final = 4096
-"""Routes that depend on headers: a header may have another value in each message."""
+"""Routes that depend on headers and are remembered at a time."""
 
 REMEMBERED_KEY: Final = 512
 """Octets. Routes of messages with more octets in the headers that count are not remembered."""
@@ -115,8 +115,12 @@ class Routes:
         """
         if len(alike) > REMEMBERED_KEY:
             return self._compute(scope, exchange, (key,), headers())
-        if self._version != self._replica.version or len(self._alike) > REMEMBERED_ALIKE:
+        if self._version != self._replica.version:
             self._forget()
+        elif len(self._alike) >= REMEMBERED_ALIKE:
+            # Headers that differ in each message take no other messages' routes away.
+            self._alike.clear()
+            self._distinct.clear()
         targets = self._alike.get((scope, exchange, key, alike))
         if targets is None:
             found = self._compute(scope, exchange, (key,), headers())

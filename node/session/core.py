@@ -138,7 +138,7 @@ class SessionCore:
         try:
             names = self._port.header_names(self.scope, run.exchange)
             if run.special and format_of(run).may_have_copies(run):
-                self._publish_one_by_one(channel, run, mandatory, first_tag, held)
+                self._publish_one_by_one(channel, run, names is not None, mandatory, first_tag, held)
                 return
             if names is not None:
                 self._publish_by_headers(channel, run, names, mandatory, first_tag, held)
@@ -174,10 +174,9 @@ class SessionCore:
             session.confirm(channel, first_tag, first_tag + run.count - 1)
 
     def _publish_one_by_one(
-        self, channel: int, run: Run, mandatory: bool, first_tag: int, held: bool
+        self, channel: int, run: Run, by_headers: bool, mandatory: bool, first_tag: int, held: bool
     ) -> None:
         """Route each stretch of messages with the same properties by its own headers and further keys."""
-        by_headers = self._port.header_names(self.scope, run.exchange) is not None
         messages = format_of(run)
         for first, count, properties in messages.properties_in(run):
             headers = messages.headers(properties) if by_headers else None
