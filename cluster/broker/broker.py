@@ -329,6 +329,9 @@ class Broker:
     def _apply_transient(self) -> None:
         entries, self._transient_entries = self._transient_entries, []
         for owner, index, data in entries:
+            if owner.partition not in self._transient:
+                # The catalog has removed the partition, with this node from the cluster, since the proposal.
+                continue
             owner.apply(index, data, self._now)
             if self._transient[owner.partition].collection_due:
                 self.partitions.collect(owner.partition)

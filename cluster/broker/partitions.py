@@ -142,7 +142,10 @@ class Partitions(Observer):
 
     def partition_removed(self, partition: PartitionDefinition) -> None:
         self._deferred.discard(partition.id)
-        self.owners.pop(partition.id, None)
+        owner = self.owners.pop(partition.id, None)
+        if owner is not None:
+            # This turn may still call the owner, which must not propose to a log that is gone.
+            owner.following()
         self.replicas.pop(partition.id, None)
         self.transient.pop(partition.id, None)
         link = self._links.by_partition.pop(partition.id, None)
