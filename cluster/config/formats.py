@@ -9,7 +9,13 @@ from typing import Final
 
 FORMAT_LEVEL: Final = 1
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, and tell in
-requests for votes whether every majority has the candidate."""
+requests for votes whether every majority has the candidate. Operations may have messages with routing keys of
+their own."""
+
+METHODS_IN_RUNS: Final = 1
+"""From this level on nodes read runs whose messages state their routing keys each
+(`node.message.run.OWN_METHODS`).
+"""
 
 SEALED_QUEUES: Final = 1
 """From this level on nodes read logs of partitions that seal a queue before it is deleted as empty or

@@ -10,6 +10,7 @@ from cluster.catalog.access.control import Access
 from cluster.catalog.definitions import parse_local_queue_name
 from cluster.catalog.redeclaration import locked
 from cluster.catalog.virtual_host import exchange_to_plain
+from cluster.config.formats import METHODS_IN_RUNS
 from cluster.gateway.browsing import Bookmark, Shown, browse
 from cluster.gateway.cancellations import Cancellations
 from cluster.gateway.client_connections import ClientConnections
@@ -63,6 +64,7 @@ class FrontEnd:
     ) -> None:  # fmt: skip
         """`default_type` is the type of durable queues whose declaration and virtual host name none."""
         catalog, links, formats = context.catalog, context.links, context.formats
+        self._formats = formats
         self._number = context.config.front_end
         self._catalog, self._links, self._local, self._lost_memory = catalog, links, local, lost_memory
         self._declarations = QueueDeclarations(context, local, lost_memory, default_type)
@@ -160,6 +162,15 @@ class FrontEnd:
         self, scope: Scope, exchange: str, key: str, alike: bytes, headers: Callable[[], Mapping[str, Any]]
     ) -> Route:
         return self._routes.find_alike(scope, exchange, key, alike, headers)
+
+    def route_keys(
+        self, scope: Scope, exchange: str, keys: Sequence[str]
+    ) -> tuple[Sequence[tuple[int, Route]], Refusal | None]:
+        return self._routes.find_each(scope, exchange, keys)
+
+    @property
+    def keeps_keys(self) -> bool:
+        return self._formats.everywhere >= METHODS_IN_RUNS
 
     def route(
         self, scope: Scope, exchange: str, key: str, headers: Mapping[str, Any] | None = None,

@@ -11,7 +11,7 @@ from cluster.catalog.definitions import FIRST_LOCAL_ID, LocalName, parse_local_q
 from cluster.catalog.replica import Catalog
 from cluster.gateway.link import Links, PartitionLink
 from cluster.gateway.local_queues import LocalQueues
-from node.refusal import AccessRefusedError, NotFoundError
+from node.refusal import AccessRefusedError, NotFoundError, Refusal
 from node.routing.exchange import DEFAULT_EXCHANGE, RESERVED_PREFIX, Exchange, ExchangeKind
 from node.session.permissions import Right, Scope
 from node.session.ports import QueueRef
@@ -56,8 +56,12 @@ class Routes:
         self._known: dict[tuple[Scope, str, str], Targets] = {}
         self._alike: dict[tuple[Scope, str, str, bytes], Targets] = {}
         """Routes that depend on headers, by exchange, key, and what stands for the headers' values."""
+        self._by_key: dict[tuple[Scope, str], dict[str, Targets]] = {}
+        """Routes of messages whose keys differ, by exchange."""
+        self._keys = 0
+        """Routes in `_by_key`."""
         self._distinct: dict[tuple[object, ...], Targets] = {}
-        """The routes in `_alike`, by their identity."""
+        """The routes in `_alike` and `_by_key`, by their identity."""
         self._version = -1
         self.flows: dict[tuple[str, str], ExchangeFlow] = {}
         """The counters of messages published to exchanges on this node, by virtual host and name."""
@@ -120,17 +124,57 @@ class Routes:
         elif len(self._alike) >= REMEMBERED_ALIKE:
             # Headers that differ in each message take no other messages' routes away.
             self._alike.clear()
-            self._distinct.clear()
         targets = self._alike.get((scope, exchange, key, alike))
         if targets is None:
-            found = self._compute(scope, exchange, (key,), headers())
-            targets = self._distinct.setdefault(found.identity, found)
+            targets = self._one_object(self._compute(scope, exchange, (key,), headers()))
             self._alike[scope, exchange, key, alike] = targets
         return targets
+
+    def find_each(
+        self, scope: Scope, exchange: str, keys: Sequence[str]
+    ) -> tuple[Sequence[tuple[int, Targets]], Refusal | None]:
+        """(number of messages in a row, their route) by the keys of messages, as far as no route is refused;
+        and the refusal that ends the list.
+
+        Equal routes are one object, so that messages of one route stay together. For exchanges whose routes
+        depend on no headers.
+        """
+        if self._version != self._replica.version or self._keys > REMEMBERED_ROUTES:
+            self._forget()
+        known = self._by_key.setdefault((scope, exchange), {})
+        found: list[tuple[int, Targets]] = []
+        latest, begin = None, 0
+        for index, key in enumerate(keys):
+            targets = known.get(key)
+            if targets is None:
+                try:
+                    targets = self._one_object(self._compute(scope, exchange, (key,), None))
+                except Refusal as refusal:
+                    if latest is not None:
+                        found.append((index - begin, latest))
+                    return found, refusal
+                if exchange != DEFAULT_EXCHANGE or not key.startswith(RESERVED_PREFIX):
+                    known[key] = targets
+                    self._keys += 1
+            if targets is not latest:
+                if latest is not None:
+                    found.append((index - begin, latest))
+                latest, begin = targets, index
+        if latest is not None:
+            found.append((len(keys) - begin, latest))
+        return found, None
+
+    def _one_object(self, found: Targets) -> Targets:
+        """The object that stands for all routes equal to this one."""
+        if len(self._distinct) > REMEMBERED_ROUTES:
+            self._distinct.clear()
+        return self._distinct.setdefault(found.identity, found)
 
     def _forget(self) -> None:
         """Forget all routes."""
         self._known.clear()
+        self._by_key.clear()
+        self._keys = 0
         self._alike.clear()
         self._distinct.clear()
         self._version = self._replica.version

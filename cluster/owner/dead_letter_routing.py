@@ -33,9 +33,10 @@ class DeadRun:
         return self.first + self.run.count - 1
 
     def continues(self, other: DeadRun) -> bool:
-        """Whether this run follows the other one, with the same targets and flags."""
-        return (other.last + 1, other.targets, other.run.persistent, other.run.special) == (
-            self.first, self.targets, self.run.persistent, self.run.special,
+        """Whether this run follows the other one, with the same targets, routing key and flags."""
+        before, run = other.run, self.run
+        return (other.last + 1, other.targets, before.routing_key, before.persistent, before.special) == (
+            self.first, self.targets, run.routing_key, run.persistent, run.special,
         )  # fmt: skip
 
 
@@ -64,14 +65,16 @@ class DeadLetterRouter:
             yield _one(pending)
 
     def _stretches(self, first: int, run: Run, reason: Reason, time_ms: int) -> Iterator[DeadRun]:
-        """Dead letters for each stretch of messages with the same properties."""
-        death = Death(self._queue, reason, time_ms // 1000, run.exchange, run.routing_key)
-        key = run.routing_key if self._key is None else self._key
-        anew = self._key is not None
-        for index, count, properties in format_of(run).properties_in(run):
-            part = format_of(run).dead_letters(run.slice(index, count), properties, death, routed_anew=anew)
-            part = replace(part, exchange=self._exchange, routing_key=key)
-            yield DeadRun(first + index, part, self._targets(key, part, reason), reason)
+        """Dead letters for each stretch of messages with the same routing key and properties."""
+        messages, anew = format_of(run), self._key is not None
+        for published, same in messages.by_key(run):
+            death = Death(self._queue, reason, time_ms // 1000, run.exchange, published)
+            key = published if self._key is None else self._key
+            for index, count, properties in messages.properties_in(same):
+                part = messages.dead_letters(same.slice(index, count), properties, death, routed_anew=anew)
+                part = replace(part, exchange=self._exchange, routing_key=key)
+                yield DeadRun(first + index, part, self._targets(key, part, reason), reason)
+            first += same.count
 
     def _targets(self, key: str, dead: Run, reason: Reason) -> tuple[DeadLetterQueue, ...]:
         """The queues that take dead letters with the same properties."""

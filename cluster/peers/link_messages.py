@@ -22,7 +22,7 @@ from typing import Any, Final, Protocol, cast
 import msgpack
 
 from cluster.peers.tags import TO_FRONT_END, TO_OWNER
-from node.message.run import Run
+from node.message.run import OWN_METHODS, Run
 from node.wire.formats import FORMATS
 from replication.forms import expect
 from replication.raft import MessageError
@@ -172,7 +172,7 @@ _ENVELOPE = struct.Struct(">cBIQQ")
 _TERMS_FORM: Final = (int, int, int, int, bool, bool, int)
 _DELIVERY_FORM: Final = (
     int, int, [(int, int)], bool,
-    str, str, int, bool, int, int, int,
+    str, str | None, int, bool, int, int, int,
     bytes | None, int,
 )  # fmt: skip
 _DELIVERIES_FORM: Final = [_DELIVERY_FORM]
@@ -346,6 +346,8 @@ def _delivery_from_plain(plain: Sequence[Any], raw: bytes) -> Delivery:
     format, channel = kind >> _CHANNEL_BITS, kind & _CHANNEL_MAX
     if format not in FORMATS:
         raise MessageError(f"messages of unknown format {format}")
+    if (routing_key is None) is not (skip == OWN_METHODS) or (routing_key is None and lengths_data is None):
+        raise MessageError("a delivery states no routing key, or two ways to find the keys")
     lengths = None
     if lengths_data is not None:
         lengths = array("I")

@@ -79,6 +79,12 @@ class MessageFormat(Protocol):
         run, have the same values of the headers with these names.
         """
 
+    def routing_keys(self, run: Run) -> list[str]:
+        """The routing key of each message of a run that has more than one (`Run.routing_key` is None)."""
+
+    def by_key(self, run: Run) -> Iterator[tuple[str, Run]]:
+        """The messages of any run as runs of one routing key each, in order, with that key."""
+
     def may_have_copies(self, run: Run) -> bool:
         """Whether a message of a `special` run may have further routing keys. False is certain; True asks the
         caller to look with `copies`.

@@ -1,8 +1,8 @@
 """The unit in which messages travel: a run of publishes that share everything but their content.
 
-A channel published the messages of a run in one piece of input, with the same exchange, routing key and
-flags. A run keeps the frames as the publisher sent them: header and body frames of a publish go to the
-consumer as they came, so a delivery is a slice of octets.
+A channel published the messages of a run in one piece of input, with the same exchange and flags, and mostly
+with the same routing key. A run keeps the frames as the publisher sent them: header and body frames of a
+publish go to the consumer as they came, so a delivery is a slice of octets.
 
 A priority queue delivers small pieces of many runs. `gather` joins the pieces, in the order of delivery, so
 that they make one delivery.
@@ -16,9 +16,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate, repeat
 from operator import sub
+from struct import Struct
 from typing import Final
 
 from node.ranges.range_set import Range
+
+OWN_METHODS: Final = -1
+"""The `skip` of a run whose messages state their routing keys each in a method frame of its own length."""
+
+_PAYLOAD: Final = Struct(">3xI")
+"""The size of a frame's payload, behind the frame's type and channel (0-9-1 §4.2.3)."""
+
+_FRAME_OVERHEAD: Final = 8
+"""The octets of a frame around its payload."""
 
 
 @dataclass(init=False, slots=True)
@@ -29,6 +39,8 @@ class Run:
     header frame and any number of content body frames, whose channel number is `channel`. Where all messages
     have the same length in octets, `stride` is that length and `lengths` is None; otherwise `stride` is 0 and
     `lengths` has the length of each message.
+    Where the routing keys differ, `routing_key` is None and `skip` is OWN_METHODS: the method frame of each
+    message states its key, `MessageFormat.routing_keys` reads the keys, and `lengths` is not None.
     `largest_frame` is the size in octets of the largest frame in the run, end octet included.
     `special`: each message has properties that ask something of its queues (see `PropertyChecks`); in a run
     that is not special no message has.
@@ -36,7 +48,7 @@ class Run:
     """
 
     exchange: Final[str]
-    routing_key: Final[str]
+    routing_key: Final[str | None]
     channel: Final[int]
     persistent: Final[bool]
     count: Final[int]
@@ -51,7 +63,7 @@ class Run:
     def __init__(
         self,
         exchange: str,
-        routing_key: str,
+        routing_key: str | None,
         channel: int,
         persistent: bool,
         count: int,
@@ -99,8 +111,15 @@ class Run:
         """The content frames of each message, in order."""
         start = 0
         for length in self.lengths if self.lengths is not None else [self.stride] * self.count:
-            yield bytes(self.raw[start + self.skip : start + length])
+            skip = self.skip if self.skip >= 0 else method_octets(self.raw, start)
+            yield bytes(self.raw[start + skip : start + length])
             start += length
+
+
+def method_octets(raw: bytes | memoryview, at: int) -> int:
+    """The octets of the method frame at `at`, with which a message of a run with OWN_METHODS begins."""
+    size: int = _PAYLOAD.unpack_from(raw, at)[0]
+    return size + _FRAME_OVERHEAD
 
 
 class StoredRun:
@@ -149,7 +168,7 @@ class Gathered:
         )  # fmt: skip
 
 
-def _kind(run: Run) -> tuple[str, str, int, bool, int, bool, int]:
+def _kind(run: Run) -> tuple[str, str | None, int, bool, int, bool, int]:
     return (
         run.exchange, run.routing_key, run.channel, run.persistent, run.skip, run.special, run.format,
     )  # fmt: skip

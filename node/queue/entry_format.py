@@ -3,12 +3,14 @@
     entry    version u8, op batch ...
     op batch front end u64, number u64, first sequence u64, length of operations u32, operations
 
-    publish  kind u8, flags u8 (1 uniform, 2 persistent, 4 special, 8 dead letters),
+    publish  kind u8, flags u8 (1 uniform, 2 persistent, 4 special, 8 dead letters, 16 own methods),
              format u8 (`node.wire.formats`), channel u16, queue count u16, exchange length u8, key length u8,
              message count u32, skip u16, stride u32, largest frame u32, raw length u32,
              queue ids u64 each, exchange, key, [lengths u32 each], raw
     others   kind u8, then: a queue u64 and what its structure says, or a front end u64
 
+With `own methods` the routing key is empty and `skip` is 0: each message states its key (`run.OWN_METHODS`).
+Nodes read that from the format level `cluster.config.formats.METHODS_IN_RUNS` on.
 `node.queue.decision_format` has the operations by which owners decide about messages, and
 `node.queue.transaction_format` those of transactions.
 All numbers are little-endian. Front end 0 is the owner. `ranges` is a count u32 and pairs of u64, first and
@@ -26,7 +28,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
 
-from node.message.run import Run, StoredRun
+from node.message.run import OWN_METHODS, Run, StoredRun
 from node.queue.decision_format import DECISION_READERS
 from node.queue.operations import (
     Attach,
@@ -61,6 +63,7 @@ _UNIFORM = 1
 _PERSISTENT = 2
 _SPECIAL = 4
 _DEAD_LETTERS = 8
+_OWN_METHODS = 16
 
 _PUBLISH = Struct("<BBBHHBBIHIII")
 # The fields of a publish that tell where it ends and how many messages it has.
@@ -87,21 +90,23 @@ def encode_publish(run: Run, queues: Sequence[int], *, dead_letters: bool = Fals
     protocol's limits are below these.
     """
     exchange = run.exchange.encode("utf-8", "surrogateescape")
-    key = run.routing_key.encode("utf-8", "surrogateescape")
+    own = run.routing_key is None
+    key = b"" if run.routing_key is None else run.routing_key.encode("utf-8", "surrogateescape")
     lengths = run.lengths
     head = _PUBLISH.pack(
         OpKind.PUBLISH,
         (_UNIFORM if lengths is None else 0)
         | (_PERSISTENT if run.persistent else 0)
         | (_SPECIAL if run.special else 0)
-        | (_DEAD_LETTERS if dead_letters else 0),
+        | (_DEAD_LETTERS if dead_letters else 0)
+        | (_OWN_METHODS if own else 0),
         run.format,
         run.channel,
         len(queues),
         len(exchange),
         len(key),
         run.count,
-        run.skip,
+        0 if own else run.skip,
         run.stride,
         run.largest_frame,
         len(run.raw),
@@ -212,13 +217,14 @@ def read_run(data: Buffer, position: int) -> Run:
     lengths = None
     if not flags & _UNIFORM:
         lengths, offset = decode_array("I", data, offset, count)
+    own = bool(flags & _OWN_METHODS)
     return Run(
         str(view[exchange_at:key_at], "utf-8", "surrogateescape"),
-        str(view[key_at : key_at + key_size], "utf-8", "surrogateescape"),
+        None if own else str(view[key_at : key_at + key_size], "utf-8", "surrogateescape"),
         channel,
         bool(flags & _PERSISTENT),
         count,
-        skip,
+        OWN_METHODS if own else skip,
         stride,
         lengths,
         largest,
@@ -236,6 +242,8 @@ def _read_publish(data: Buffer, offset: int) -> tuple[Publish, int]:
         raise ValueError(f"messages of unknown format {format}")
     if count == 0:
         raise ValueError("run without messages")
+    if flags & _OWN_METHODS and flags & _UNIFORM:
+        raise ValueError("messages with routing keys of their own and no lengths")
     queues = _ids(queue_count).unpack_from(data, offset + _PUBLISH.size)
     end = offset + _PUBLISH.size + 8 * queue_count + exchange_size + key_size + size
     if not flags & _UNIFORM:

@@ -135,19 +135,24 @@ class SessionCore:
         The broker confirms the messages to the session under the tags from `first_tag` on; 0: it does not.
         `mandatory`: messages that no queue takes are returned to the client.
         """
+        tag = first_tag
         try:
             names = self._port.header_names(self.scope, run.exchange)
-            if run.special and format_of(run).may_have_copies(run):
-                self._publish_one_by_one(channel, run, names is not None, mandatory, first_tag, held)
+            copied, only_key = run.special and format_of(run).may_have_copies(run), run.routing_key
+            if only_key is None and names is None and not copied and self._port.keeps_keys:
+                self._publish_by_keys(channel, run, mandatory, first_tag, held)
                 return
-            if names is not None:
-                self._publish_by_headers(channel, run, names, mandatory, first_tag, held)
-                return
-            route = self._port.route(self.scope, run.exchange, run.routing_key)
+            for key, piece in format_of(run).by_key(run) if only_key is None else ((only_key, run),):
+                if copied:
+                    self._publish_one_by_one(channel, key, piece, names is not None, mandatory, tag, held)
+                elif names is not None:
+                    self._publish_by_headers(channel, key, piece, names, mandatory, tag, held)
+                else:
+                    route = self._port.route(self.scope, piece.exchange, key)
+                    self._publish_along(route, channel, piece, mandatory, tag, held)
+                tag += piece.count if tag else 0
         except Refusal as refusal:
             self._session.publish_refused(channel, refusal)
-            return
-        self._publish_along(route, channel, run, mandatory, first_tag, held)
 
     def hold_publish(self, channel: int, run: Run, mandatory: bool) -> None:
         """Route a run, and publish it when the channel's transaction is committed."""
@@ -173,15 +178,29 @@ class SessionCore:
             # A message that no queue takes is confirmed at once: no node has to store it.
             session.confirm(channel, first_tag, first_tag + run.count - 1)
 
+    def _publish_by_keys(self, channel: int, run: Run, mandatory: bool, first_tag: int, held: bool) -> None:
+        """Route messages by their routing keys, and publish each stretch of messages that have one route.
+
+        Raises Refusal, after the messages before the refused one are published.
+        """
+        keys, first = format_of(run).routing_keys(run), 0
+        routes, refusal = self._port.route_keys(self.scope, run.exchange, keys)
+        for count, route in routes:
+            tag = first_tag + first if first_tag else 0
+            self._publish_along(route, channel, run.slice(first, count), mandatory, tag, held)
+            first += count
+        if refusal is not None:
+            raise refusal
+
     def _publish_one_by_one(
-        self, channel: int, run: Run, by_headers: bool, mandatory: bool, first_tag: int, held: bool
+        self, channel: int, key: str, run: Run, by_headers: bool, mandatory: bool, first_tag: int, held: bool
     ) -> None:
         """Route each stretch of messages with the same properties by its own headers and further keys."""
         messages = format_of(run)
         for first, count, properties in messages.properties_in(run):
             headers = messages.headers(properties) if by_headers else None
             copies = messages.copies(properties)
-            route = self._port.route(self.scope, run.exchange, run.routing_key, headers, copies.keys)
+            route = self._port.route(self.scope, run.exchange, key, headers, copies.keys)
             tag = first_tag + first if first_tag else 0
             piece = run.slice(first, count)
             if copies.blind:
@@ -189,13 +208,14 @@ class SessionCore:
             self._publish_along(route, channel, piece, mandatory, tag, held)
 
     def _publish_by_headers(
-        self, channel: int, run: Run, names: tuple[str, ...], mandatory: bool, first_tag: int, held: bool
-    ) -> None:
+        self, channel: int, key: str, run: Run, names: tuple[str, ...], mandatory: bool, first_tag: int,
+        held: bool,
+    ) -> None:  # fmt: skip
         """Route messages by their headers, and publish each stretch of messages that have one route."""
         port, scope, begin, latest = self._port, self.scope, 0, None
         for first, _, alike in format_of(run).header_keys(run, names):
             headers = partial(_headers_at, run, first)
-            route = port.route_alike(scope, run.exchange, run.routing_key, alike, headers)
+            route = port.route_alike(scope, run.exchange, key, alike, headers)
             if latest is not None and route is not latest:
                 piece, tag = run.slice(begin, first - begin), first_tag + begin if first_tag else 0
                 self._publish_along(latest, channel, piece, mandatory, tag, held)

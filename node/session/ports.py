@@ -214,6 +214,19 @@ class BrokerPort(Protocol):
         `headers` reads them. Equal routes are one object.
         """
 
+    def route_keys(
+        self, scope: Scope, exchange: str, keys: Sequence[str]
+    ) -> tuple[Sequence[tuple[int, Route]], Refusal | None]:
+        """The routes of messages by their routing keys, in order: (number of messages in a row, their route).
+
+        Where the route of a message is refused, the list ends before it, and the refusal is given. Equal
+        routes are one object.
+        """
+
+    @property
+    def keeps_keys(self) -> bool:
+        """Whether the queues of all nodes take a run of messages with different routing keys."""
+
     def route(
         self,
         scope: Scope,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,7 +24,10 @@ from cluster.peers.link_messages import (
 )
 from node.queue.entry_format import read_operations
 from node.queue.operations import Publish, Settle
+from node.wire.amqp091.routing_keys import by_key
+from replication.raft import MessageError
 from tests.cluster.recorders import RecordedFrontEnd, RecordedOwner, RecordedSubscriber, run_of
+from tests.queue.building import keyed_run
 
 QUEUE = 5
 CONSUMER = 16
@@ -347,6 +352,7 @@ def test_calls_survive_the_way_between_nodes() -> None:
         [
             Delivery(CONSUMER, QUEUE, [(7, 8)], True, run_of(2)),
             Delivery(17, QUEUE, [(9, 9), (2, 3)], False, run_of(3)),
+            Delivery(18, QUEUE, [(1, 2)], False, keyed_run(["a", "bb"])),
         ],
     )
     port.result(3, 5, [1, "x"], Delivery(GET_LINK, QUEUE, [(8, 8)], False, run_of(1)))
@@ -359,11 +365,24 @@ def test_calls_survive_the_way_between_nodes() -> None:
     assert [(one.consumer, one.ranges, one.redelivered, one.run.count) for one in deliveries] == [
         (CONSUMER, [(7, 8)], True, 2),
         (17, [(9, 9), (2, 3)], False, 3),
+        (18, [(1, 2)], False, 2),
     ]
+    assert [key for key, _ in by_key(deliveries[2].run)] == ["a", "bb"]
     assert bytes(deliveries[0].run.raw) == run_of(2).raw
     assert far_link.named("result")[0][:3] == (3, 5, [1, "x"])
     assert far_link.named("consumer_cancelled") == [(3, CONSUMER)]
     assert far_link.named("resync") == [()]
+
+
+@pytest.mark.parametrize(
+    "changed", [{"routing_key": "a"}, {"skip": 0}, {"lengths": None}, {"routing_key": None, "skip": 3}]
+)
+def test_a_delivery_whose_routing_keys_cannot_be_found_is_refused(changed: dict[str, Any]) -> None:
+    sent: list[Sequence[bytes | memoryview]] = []
+    run = replace(keyed_run(["a", "bb"]) if len(changed) == 1 else run_of(2), **changed)
+    RemoteFrontEnd(4, 77, sent.append).delivered(3, [Delivery(CONSUMER, QUEUE, [(7, 8)], True, run)])
+    with pytest.raises(MessageError, match="routing key"):
+        receive_for_front_end(RecordedFrontEnd(), [bytes(part) for part in sent[0]])
 
 
 def test_a_new_owner_is_told_which_consumer_has_what_of_a_queue_with_groups() -> None:

@@ -43,6 +43,13 @@ class Lines:
     def header_keys(self, run: Run, names: tuple[str, ...]) -> list[tuple[int, int, bytes]]:
         return list(self.properties_in(run))
 
+    def routing_keys(self, run: Run) -> list[str]:
+        raise AssertionError("lines of a run have one routing key")
+
+    def by_key(self, run: Run) -> Iterator[tuple[str, Run]]:
+        assert run.routing_key is not None
+        yield run.routing_key, run
+
     def may_have_copies(self, run: Run) -> bool:
         return False
 

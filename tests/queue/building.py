@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 
 from hypothesis import strategies as st
 
-from node.message.run import Run
+from node.message.run import OWN_METHODS, Run
 from node.queue.entry_format import Buffer, EntryMessages, encode_batch, encode_entry, encode_publish
 from node.queue.operations import OWNER
+from node.wire.amqp091.codec import encode_method
+from node.wire.amqp091.methods import BasicPublish
 
 SKIP = 3
 
@@ -27,7 +29,16 @@ def varied_run(sizes: Sequence[int], persistent: bool = True, special: bool = Fa
     return Run("ex", "k", 9, persistent, len(sizes), SKIP, 0, lengths, max(sizes), raw, special)
 
 
+def keyed_run(keys: Sequence[str]) -> Run:
+    """A run of messages with these routing keys, whose content is their index."""
+    methods = [encode_method(9, BasicPublish("ex", key)) for key in keys]
+    pieces = [method + bytes((index % 256,)) for index, method in enumerate(methods)]
+    lengths = array("I", map(len, pieces))
+    return Run("ex", None, 9, True, len(keys), OWN_METHODS, 0, lengths, 1, b"".join(pieces))
+
+
 RUNS = st.one_of(
+    st.builds(keyed_run, st.lists(st.text(max_size=9), min_size=1, max_size=9)),
     st.builds(uniform_run, st.integers(1, 12), st.integers(1, 9), st.text(max_size=9)),
     st.builds(varied_run, st.lists(st.integers(0, 9), min_size=1, max_size=9), st.booleans(), st.booleans()),
 )

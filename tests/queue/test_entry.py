@@ -5,12 +5,13 @@ not decode.
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.message.run import Run
+from node.message.run import OWN_METHODS, Run
 from node.queue.decision_format import (
     encode_annotate,
     encode_forget_ids,
@@ -219,6 +220,7 @@ def test_an_entry_of_another_version_is_refused_with_the_remedy() -> None:
         encode_annotate(1, Aspect.EXPIRY, [(1, 2, 0), (2, 3, 0)]),
         encode_remember_ids(1, 2, [bytes(16)])[:-1],
         encode((uniform_run(3), [1]))[:-1],
+        encode((replace(uniform_run(3), routing_key=None, skip=OWN_METHODS), [1])),
         encode((Run("", "", 1, True, 0, 0, 0, None, 0, b""), [1])),
         encode((Run("", "", 1, True, 2, 0, 4, None, 4, b"1234567"), [1])),
     ],
@@ -232,6 +234,7 @@ def test_an_entry_of_another_version_is_refused_with_the_remedy() -> None:
         "spans",
         "ids short",
         "short body",
+        "keys without lengths",
         "no message",
         "lengths",
     ],

@@ -20,7 +20,7 @@ from tests import messages
 from tests.simulation.connection import Connection
 from tests.simulation.history import History
 from tests.simulation.node import SimulatedNode
-from tests.simulation.routes import Path
+from tests.simulation.routes import Path, key_of
 from tests.simulation.world import Action, Violation
 
 CHANNEL = 1
@@ -186,9 +186,10 @@ def publishes_of(
     """
     uniform = chance.random() < 0.7
     size = chance.choice((0, 20, 100, 400))
-    method = encode_method(CHANNEL, m.BasicPublish(path.exchange, path.key, path.mandatory))
     pieces = []
     for number in range(first, first + quantity):
+        key = key_of(path.exchange, publisher, number) or path.key
+        method = encode_method(CHANNEL, m.BasicPublish(path.exchange, key, path.mandatory))
         filler = bytes(size if uniform else chance.randrange(200))
         pieces.append(method + content_of(publisher, number, persistent, filler, path))
     return b"".join(pieces)

@@ -8,6 +8,8 @@ from node.wire.amqp091 import methods as m
 from node.wire.amqp091.primitives import Method
 from tests.simulation.clients import Client, Place, name_of
 from tests.simulation.history import Outcome, QueueTerms, Receipt
+from tests.simulation.routes import key_of
+from tests.simulation.world import Violation
 
 
 class Consumer(Client):
@@ -70,6 +72,9 @@ class Consumer(Client):
         if self.closed:
             # The consumer has left the channel, and the messages go back to the queue.
             return
+        expected = key_of(method.exchange, *name_of(content))
+        if expected and method.routing_key != expected:
+            raise Violation(f"a delivery of {expected} has the routing key {method.routing_key}")
         self.receive(method.delivery_tag, content, method.redelivered, self.id)
         if not self.no_ack:
             self._fresh.append(method.delivery_tag)

@@ -186,6 +186,7 @@ BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[o
     "taken again after an outage": (SimulatedNode, planted_queues.forgotten_batches),
     "leases not taken over": (SimulatedNode, planted_queues.unheard_leases),
     "stale routes": (SimulatedNode, planted_queues.stale_routes),
+    "one routing key for a run": (SimulatedNode, planted_queues.keys_of_the_first),
     "removed before it is sent": (SimulatedNode, planted_queues.early_removals),
     "limit counted twice": (SimulatedNode, planted_queues.doubled_limit),
     "expired messages delivered": (SimulatedNode, planted_queues.late_expiry),

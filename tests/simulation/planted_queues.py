@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -13,6 +14,7 @@ from cluster.gateway.routes import Routes, Targets
 from cluster.owner.linearizable_reads import LinearizableReads
 from cluster.owner.sessions import FrontEndSessions
 from cluster.peers.link_messages import Holders, Ranges
+from node.message.run import Run
 from node.queue.features import limits
 from node.queue.features.limits import surplus
 from node.queue.features.ttl import Lifetimes
@@ -20,6 +22,7 @@ from node.queue.operations import Cause
 from node.queue.queue import QueueState
 from node.queue.settings import QueueSettings
 from node.session.permissions import Scope
+from node.wire.amqp091 import codec, routing_keys
 
 
 def hasty_declarations() -> AbstractContextManager[object]:
@@ -45,6 +48,18 @@ def stale_routes() -> AbstractContextManager[object]:
         return intact(self, scope, exchange, key, headers, copies)
 
     return mock.patch.object(Routes, "find", forgetless)
+
+
+def keys_of_the_first() -> AbstractContextManager[object]:
+    """Each message of a run is delivered with its own routing key. With the bug: with that of the first."""
+    intact = routing_keys.by_key
+
+    def mixed_up(run: Run) -> Iterator[tuple[str, Run]]:
+        pieces = list(intact(run))
+        for _, piece in pieces:
+            yield pieces[0][0], replace(piece, routing_key=pieces[0][0])
+
+    return mock.patch.object(codec, "by_key", mixed_up)
 
 
 def early_looks() -> AbstractContextManager[object]:

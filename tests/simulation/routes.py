@@ -12,6 +12,9 @@ from node.wire.amqp091.primitives import Method
 
 KINDS = ("direct", "fanout", "topic", "headers", "copies", "chain")
 
+OWN_KEYS = tuple(f"{kind} to " for kind in ("fanout", "topic", "chain"))
+"""The names of exchanges begin so whose messages each have a routing key of their own."""
+
 
 @dataclass(frozen=True, slots=True)
 class Path:
@@ -21,6 +24,13 @@ class Path:
     key: str
     headers: Mapping[str, Any] = field(default_factory=dict)
     mandatory: bool = False
+
+
+def key_of(exchange: str, publisher: int, number: int) -> str:
+    """The routing key of a message of its own, through an exchange whose routes allow that; empty for
+    others.
+    """
+    return f"to.{publisher}.{number}" if exchange.startswith(OWN_KEYS) else ""
 
 
 def path_of(queues: tuple[str, ...], chance: random.Random) -> tuple[Path, list[Method]]:
@@ -33,9 +43,9 @@ def path_of(queues: tuple[str, ...], chance: random.Random) -> tuple[Path, list[
     if kind == "copies":
         return Path("", queues[0], {"CC": list(queues[1:])}, mandatory), []
     if kind == "chain":
-        return Path(name, "any", mandatory=mandatory), list(_chain(name, queues))
+        return Path(name, "", mandatory=mandatory), list(_chain(name, queues))
     declared: list[Method] = [m.ExchangeDeclare(name, kind, durable=True)]
-    key, pattern = {"topic": ("to.all.of.them", "to.*.#"), "direct": ("here", "here")}.get(kind, ("", ""))
+    key, pattern = {"topic": ("", "to.*.#"), "direct": ("here", "here")}.get(kind, ("", ""))
     headers: dict[str, Any] = {"to": name} if kind == "headers" else {}
     declared += [m.QueueBind(queue, name, pattern, arguments=headers) for queue in queues]
     return Path(name, key, headers, mandatory), declared

@@ -12,7 +12,7 @@ from pika import BasicProperties
 
 from node.message.deaths import Death, decode_death, encode_death
 from node.message.reason import Reason
-from node.message.run import Run, joined
+from node.message.run import OWN_METHODS, Run, joined
 from node.wire.amqp091.contents import properties_in
 from node.wire.amqp091.deaths import cycles, dead_properties, deaths_in
 from node.wire.amqp091.fields import (
@@ -24,8 +24,10 @@ from node.wire.amqp091.fields import (
     split_table,
 )
 from node.wire.amqp091.properties import check_properties, property_places
-from node.wire.amqp091.rewriting import edit_properties, with_properties
+from node.wire.amqp091.rewriting import edit_properties, with_delivery_count, with_properties
+from node.wire.amqp091.routing_keys import by_key
 from tests import messages
+from tests.wire.client import PERSISTENT, publish
 
 NAMES = {
     Reason.REJECTED: "rejected", Reason.EXPIRED: "expired", Reason.MAXLEN: "maxlen",
@@ -200,6 +202,17 @@ def test_bodies_are_never_touched(bodies: list[bytes], headers: list[dict[str, A
     assert changed.largest_frame >= max(len(content) for content in changed.contents()) // 2
     again = joined([changed, changed])
     assert list(again.contents()) == [*changed.contents(), *changed.contents()]
+
+
+def test_messages_with_routing_keys_of_their_own_keep_them() -> None:
+    sent = [publish(1, b"x" * at, key="k" * at, properties=PERSISTENT) for at in range(3)]
+    lengths = array("I", map(len, sent))
+    run = Run("", None, 1, True, 3, OWN_METHODS, 0, lengths, max(lengths), b"".join(sent))
+    found = list(by_key(with_delivery_count(run, 7)))
+    assert [key for key, _ in found] == ["", "k", "kk"]
+    parts = [messages.parts(content) for _, one in found for content in one.contents()]
+    assert [body for _, body in parts] == [b"", b"x", b"xx"]
+    assert [one.headers for one, _ in parts] == [{"x-delivery-count": 7}] * 3
 
 
 @pytest.mark.requirement("A21.2")

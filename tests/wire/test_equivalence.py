@@ -17,6 +17,7 @@ from node.wire.amqp091.codec import encode_frame, encode_method
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.primitives import Method
 from node.wire.amqp091.publish_path import PublishPath
+from node.wire.amqp091.routing_keys import by_key
 from tests.wire.client import Client, frames, opened, publish, run_of, split
 from tests.wire.strategies import cuts, streams
 
@@ -83,13 +84,12 @@ def normal(found: list[e.Effect]) -> list[Any]:
     for effect in found:
         match effect:
             case e.PublishEffect(channel, run, mandatory, first):
-                for offset, content in enumerate(run.contents()):
+                messages = [(key, one) for key, same in by_key(run) for one in same.contents()]
+                for offset, (key, content) in enumerate(messages):
                     tag = first + offset if first else 0
                     largest = max(map(len, split(content)))
                     assert largest <= run.largest_frame
-                    ordered.append(
-                        (channel, run.exchange, run.routing_key, run.persistent, mandatory, tag, content)
-                    )
+                    ordered.append((channel, run.exchange, key, run.persistent, mandatory, tag, content))
             case e.SettleEffect():
                 settled += [
                     (effect.outcome.name, effect.channel, effect.consumer, sequence)

@@ -20,7 +20,9 @@ from tests.wire.property_lists import LISTS, SURE, VALID
 
 def read(octets, skip, lengths):
     built.body_sizes(octets, skip, lengths)
-    built.deliveries(octets, skip, lengths, b"before", b"after", 1, 2)
+    built.deliveries(octets, skip, lengths, b"long before", b"after", 1, 2)
+    if skip < 0:
+        built.routing_keys(octets, lengths)
     reading.asked(octets, skip, lengths)
     reading.header_keys(octets, skip, lengths, (b"n", b"attempt", b"x-delay"))
     for number in (0, 6, 8, 13):
@@ -30,15 +32,19 @@ METHOD = publish(1, b"").index(0xCE) + 1
 
 def run(octets):
     skip = min(METHOD, len(octets))
-    for traits in (0, 1, 2, 4):
-        measured, end, _ = built.scan(octets, 0, skip, traits, chance.choice((None, b"guest")), 4088, 3000)
-        lengths = array("I")
-        lengths.frombytes(measured)
-        if lengths:
-            read(octets[:end], skip, lengths)
-    if len(octets) - skip >= 19:
+    for own in (False, True):
+        for traits in (0, 1, 2, 4):
+            user = chance.choice((None, b"guest"))
+            try:
+                measured, end, _ = built.scan(octets, 0, skip, own, traits, user, 4088, 3000)
+            except ValueError:
+                continue
+            lengths = array("I")
+            lengths.frombytes(measured)
+            if lengths:
+                read(octets[:end], -1 if own else skip, lengths)
         try:
-            read(octets, skip, array("I", [len(octets)]))
+            read(octets, -1 if own else skip, array("I", [len(octets)]))
         except ValueError:
             pass
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.message.run import Run
+from node.message.run import OWN_METHODS, Run
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091 import native as functions
 from node.wire.amqp091 import publish_path
@@ -21,6 +21,7 @@ from node.wire.amqp091.codec import encode_deliveries, encode_frame, encode_meth
 from node.wire.amqp091.errors import ProtocolException
 from node.wire.amqp091.properties import PropertyChecks
 from node.wire.amqp091.publish_path import Published, PublishPath
+from node.wire.amqp091.routing_keys import by_key
 from tests.wire import native
 from tests.wire.client import publish, split
 from tests.wire.property_lists import LISTS, SURE, VALID, mixed, ordinary, property_lists, short
@@ -42,15 +43,18 @@ def inputs(draw: st.DrawFn) -> bytes:
     """
     channel = draw(st.sampled_from([1, 258]))
     lists = draw(st.lists(property_lists() | ordinary, min_size=1, max_size=3))
-    keys = draw(st.sampled_from([["q"], ["q"], ["q", "other"]]))
+    keys = draw(st.sampled_from([["q"], ["q", "other"], ["q", "", "a.b", "ä", "nul"], ["é", "z"]]))
+    exchanges = draw(st.sampled_from([[""], [""], ["", "e"]]))
+    flags = draw(st.sampled_from([[False], [False], [False, True]]))
     bodies = [b"x" * size for size in draw(st.sampled_from([[0], [5], [5, 6], [0, 1, 2999, 3000, 3001]]))]
     first = publish(channel, b"x" * draw(st.sampled_from([0, 5])), properties=draw(ordinary))
     pieces = [first * draw(st.sampled_from([1, 9]))]
     for _ in range(draw(st.integers(1, 4))):
         one = publish(
             channel, draw(st.sampled_from(bodies)), key=draw(st.sampled_from(keys)),
+            exchange=draw(st.sampled_from(exchanges)), mandatory=draw(st.sampled_from(flags)),
             properties=draw(st.sampled_from(lists)), piece=draw(st.sampled_from([100_000] * 5 + [3])),
-        )  # fmt: skip
+        ).replace(b"nul", b"n\0l")  # fmt: skip
         pieces.append(one * draw(st.sampled_from([1, 1, 2, 9, 20])))
     octets = bytearray(b"".join(pieces))
     for _ in range(draw(st.sampled_from([0, 0, 0, 1, 2]))):
@@ -89,15 +93,16 @@ def taken(data: bytes, scan: Any, user: str | None) -> tuple[list[Message], int,
 def messages(published: Published) -> list[Message]:
     run = published.run
     found = list[Message]()
-    for content in run.contents():
-        largest = max(map(len, split(content)))
-        assert largest <= run.largest_frame
-        found.append(
-            (
-                run.exchange, run.routing_key, run.channel, run.persistent, run.special, run.skip,
-                published.mandatory, published.reply_here, content,
-            )
-        )  # fmt: skip
+    for key, same in by_key(run):
+        for content in same.contents():
+            largest = max(map(len, split(content)))
+            assert largest <= run.largest_frame
+            found.append(
+                (
+                    run.exchange, key, run.channel, run.persistent, run.special, same.skip,
+                    published.mandatory, published.reply_here, content,
+                )
+            )  # fmt: skip
     assert run.largest_frame in {len(frame) for content in run.contents() for frame in split(content)}
     return found
 
@@ -117,7 +122,7 @@ def sound(built: ModuleType, properties: bytes) -> None:
     data = publish(1, b"", properties=properties)
     skip = data.index(m.FRAME_END) + 1
     for bits in range(8):
-        measured, _, _ = built.scan(data, 0, skip, bits, checks.user, FRAME_MAX, BODY_MAX)
+        measured, _, _ = built.scan(data, 0, skip, False, bits, checks.user, FRAME_MAX, BODY_MAX)
         assert not measured or (traits is not None and (traits.bits, traits.wide) == (bits, 0)), properties
 
 
@@ -156,7 +161,7 @@ def test_the_scan_stops_before_a_frame_with(built: ModuleType, kind: str, number
     first, found = publish(1, b"first"), split(publish(1, b"second"))
     found[number] = FRAMINGS[kind](found[number])
     data = b"".join([first, *found])
-    assert built.scan(data, 0, len(found[0]), 0, None, FRAME_MAX, BODY_MAX)[1] == len(first)
+    assert built.scan(data, 0, len(found[0]), False, 0, None, FRAME_MAX, BODY_MAX)[1] == len(first)
     assert taken(data, built.scan, None) == taken(data, None, None)
 
 
@@ -170,7 +175,7 @@ def test_the_scan_stops_before_another_class_a_weight_and_a_body_that_is_too_lar
         split(publish(1, b"xyz", piece=2))[1:],
     ):
         data = b"".join([first, whole[0], *wrong])
-        assert built.scan(data, 0, skip, 0, None, FRAME_MAX, BODY_MAX)[1] == len(first)
+        assert built.scan(data, 0, skip, False, 0, None, FRAME_MAX, BODY_MAX)[1] == len(first)
 
 
 @pytest.mark.parametrize("kind", SURE)
@@ -200,7 +205,7 @@ def test_the_scan_leaves_a_row_of_identical_messages_to_a_uniform_run(built: Mod
 @pytest.mark.parametrize(("at", "skip"), [(-1, 20), (0, 6), (0, 10_000), (10_000, 20)])
 def test_the_scan_refuses_positions_outside_of_the_input(built: ModuleType, at: int, skip: int) -> None:
     with pytest.raises(ValueError, match="no method frame at this position"):
-        built.scan(mixed(1), at, skip, 0, None, FRAME_MAX, BODY_MAX)
+        built.scan(mixed(1), at, skip, False, 0, None, FRAME_MAX, BODY_MAX)
 
 
 # -- runs of varied contents ---------------------------------------------------------------------
@@ -208,35 +213,42 @@ def test_the_scan_refuses_positions_outside_of_the_input(built: ModuleType, at: 
 
 @st.composite
 def runs(draw: st.DrawFn) -> Run:
-    """A run with lengths, behind method frames or not, of contents with any number of body frames."""
+    """A run with lengths, behind method frames, which may state the keys, or not, of contents with any number
+    of body frames.
+    """
     channel = draw(st.sampled_from([1, 2, 515]))
-    skip = draw(st.sampled_from([0, 13, 40]))
+    skip = draw(st.sampled_from([0, 13, 40, OWN_METHODS]))
+    exchange = draw(st.sampled_from(["", "e"]))
     bodies = draw(st.lists(st.binary(max_size=40), min_size=1, max_size=12))
     pieces = []
     for body in bodies:
-        whole = publish(channel, body, piece=draw(st.sampled_from([1, 7, 100])))
-        pieces.append(bytes(skip) + whole[whole.index(m.FRAME_END) + 1 :])
+        key = draw(st.sampled_from(["q", "", "ä" * 100]))
+        whole = publish(channel, body, exchange=exchange, key=key, piece=draw(st.sampled_from([1, 7, 100])))
+        content = whole[len(encode_method(channel, m.BasicPublish(exchange, key))) :]
+        pieces.append(whole if skip == OWN_METHODS else bytes(skip) + content)
     raw: bytes | memoryview = b"".join(pieces)
     if draw(st.booleans()):
         raw = memoryview(b"before" + raw + b"behind")[6:-6]
-    return Run("", "q", channel, True, len(bodies), skip, 0, array("I", map(len, pieces)), 60, raw)
+    key = None if skip == OWN_METHODS else "q"
+    return Run(exchange, key, channel, True, len(bodies), skip, 0, array("I", map(len, pieces)), 60, raw)
 
 
 def reference(run: Run, channel: int, tag: str, first: int, redelivered: bool) -> bytes:
     """The frames of the run's deliveries, one by one."""
     found = list[bytes]()
-    for number, content in enumerate(run.contents(), first):
-        deliver = m.BasicDeliver(tag, number, redelivered, run.exchange, run.routing_key)
+    messages = [(key, content) for key, same in by_key(run) for content in same.contents()]
+    for number, (key, content) in enumerate(messages, first):
+        deliver = m.BasicDeliver(tag, number, redelivered, run.exchange, key)
         found.append(encode_method(channel, deliver))
         found += [encode_frame(frame[0], channel, frame[7:-1]) for frame in split(content)]
     return b"".join(found)
 
 
 def around(channel: int, run: Run) -> tuple[bytes, bytes]:
-    """The octets of a basic.deliver before and behind its delivery tag."""
-    frame = encode_method(channel, m.BasicDeliver("tag", 0, False, run.exchange, run.routing_key))
+    """The octets of a basic.deliver before and behind its delivery tag; without a key that messages state."""
+    frame = encode_method(channel, m.BasicDeliver("tag", 0, False, run.exchange, run.routing_key or ""))
     cut = 7 + 4 + len(short(b"tag"))
-    return frame[:cut], frame[cut + 8 :]
+    return frame[:cut], frame[cut + 8 : -2 if run.routing_key is None else None]
 
 
 @given(run=runs(), channel=st.sampled_from([1, 2, 515]), first=st.sampled_from([1, 2**40, 2**64 - 100]))

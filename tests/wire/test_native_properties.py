@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.message.run import Run
+from node.message.run import OWN_METHODS, Run
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.contents import (
     asked_in,
@@ -34,9 +34,13 @@ def reading(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
 
 def run_with(lists: list[bytes], skip: int = 0) -> Run:
     """A run with lengths of one message for each of the property lists, which are valid."""
-    pieces = [bytes(skip) + b"".join(split(publish(1, b"x", properties=octets))[1:]) for octets in lists]
-    lengths = array("I", map(len, pieces))
-    return Run("", "q", 1, True, len(pieces), skip, 0, lengths, 60, b"".join(pieces), True)
+    whole = [
+        split(publish(1, b"x", key="k" * (at % 9), properties=octets)) for at, octets in enumerate(lists)
+    ]
+    own = skip == OWN_METHODS
+    pieces = [b"".join((one[0] if own else bytes(skip), *one[1:])) for one in whole]
+    lengths, key = array("I", map(len, pieces)), None if own else "q"
+    return Run("", key, 1, True, len(pieces), skip, 0, lengths, 60, b"".join(pieces), True)
 
 
 def one_by_one(run: Run) -> list[Run]:
@@ -93,7 +97,8 @@ def check_wishes(reading: ModuleType, run: Run) -> None:
 def test_wishes_and_texts_are_those_that_the_twin_reads(reading: ModuleType, part: int) -> None:
     for octets in READABLE[part::4]:
         check_wishes(reading, run_with([octets]))
-        check_wishes(reading, run_with([b"\0\0", octets, octets, b"\x08\0\5"], skip=21))
+        for skip in (21, OWN_METHODS):
+            check_wishes(reading, run_with([b"\0\0", octets, octets, b"\x08\0\5"], skip))
 
 
 @given(
@@ -103,6 +108,7 @@ def test_wishes_and_texts_of_any_run_are_those_that_the_twin_reads(
     reading: ModuleType, lists: list[bytes]
 ) -> None:
     check_wishes(reading, run_with(lists))
+    check_wishes(reading, run_with(lists, OWN_METHODS))
 
 
 @pytest.mark.parametrize("kind", SURE)
@@ -149,6 +155,7 @@ def check_keys(reading: ModuleType, run: Run) -> None:
 )
 def test_messages_with_one_key_have_the_same_headers(reading: ModuleType, lists: list[bytes]) -> None:
     check_keys(reading, run_with(lists))
+    check_keys(reading, run_with(lists, OWN_METHODS))
 
 
 @pytest.mark.parametrize("kind", SURE)

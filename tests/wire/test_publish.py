@@ -47,7 +47,7 @@ def test_identical_publishes_become_one_uniform_run() -> None:
     assert list(run.contents()) == [content(1, b"x" * 256, PERSISTENT)] * 500
 
 
-@pytest.mark.parametrize("behind", [b"", publish(1, b"x" * 256)[:-1], publish(1, b"x" * 256, key="k")])
+@pytest.mark.parametrize("behind", [b"", publish(1, b"x" * 256)[:-1], publish(1, b"x" * 256, exchange="e")])
 def test_a_run_ends_where_messages_are_identical_no_more(behind: bytes) -> None:
     """However many they are: few are compared one by one, many by their columns."""
     one = publish(1, b"x" * 256)

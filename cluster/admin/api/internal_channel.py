@@ -169,7 +169,8 @@ class InternalChannel:
         if self._port.header_names(scope, run.exchange) is not None:
             _, _, properties = next(format_of(run).properties_in(run))
             headers = format_of(run).headers(properties)
-        return self._port.route(scope, run.exchange, run.routing_key, headers)
+        ((key, _),) = format_of(run).by_key(run)
+        return self._port.route(scope, run.exchange, key, headers)
 
     async def publish_all(self, runs: Sequence[tuple[Run, Route]]) -> set[int]:
         """Publish runs of one message each along routes that lead somewhere; the places of those not taken.

@@ -65,12 +65,13 @@ def _body(fields: Fields) -> bytes:
 def shown_message(got: Got, encoding: str, truncate: int | None) -> dict[str, Any]:
     """A message that was got: text where it is UTF-8 and `encoding` is "auto", otherwise base64."""
     properties, body = format_of(got.run).contents(got.run)
+    ((routing_key, _),) = format_of(got.run).by_key(got.run)
     shown, kind = _payload(body if truncate is None else body[:truncate], encoding)
     return {
         "payload_bytes": len(body),
         "redelivered": got.redelivered,
         "exchange": got.run.exchange,
-        "routing_key": got.run.routing_key,
+        "routing_key": routing_key,
         "message_count": got.ready,
         "properties": properties,
         "payload": shown,

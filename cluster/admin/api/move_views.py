@@ -12,6 +12,7 @@ from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 from node.routing.exchange import DEFAULT_EXCHANGE
 from node.session.ports import Got
+from node.wire.formats import format_of
 
 endpoints = Endpoints()
 
@@ -102,7 +103,8 @@ async def _take(channel: InternalChannel, queue: str, count: int) -> _Batch:
 
 async def _give(channel: InternalChannel, queue: str, got: list[Got]) -> list[Got]:
     """Publish messages to the destination; returns those that it has taken. Raises Refusal and ApiError."""
-    runs = [replace(one.run, exchange=DEFAULT_EXCHANGE, routing_key=queue) for one in got]
+    messages = [message for one in got for _, message in format_of(one.run).by_key(one.run)]
+    runs = [replace(message, exchange=DEFAULT_EXCHANGE, routing_key=queue) for message in messages]
     routed = [(run, channel.route(run)) for run in runs]
     if not all(route for _, route in routed):
         raise no_such_object()

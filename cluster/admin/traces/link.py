@@ -35,7 +35,7 @@ class TracedLink:
         counts = counted(stretches_in(run, self._spans.records))
         if not counts:
             return None
-        attributes = {"messaging.destination.name": run.exchange or run.routing_key}
+        attributes = {"messaging.destination.name": run.exchange or run.routing_key or "(default exchange)"}
         return UntilCommit(self._spans, PUBLISH, counts, since, self._of(attributes))
 
     # -- deliveries -----------------------------------------------------------------------------

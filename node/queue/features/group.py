@@ -368,8 +368,11 @@ class Groups(Rule):
     def decide(self, incoming: Incoming, first: int, now: int, notes: Notes) -> None:
         run, name = incoming.run, self._name
         if name == ROUTING_KEY:
-            key = run.routing_key.encode("utf-8", "surrogateescape")
-            notes[Aspect.GROUP] = [(first, first + run.count - 1, group_named(key))]
+            notes[Aspect.GROUP] = groups = []
+            for key, piece in incoming.format.by_key(run):
+                group = group_named(key.encode("utf-8", "surrogateescape"))
+                groups.append((first, first + piece.count - 1, group))
+                first += piece.count
             return
         spans = (
             (first + start, first + end, group_of(incoming.format, properties, name))

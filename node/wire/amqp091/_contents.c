@@ -26,6 +26,10 @@ static void put_u64(uint8_t *at, uint64_t number) {
     for (int octet = 7; octet >= 0; octet--, number >>= 8) at[octet] = (uint8_t)number;
 }
 
+static void put_u32(uint8_t *at, uint32_t number) {
+    for (int octet = 3; octet >= 0; octet--, number >>= 8) at[octet] = (uint8_t)number;
+}
+
 /* -- header tables (§4.2.5.5) ---------------------------------------------------------------------------- */
 
 typedef struct {
@@ -125,8 +129,9 @@ static int traits_of(Octets at, Octets end, const Py_buffer *user) {
 /* -- scan ------------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    Octets method; /* the frame with which each message begins */
+    Octets method; /* the frame with which the first message begins */
     size_t skip;   /* its octets */
+    size_t fixed;  /* its octets before the routing key, where the others have keys of their own; otherwise 0 */
     uint32_t channel;
     int traits;
     const Py_buffer *user;
@@ -144,10 +149,23 @@ static int is_frame_head(Octets at, int kind, uint32_t channel) {
     return at[0] == kind && u16_at(at + 1) == channel;
 }
 
+/* The position behind a method frame that is like the first one; NULL where there is none. */
+static Octets behind_method(Octets at, Octets end, const Likeness *like) {
+    size_t left = (size_t)(end - at);
+    if (!like->fixed) return left >= like->skip && !memcmp(at, like->method, like->skip) ? at + like->skip : NULL;
+    if (left < EXCHANGE_AT || u32_at(at + 3) > left - OVERHEAD || memcmp(at, like->method, 3)) return NULL;
+    size_t size = (size_t)u32_at(at + 3) + OVERHEAD;
+    Octets key = routing_key_at(at, size);
+    if (key == NULL || (size_t)(key - at) != like->fixed) return NULL;
+    for (int octet = 1; octet <= key[0]; octet++)
+        if (!key[octet] || key[octet] & 0x80) return NULL; /* the twin looks whether these are UTF-8 */
+    if (memcmp(at + FRAME_SIZE, like->method + FRAME_SIZE, like->fixed - FRAME_SIZE)) return NULL;
+    return memcmp(at + size - 2, like->method + like->skip - 2, 2) ? NULL : at + size;
+}
+
 /* Whether a complete message like the others stands at `at`, with at most one body frame. */
 static int find_message(Octets at, Octets end, const Likeness *like, Place *place) {
-    if ((size_t)(end - at) < like->skip || memcmp(at, like->method, like->skip)) return 0;
-    at += like->skip;
+    if ((at = behind_method(at, end, like)) == NULL) return 0;
     if (end - at < FRAME_SIZE + HEADER_FIXED || !is_frame_head(at, FRAME_HEADER, like->channel)) return 0;
     size_t size = u32_at(at + 3), body = u64_at(at + FRAME_SIZE + 4);
     if (size < HEADER_FIXED + 2 || size > like->largest_payload || size + OVERHEAD > (size_t)(end - at)) return 0;
@@ -176,18 +194,30 @@ static int becomes_uniform(const uint32_t *lengths, size_t count, Octets last, c
     return (size_t)(end - place->end) >= prefix && !memcmp(place->end, last, prefix);
 }
 
+/* Whether enough messages in a row had one method frame, which the next one has as well. */
+static int becomes_one_key(const uint32_t *lengths, size_t count, Octets behind, Octets end) {
+    if (count <= UNIFORM_FROM) return 0;
+    Octets last = behind - lengths[count - 1], at = last;
+    size_t size = (size_t)u32_at(last + 3) + OVERHEAD;
+    if ((size_t)(end - behind) < size || memcmp(behind, last, size)) return 0;
+    for (size_t back = 2; back <= UNIFORM_FROM; back++)
+        if (memcmp(at -= lengths[count - back], last, size)) return 0;
+    return 1;
+}
+
 PyDoc_STRVAR(scan_doc,
-    "scan(data, at, skip, traits, user, largest_payload, largest_body) -> (lengths, end, largest frame)\n\n"
+    "scan(data, at, skip, own, traits, user, largest_payload, largest_body) -> (lengths, end, largest frame)\n\n"
     "Measures the messages from `at` on that begin with the method frame of the first, of `skip` octets, have\n"
-    "these traits (1 persistent, 2 special, 4 direct reply), and at most one body frame. Stops before a message\n"
-    "that is none of them, or not surely valid, and where a uniform run begins. `lengths` are unsigned integers\n"
-    "of four octets. `user` is the only user-id that the messages may state; None admits any.");
+    "these traits (1 persistent, 2 special, 4 direct reply), and at most one body frame. With `own` their method\n"
+    "frames may have routing keys of their own. Stops before a message that is none of them, or not surely valid,\n"
+    "and where a run begins that is more uniform. `lengths` are unsigned integers of four octets. `user` is the\n"
+    "only user-id that the messages may state; None admits any.");
 
 static PyObject *scan(PyObject *module, PyObject *arguments) {
     Py_buffer data, user;
     Py_ssize_t start, skip, largest_payload, largest_body;
-    int traits;
-    if (!PyArg_ParseTuple(arguments, "y*nniz*nn:scan", &data, &start, &skip, &traits, &user, &largest_payload,
+    int own, traits;
+    if (!PyArg_ParseTuple(arguments, "y*nnpiz*nn:scan", &data, &start, &skip, &own, &traits, &user, &largest_payload,
                           &largest_body))
         return NULL;
     PyObject *result = NULL, *measured = NULL;
@@ -198,7 +228,15 @@ static PyObject *scan(PyObject *module, PyObject *arguments) {
         goto done;
     }
     Octets begin = (Octets)data.buf, at = begin + start, end = begin + data.len;
-    Likeness like = {at, (size_t)skip, u16_at(at + 1), traits, &user, (size_t)largest_payload, (size_t)largest_body};
+    Octets key = own ? routing_key_at(at, (size_t)skip) : NULL;
+    if (own && key == NULL) {
+        PyErr_SetString(PyExc_ValueError, "no basic.publish at this position");
+        goto done;
+    }
+    Likeness like = {
+        at, (size_t)skip, own ? (size_t)(key - at) : 0, u16_at(at + 1), traits, &user, (size_t)largest_payload,
+        (size_t)largest_body,
+    };
     Place place;
     while (find_message(at, end, &like, &place) && (size_t)(place.end - at) <= UINT32_MAX) {
         if (count == room) {
@@ -214,7 +252,7 @@ static PyObject *scan(PyObject *module, PyObject *arguments) {
         if (place.largest_frame > largest) largest = place.largest_frame;
         Octets last = at;
         at = place.end;
-        if (becomes_uniform(lengths, count, last, &place, end)) break;
+        if (own ? becomes_one_key(lengths, count, at, end) : becomes_uniform(lengths, count, last, &place, end)) break;
     }
     measured = PyBytes_FromStringAndSize((const char *)lengths, (Py_ssize_t)(count * sizeof *lengths));
     if (measured != NULL) result = Py_BuildValue("(Nnn)", measured, at - begin, (Py_ssize_t)largest);
@@ -241,7 +279,7 @@ static PyObject *body_sizes(PyObject *module, PyObject *arguments) {
         uint64_t *size = (uint64_t *)PyBytes_AS_STRING(sizes);
         Octets at = (Octets)run.raw.buf;
         for (size_t message = 0; message < run.count; message++) {
-            size[message] = u64_at(at + run.skip + FRAME_SIZE + 4);
+            size[message] = u64_at(at + skip_at(&run, at) + FRAME_SIZE + 4);
             at += lengths_of(&run)[message];
         }
     }
@@ -261,10 +299,63 @@ static int move_frames(uint8_t *at, const uint8_t *end, uint32_t channel) {
     return 1;
 }
 
+/* The octets of all routing keys of a run with OWN_METHODS, with their lengths; -1 where a method frame is none. */
+static Py_ssize_t octets_of_keys(const Run *run) {
+    Py_ssize_t octets = 0;
+    Octets at = (Octets)run->raw.buf;
+    for (size_t message = 0; message < run->count; message++) {
+        Octets key = routing_key_at(at, skip_at(run, at));
+        if (key == NULL) {
+            PyErr_SetString(PyExc_ValueError, "a message has no method frame");
+            return -1;
+        }
+        octets += 1 + key[0];
+        at += lengths_of(run)[message];
+    }
+    return octets;
+}
+
+PyDoc_STRVAR(routing_keys_doc,
+    "routing_keys(raw, lengths) -> list\n\n"
+    "The octets of the routing key of each message, whose method frame states it.");
+
+static PyObject *routing_keys(PyObject *module, PyObject *arguments) {
+    Run run = {.skip = OWN_METHODS};
+    if (!PyArg_ParseTuple(arguments, "y*y*:routing_keys", &run.raw, &run.lengths)) return NULL;
+    PyObject *keys = NULL;
+    if (check_run(&run) && octets_of_keys(&run) >= 0) keys = PyList_New((Py_ssize_t)run.count);
+    Octets at = (Octets)run.raw.buf;
+    for (size_t message = 0; keys != NULL && message < run.count; message++) {
+        Octets key = routing_key_at(at, skip_at(&run, at));
+        PyObject *one = PyBytes_FromStringAndSize((const char *)key + 1, key[0]);
+        if (one == NULL)
+            Py_CLEAR(keys);
+        else
+            PyList_SET_ITEM(keys, (Py_ssize_t)message, one);
+        at += lengths_of(&run)[message];
+    }
+    PyBuffer_Release(&run.raw);
+    PyBuffer_Release(&run.lengths);
+    return keys;
+}
+
+/* Write the routing key of the message at `at` behind the rest of its basic.deliver, which begins at `frame`, and
+ * the size of that frame into its header. Returns the position behind the frame. */
+static uint8_t *end_with_key(const Run *run, Octets at, uint8_t *frame, uint8_t *to) {
+    Octets key = routing_key_at(at, skip_at(run, at));
+    size_t size = 1 + (size_t)key[0];
+    memcpy(to, key, size);
+    to += size;
+    put_u32(frame + 3, (uint32_t)(to - frame - FRAME_SIZE));
+    *to = FRAME_END;
+    return to + 1;
+}
+
 PyDoc_STRVAR(deliveries_doc,
     "deliveries(raw, skip, lengths, before, after, first_tag, channel) -> bytes\n\n"
     "The contents of the messages, each behind a basic.deliver frame, whose octets stand in `before` and `after`\n"
-    "its delivery tag. The tags count from `first_tag`. The frames of the contents get the number `channel`.");
+    "its delivery tag. The tags count from `first_tag`. The frames of the contents get the number `channel`. Where\n"
+    "the messages state their routing keys, `after` ends before the key.");
 
 static PyObject *deliveries(PyObject *module, PyObject *arguments) {
     Run run;
@@ -275,19 +366,28 @@ static PyObject *deliveries(PyObject *module, PyObject *arguments) {
                           &tag, &channel))
         return NULL;
     PyObject *frames = NULL;
-    if (check_run(&run)) {
-        Py_ssize_t each = before.len + 8 + after.len - run.skip;
-        frames = PyBytes_FromStringAndSize(NULL, run.raw.len + (Py_ssize_t)run.count * each);
+    Py_ssize_t keys = 0, own = run.skip < 0, skipped = 0;
+    if (own && before.len < FRAME_SIZE)
+        PyErr_SetString(PyExc_ValueError, "no frame begins with these octets");
+    else if (check_run(&run) && (!own || (keys = octets_of_keys(&run)) >= 0)) {
+        Octets at = (Octets)run.raw.buf;
+        for (size_t message = 0; message < run.count; at += lengths_of(&run)[message++])
+            skipped += (Py_ssize_t)skip_at(&run, at);
+        Py_ssize_t each = before.len + 8 + after.len + own;
+        frames = PyBytes_FromStringAndSize(NULL, run.raw.len - skipped + keys + (Py_ssize_t)run.count * each);
     }
     if (frames != NULL) {
         uint8_t *to = (uint8_t *)PyBytes_AS_STRING(frames);
         Octets at = (Octets)run.raw.buf;
         for (size_t message = 0; message < run.count; message++, tag++) {
-            size_t content = lengths_of(&run)[message] - (size_t)run.skip;
+            size_t skip = skip_at(&run, at), content = lengths_of(&run)[message] - skip;
+            uint8_t *frame = to;
             memcpy(to, before.buf, (size_t)before.len);
             put_u64(to += before.len, tag);
             memcpy(to += 8, after.buf, (size_t)after.len);
-            memcpy(to += after.len, at + run.skip, content);
+            to += after.len;
+            if (own) to = end_with_key(&run, at, frame, to);
+            memcpy(to, at + skip, content);
             if (u16_at(to + 1) != channel && !move_frames(to, to + content, channel)) {
                 PyErr_SetString(PyExc_ValueError, "a content is not made of whole frames");
                 Py_CLEAR(frames);
@@ -307,6 +407,7 @@ static PyObject *deliveries(PyObject *module, PyObject *arguments) {
 static PyMethodDef FUNCTIONS[] = {
     {"scan", scan, METH_VARARGS, scan_doc},
     {"body_sizes", body_sizes, METH_VARARGS, body_sizes_doc},
+    {"routing_keys", routing_keys, METH_VARARGS, routing_keys_doc},
     {"deliveries", deliveries, METH_VARARGS, deliveries_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -110,7 +110,8 @@ static PyObject *asked(PyObject *module, PyObject *arguments) {
     Asked last = {0, 0, 0}, next;
     for (size_t message = 0; found != NULL && message < run.count; message++) {
         size_t length = lengths_of(&run)[message];
-        if (!find_asked(at + run.skip, length - (size_t)run.skip, &next)) {
+        size_t skip = skip_at(&run, at);
+        if (!find_asked(at + skip, length - skip, &next)) {
             Py_SETREF(found, Py_NewRef(Py_None));
             break;
         }
@@ -147,7 +148,8 @@ static PyObject *texts(PyObject *module, PyObject *arguments) {
     Octets at = (Octets)run.raw.buf;
     for (size_t message = 0; found != NULL && message < run.count; message++) {
         size_t length = lengths_of(&run)[message];
-        if (!find_properties(at + run.skip, length - (size_t)run.skip, &list)) {
+        size_t skip = skip_at(&run, at);
+        if (!find_properties(at + skip, length - skip, &list)) {
             Py_SETREF(found, Py_NewRef(Py_None));
             break;
         }
@@ -251,7 +253,8 @@ static PyObject *header_keys(PyObject *module, PyObject *arguments) {
     Octets at = (Octets)run.raw.buf;
     for (size_t message = 0; found != NULL && found != Py_None && message < run.count; message++) {
         size_t length = lengths_of(&run)[message];
-        int next = write_key(at + run.skip, length - (size_t)run.skip, &wanted, keys[!now]);
+        size_t skip = skip_at(&run, at);
+        int next = write_key(at + skip, length - skip, &wanted, keys[!now]);
         at += length;
         if (next < 0) {
             Py_SETREF(found, Py_NewRef(Py_None));

@@ -26,6 +26,7 @@ from node.wire.amqp091.methods import (
 )
 from node.wire.amqp091.native import NATIVE_DELIVERIES
 from node.wire.amqp091.primitives import LONG, LONGLONG, SHORT, Method, encode_shortstr
+from node.wire.amqp091.routing_keys import by_key
 
 PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
 """The protocol header that a client sends first, and the server's answer to any other octets (§4.2.2)."""
@@ -94,6 +95,9 @@ def encode_frame(kind: int, channel: int, payload: bytes | memoryview) -> bytes:
 
 _TAG_BYTES = LONGLONG.size
 
+_NO_KEY: Final = b"\0" + END
+"""An empty routing key at the end of a method frame."""
+
 
 def encode_deliveries(
     channel: int, consumer_tag: str, first_tag: int, redelivered: bool, run: Run, frame_max: int
@@ -101,6 +105,8 @@ def encode_deliveries(
     """The messages of the run as basic.deliver with their contents, with delivery tags from `first_tag` on.
     No body frame exceeds `frame_max` octets.
     """
+    if run.routing_key is None:
+        return _encode_with_keys(channel, consumer_tag, first_tag, redelivered, run, frame_max)
     before, after = _deliver_frame(channel, consumer_tag, redelivered, run.exchange, run.routing_key)
     tags = range(first_tag, first_tag + run.count)
     raw = _uniform_raw(run, channel, frame_max)
@@ -123,6 +129,21 @@ def encode_deliveries(
         pack_into(encoded, position, before, tag, after, content)
         position += size
     return encoded
+
+
+def _encode_with_keys(
+    channel: int, consumer_tag: str, first_tag: int, redelivered: bool, run: Run, frame_max: int
+) -> bytes:
+    """As `encode_deliveries`, for a run whose messages state their routing keys."""
+    if NATIVE_DELIVERIES is not None and run.lengths is not None and run.largest_frame <= frame_max:
+        before, after = _deliver_frame(channel, consumer_tag, redelivered, run.exchange, "")
+        after = after[: -len(_NO_KEY)]
+        return NATIVE_DELIVERIES(run.raw, run.skip, run.lengths, before, after, first_tag, channel)
+    parts: list[bytes | bytearray] = []
+    for _, piece in by_key(run):
+        parts.append(encode_deliveries(channel, consumer_tag, first_tag, redelivered, piece, frame_max))
+        first_tag += piece.count
+    return b"".join(parts)
 
 
 def encode_contents(channel: int, method: Method, run: Run, frame_max: int) -> bytes:

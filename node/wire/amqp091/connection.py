@@ -24,6 +24,7 @@ from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.primitives import Method, method_ids, truncated
 from node.wire.amqp091.reader import FrameReader
 from node.wire.amqp091.replies import reply_text
+from node.wire.amqp091.routing_keys import by_key
 from node.wire.amqp091.shared import Hold
 
 _PUBLISH = (m.BasicPublish.CLASS_ID, m.BasicPublish.METHOD_ID)
@@ -332,8 +333,9 @@ class Connection(FrameReader):
         """Return mandatory messages that no queue takes to the client. To be called before `confirm`."""
         found = self._channels.get(channel)
         if found is not None and found.state is ChannelState.OPEN:
-            method = m.BasicReturn(code, truncated(text), run.exchange, run.routing_key)
-            self._outbox.write(encode_contents(channel, method, run, self._parts.frame_max))
+            for key, piece in by_key(run):
+                method = m.BasicReturn(code, truncated(text), run.exchange, key)
+                self._outbox.write(encode_contents(channel, method, piece, self._parts.frame_max))
 
     # -- the connection -------------------------------------------------------------------------
 

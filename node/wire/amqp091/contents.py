@@ -13,7 +13,7 @@ from struct import error as StructError
 from typing import Final
 
 from node.message.format import NO_EXPIRATION, Asked
-from node.message.run import Run
+from node.message.run import Run, method_octets
 from node.ranges.range_map import Span, spans_of
 from node.wire.amqp091.codec import END, FRAME
 from node.wire.amqp091.errors import FieldSyntaxError
@@ -42,11 +42,12 @@ def properties_in(run: Run) -> Iterator[tuple[int, int, bytes]]:
     Raises struct.error where a content header is malformed. All messages of a run with a stride have one
     property list: `publish_path` puts only contents that differ in their bodies alone into such a run.
     """
-    raw, at = run.raw, run.skip
+    raw, at, skip = run.raw, 0, run.skip
     first, previous = 0, None
     for index, length in enumerate(run.lengths if run.lengths is not None else (run.stride,)):
-        size, _ = _SIZES.unpack_from(raw, at)
-        properties = bytes(raw[at + PROPERTIES_AT : at + FRAME.size + size])
+        content = at + skip if skip >= 0 else at + method_octets(raw, at)
+        size, _ = _SIZES.unpack_from(raw, content)
+        properties = bytes(raw[content + PROPERTIES_AT : content + FRAME.size + size])
         if properties != previous:
             if previous is not None:
                 yield first, index - first, previous
@@ -70,16 +71,18 @@ def body_sizes(run: Run) -> array[int] | None:
     if NATIVE_BODY_SIZES is not None:
         sizes.frombytes(NATIVE_BODY_SIZES(run.raw, run.skip, run.lengths))
         return sizes
-    at = run.skip
+    at = 0
     for length in run.lengths:
-        sizes.append(_SIZES.unpack_from(run.raw, at)[1])
+        skip = run.skip if run.skip >= 0 else method_octets(run.raw, at)
+        sizes.append(_SIZES.unpack_from(run.raw, at + skip)[1])
         at += length
     return sizes
 
 
 def body_size(run: Run) -> int:
     """The size in octets of the first message's body."""
-    size: int = _SIZES.unpack_from(run.raw, run.skip)[1]
+    skip = run.skip if run.skip >= 0 else method_octets(run.raw, 0)
+    size: int = _SIZES.unpack_from(run.raw, skip)[1]
     return size
 
 

@@ -17,6 +17,7 @@ from node.wire.amqp091.codec import encode_contents, encode_deliveries
 from node.wire.amqp091.contents import body_size, body_sizes
 from node.wire.amqp091.effects import Outbox
 from node.wire.amqp091.methods import BasicGetOk
+from node.wire.amqp091.routing_keys import by_key
 from node.wire.amqp091.transaction import ChannelTransaction, TransactionLoad
 
 
@@ -194,8 +195,9 @@ class ChannelDeliveries:
             self.got += 1
             # Before the encoding: if that fails, the message goes back with the channel.
             self.unsettled.append(tag, link, range(sequence, sequence + 1), None)
-        method = BasicGetOk(tag, redelivered, run.exchange, run.routing_key, waiting)
-        self._outbox.write(encode_contents(self.channel, method, run, self._frame_max))
+        ((key, message),) = by_key(run)
+        method = BasicGetOk(tag, redelivered, run.exchange, key, waiting)
+        self._outbox.write(encode_contents(self.channel, method, message, self._frame_max))
 
     def set_flow(self, active: bool) -> None:
         """Channel.Flow from the client."""

@@ -12,7 +12,7 @@ from node.message.deaths import Death
 from node.message.format import Asked, Copies, MessageSyntaxError
 from node.message.run import Run
 from node.ranges.range_map import Span
-from node.wire.amqp091 import composing, contents, deaths, sender_selected
+from node.wire.amqp091 import composing, contents, deaths, routing_keys, sender_selected
 from node.wire.amqp091.errors import ProtocolException
 from node.wire.amqp091.fields import Table
 from node.wire.amqp091.rewriting import with_delivery_count, with_properties
@@ -44,6 +44,12 @@ class Amqp091Format:
 
     def may_have_copies(self, run: Run) -> bool:
         return sender_selected.CC in (run.raw if isinstance(run.raw, bytes) else bytes(run.raw))
+
+    def routing_keys(self, run: Run) -> list[str]:
+        return [key.decode("utf-8", "surrogateescape") for key in routing_keys.routing_keys(run)]
+
+    def by_key(self, run: Run) -> Iterator[tuple[str, Run]]:
+        return routing_keys.by_key(run)
 
     def text(self, properties: bytes, name: str) -> bytes | None:
         return contents.read_short_string(properties, name)

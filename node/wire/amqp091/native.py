@@ -1,7 +1,7 @@
 """The functions of `_contents.c` and `_properties.c`, where they were built; None elsewhere.
 
 Each has a twin in Python, which runs without it: `PublishPath`, `codec.encode_deliveries`, and in `contents`
-`body_sizes`, `asked_in`, `texts_in` and `header_keys`.
+`body_sizes`, `asked_in`, `texts_in`, `header_keys` and `routing_keys`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from node.message.format import Asked
 
 RawOctets = bytes | bytearray | memoryview
 
-Scan = Callable[[bytes, int, int, int, bytes | None, int, int], tuple[bytes, int, int]]
-"""(input, position, octets of the method frame, traits, user-id, largest payload, largest body) -> (lengths,
-end, largest frame). Measures messages of one method frame and the same traits.
+Scan = Callable[[bytes, int, int, bool, int, bytes | None, int, int], tuple[bytes, int, int]]
+"""(input, position, octets of the method frame, whether the routing keys may differ, traits, user-id, largest
+payload, largest body) -> (lengths, end, largest frame). Measures messages of one method frame, or of one
+exchange, and the same traits.
 """
 
 BodySizes = Callable[[RawOctets, int, "array[int]"], bytes]
@@ -26,8 +27,12 @@ BodySizes = Callable[[RawOctets, int, "array[int]"], bytes]
 
 Deliveries = Callable[[RawOctets, int, "array[int]", bytes, bytes, int, int], bytes]
 """(octets, octets of the method frame, lengths, basic.deliver before its tag, behind its tag, first tag,
-channel) -> the frames for the consumer.
+channel) -> the frames for the consumer. Where the messages state their routing keys, the given octets of
+basic.deliver end before the key.
 """
+
+RoutingKeys = Callable[[RawOctets, "array[int]"], list[bytes]]
+"""(octets, lengths) -> the routing key of each message, whose method frame states it."""
 
 AskedIn = Callable[[RawOctets, int, "array[int]"], list[Asked] | None]
 """(octets, octets of the method frame, lengths) -> wishes; None where the twin has to look."""
@@ -56,6 +61,7 @@ _PROPERTIES: Final = _built("_properties")
 
 NATIVE_SCAN: Final[Scan | None] = getattr(_CONTENTS, "scan", None)
 NATIVE_BODY_SIZES: Final[BodySizes | None] = getattr(_CONTENTS, "body_sizes", None)
+NATIVE_ROUTING_KEYS: Final[RoutingKeys | None] = getattr(_CONTENTS, "routing_keys", None)
 NATIVE_DELIVERIES: Final[Deliveries | None] = getattr(_CONTENTS, "deliveries", None)
 NATIVE_ASKED: Final[AskedIn | None] = getattr(_PROPERTIES, "asked", None)
 NATIVE_HEADER_KEYS: Final[HeaderKeys | None] = getattr(_PROPERTIES, "header_keys", None)

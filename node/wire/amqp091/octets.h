@@ -88,7 +88,21 @@ static inline int64_t expiration_in(Octets text, size_t size) {
     return number <= UINT32_MAX ? number : -1;
 }
 
+/* -- basic.publish (§1.8.3.7) ------------------------------------------------------------------------------ */
+
+enum { EXCHANGE_AT = FRAME_SIZE + 6 }; /* behind class, method and a reserved short integer */
+
+/* The position of the routing key, whose length stands there, in the frame of a basic.publish; NULL where the frame
+ * is none, or ends before. */
+static inline Octets routing_key_at(Octets frame, size_t size) {
+    size_t at = EXCHANGE_AT;
+    if (size <= at || (at += 1 + (size_t)frame[at]) >= size) return NULL;
+    return at + 1 + frame[at] + 2 == size ? frame + at : NULL;
+}
+
 /* -- runs of messages with lengths ------------------------------------------------------------------------ */
+
+enum { OWN_METHODS = -1 }; /* as in run.py: each message begins with a method frame of its own length */
 
 typedef struct {
     Py_buffer raw, lengths;
@@ -98,17 +112,24 @@ typedef struct {
 
 static inline const uint32_t *lengths_of(const Run *run) { return (const uint32_t *)run->lengths.buf; }
 
+/* The octets of the method frame with which the message at `at` begins. */
+static inline size_t skip_at(const Run *run, Octets at) {
+    return run->skip >= 0 ? (size_t)run->skip : (size_t)u32_at(at + 3) + OVERHEAD;
+}
+
 /* Whether the lengths are those of messages end to end in the octets, each longer than its method frame. */
 static inline int check_run(Run *run) {
-    size_t total = 0;
+    size_t total = 0, size = (size_t)run->raw.len;
+    Octets at = (Octets)run->raw.buf;
     run->count = (size_t)run->lengths.len / sizeof(uint32_t);
-    for (size_t message = 0; message < run->count && run->skip >= 0; message++) {
+    for (size_t message = 0; message < run->count && run->skip >= OWN_METHODS; message++) {
         uint32_t length = lengths_of(run)[message];
-        if (length < (size_t)run->skip + FRAME_SIZE + HEADER_FIXED) break;
+        if (length < FRAME_SIZE || length > size - total) break;
+        if (length < skip_at(run, at + total) + FRAME_SIZE + HEADER_FIXED) break;
         total += length;
-        if (total == (size_t)run->raw.len && message + 1 == run->count) return 1;
+        if (total == size && message + 1 == run->count) return 1;
     }
-    if (!run->count && !run->raw.len) return 1;
+    if (!run->count && !size) return 1;
     PyErr_SetString(PyExc_ValueError, "the lengths are not those of the run's messages");
     return 0;
 }

@@ -2,13 +2,15 @@
 them by few frames.
 
 A publisher mostly repeats the same method frame, and often the same content header. From the position of a
-basic.publish frame on, `PublishPath.take` recognises three shapes:
+basic.publish frame on, `PublishPath.take` recognises four shapes:
 
 - identical prefixes: method, content header and body frame header are octet for octet those of the message
   before. They are found by comparing columns: octet i of every message is one strided slice, so that the work
   for each message is done in C. The result is one uniform run, a single slice of the input.
 - identical methods: contents of one body frame each, of any size, with properties of equal traits. They are
   found by a loop over the messages, in C where `_contents.c` was built. The result is one run with lengths.
+- methods that differ in their routing keys alone, with contents as in the second shape. They are found by the
+  same loop. The result is one run whose messages state their keys (`run.OWN_METHODS`).
 - any other message goes the frame-by-frame path in `channel`, which has the same results.
 """
 
@@ -19,13 +21,22 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
-from node.message.run import Run
+from node.message.run import OWN_METHODS, Run
 from node.wire.amqp091.codec import FRAME, FRAME_OVERHEAD, FRAME_SLACK, decode_method, encode_method
 from node.wire.amqp091.errors import FieldSyntaxError, ProtocolException, UnsupportedError
-from node.wire.amqp091.methods import FRAME_BODY, FRAME_END, FRAME_HEADER, BasicAck, BasicNack, BasicPublish
+from node.wire.amqp091.methods import (
+    FRAME_BODY,
+    FRAME_END,
+    FRAME_HEADER,
+    FRAME_METHOD,
+    BasicAck,
+    BasicNack,
+    BasicPublish,
+)
 from node.wire.amqp091.native import NATIVE_SCAN, Scan
 from node.wire.amqp091.primitives import LONG, LONGLONG, SHORT
 from node.wire.amqp091.properties import CLASS_BASIC, HEADER_FIXED, PropertyChecks, Traits
+from node.wire.amqp091.routing_keys import EXCHANGE_AT
 
 PUBLISH_IDS: Final = SHORT.pack(BasicPublish.CLASS_ID) + SHORT.pack(BasicPublish.METHOD_ID)
 
@@ -157,12 +168,10 @@ class PublishPath:
         prefix = data[at : min(message.header_end + FRAME.size, message.end)]
         count = _identical(data, at, prefix, stride) if data.startswith(prefix, at + stride) else 1
         end = at + count * stride
-        if count < UNIFORM_FROM and len(data) - end >= stride and data.startswith(data[at:method_end], end):
-            if self._scan is not None and not traits.wide:
-                scanned = self._scanned(self._scan, data, at, method_end, target, traits)
-                if scanned is not None:
-                    return scanned
-            return self._varied(data, at, method_end, target, message, traits)
+        if count < UNIFORM_FROM and len(data) > end:
+            varied = self._differing(data, at, method_end, end, target, message, traits)
+            if varied is not None:
+                return varied
         self._prefix, self._stride = prefix, stride
         header_end = message.header_end - at
         self._boundaries = (method_end - at + FRAME.size, header_end, header_end + FRAME.size, stride)
@@ -185,25 +194,77 @@ class PublishPath:
             return 0
         return next(boundary for boundary in self._boundaries if boundary > rest)
 
+    def _differing(
+        self, data: bytes, at: int, method_end: int, end: int, target: Target, first: ContentPlace,
+        traits: Traits,
+    ) -> Published | None:  # fmt: skip
+        """The run of messages from `at` on that differ in more than their bodies; None where the one at `end`
+        cannot join them.
+        """
+        scan = None if traits.wide else self._scan
+        scanned = None
+        if len(data) - end >= first.end - at and data.startswith(data[at:method_end], end):
+            if scan is not None:
+                scanned = self._scanned(scan, data, at, method_end, target, traits, own=False)
+            if scanned is None:
+                return self._varied(data, at, method_end, target, first, traits)
+            end = scanned.end
+        few = scanned is None or scanned.run.count < UNIFORM_FROM
+        if few and not (traits.wide or traits.reply_here) and _other_key_end(data, at, method_end, end):
+            if scan is None:
+                keyed = self._keyed(data, at, method_end, target, traits)
+            else:
+                keyed = self._scanned(scan, data, at, method_end, target, traits, own=True)
+            if keyed is not None and keyed.end > end:
+                return keyed
+        return scanned
+
     def _scanned(
-        self, scan: Scan, data: bytes, at: int, method_end: int, target: Target, traits: Traits
+        self, scan: Scan, data: bytes, at: int, method_end: int, target: Target, traits: Traits, *, own: bool
     ) -> Published | None:
-        """The run that `_varied` would find, up to the first message that only `_varied` can judge. None
-        where that is the first one.
+        """The run that `_varied` would find, with `own` the one that `_keyed` would find, up to the first
+        message that only they can judge. None where that is the first one.
         """
         skip, user = method_end - at, self._checks.user
         measured, end, largest = scan(
-            data, at, skip, traits.bits, user, self._largest_payload, self._inline_max
+            data, at, skip, own, traits.bits, user, self._largest_payload, self._inline_max
         )
-        if not measured:
-            return None
         lengths = array("I")
         lengths.frombytes(measured)
+        if not lengths:
+            return None
         run = Run(
-            target.exchange, target.routing_key, data[at + 1] << 8 | data[at + 2], traits.persistent,
-            len(lengths), skip, 0, lengths, largest, data[at:end], traits.special,
+            target.exchange, None if own else target.routing_key, data[at + 1] << 8 | data[at + 2],
+            traits.persistent, len(lengths), OWN_METHODS if own else skip, 0, lengths, largest, data[at:end],
+            traits.special,
         )  # fmt: skip
         return Published(run, target.mandatory, end, traits.reply_here)
+
+    def _keyed(
+        self, data: bytes, at: int, method_end: int, target: Target, traits: Traits
+    ) -> Published | None:
+        """The run of messages from `at` on that have one exchange, and the traits of the first one. Ends
+        where one routing key is repeated. None where the first message is none.
+        """
+        channel = data[at + 1] << 8 | data[at + 2]
+        lengths = array("I")
+        position, content, largest, same = at, method_end, 0, 0
+        while content and self._checks.checked < CHECKED_IN_A_RUN and same < UNIFORM_FROM:
+            place = self._message(data, content, channel)
+            if place is None or self._traits_as(data, place, traits) != traits:
+                break
+            lengths.append(place.end - position)
+            largest = max(largest, place.largest_frame)
+            same = same + 1 if data.startswith(data[position:content], place.end) else 0
+            position = place.end
+            content = _other_key_end(data, at, method_end, position)
+        if not lengths:
+            return None
+        run = Run(
+            target.exchange, None, channel, traits.persistent, len(lengths), OWN_METHODS, 0, lengths, largest,
+            data[at:position], traits.special,
+        )  # fmt: skip
+        return Published(run, target.mandatory, position, False)
 
     def _varied(
         self, data: bytes, at: int, method_end: int, target: Target, first: ContentPlace, traits: Traits
@@ -313,6 +374,22 @@ class PublishPath:
         if FRAME.unpack_from(data, header_end) != (FRAME_BODY, channel, body_size):
             return None
         return ContentPlace(at + _PROPERTIES, header_end, stop, max(size, body_size) + FRAME_OVERHEAD)
+
+
+def _other_key_end(data: bytes, first: int, first_end: int, at: int) -> int:
+    """The position behind the basic.publish frame at `at`, where it differs from the first one in nothing but
+    an ASCII routing key; 0 for anything else.
+    """
+    key_at = first + EXCHANGE_AT + 1 + data[first + EXCHANGE_AT]
+    head = data[first + FRAME.size : key_at]
+    other = at + key_at - first
+    if other >= len(data) or not data.startswith(head, at + FRAME.size):
+        return 0
+    key = data[other + 1 : other + 1 + data[other]]
+    end = other + 1 + data[other] + 2
+    frame = FRAME.pack(FRAME_METHOD, data[first + 1] << 8 | data[first + 2], end - at - FRAME_OVERHEAD)
+    whole = data.startswith(frame, at) and data.startswith(data[first_end - 2 : first_end], end - 2)
+    return end if whole and key.isascii() and 0 not in key else 0
 
 
 def _become_uniform(lengths: array[int]) -> bool:

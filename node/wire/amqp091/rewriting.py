@@ -12,7 +12,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final
 
-from node.message.run import Run
+from node.message.run import Run, method_octets
 from node.wire.amqp091.codec import END, FRAME
 from node.wire.amqp091.contents import PROPERTIES_AT, content_header_end
 from node.wire.amqp091.fields import join_table, split_table
@@ -59,7 +59,8 @@ def with_properties(run: Run, change: Callable[[bytes], bytes]) -> Run:
     traits: Traits | None = None
     largest = run.largest_frame
     for length in run.lengths if run.lengths is not None else [run.stride] * run.count:
-        start, end = at + run.skip, at + length
+        own = method_octets(raw, at) if run.routing_key is None else 0
+        start, end = at + (own or run.skip), at + length
         header_end = content_header_end(raw, start)
         changed = remember(bytes(raw[start + PROPERTIES_AT : header_end - 1]))
         traits = traits or check_properties(changed, ANY_NUMBER)
@@ -67,14 +68,14 @@ def with_properties(run: Run, change: Callable[[bytes], bytes]) -> Run:
         header = b"".join(
             (FRAME.pack(FRAME_HEADER, run.channel, len(fixed) + len(changed)), fixed, changed, END)
         )
-        pieces += (header, raw[header_end:end])
-        lengths.append(len(header) + end - header_end)
+        pieces += (raw[at : at + own], header, raw[header_end:end])
+        lengths.append(own + len(header) + end - header_end)
         largest = max(largest, len(header))
         at = end
     assert traits is not None
     return replace(
-        run, persistent=traits.persistent, special=traits.special, skip=0, stride=0, lengths=lengths,
-        largest_frame=largest, raw=b"".join(pieces),
+        run, persistent=traits.persistent, special=traits.special, skip=min(run.skip, 0), stride=0,
+        lengths=lengths, largest_frame=largest, raw=b"".join(pieces),
     )  # fmt: skip
 
 
