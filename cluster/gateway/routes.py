@@ -56,12 +56,10 @@ class Routes:
         self._known: dict[tuple[Scope, str, str], Targets] = {}
         self._alike: dict[tuple[Scope, str, str, bytes], Targets] = {}
         """Routes that depend on headers, by exchange, key, and what stands for the headers' values."""
-        self._by_key: dict[tuple[Scope, str], dict[str, Targets]] = {}
-        """Routes of messages whose keys differ, by exchange."""
-        self._keys = 0
-        """Routes in `_by_key`."""
+        self._to_names: dict[tuple[str, str], dict[frozenset[str], Targets]] = {}
+        """Routes by virtual host and exchange, and the names of the queues."""
         self._distinct: dict[tuple[object, ...], Targets] = {}
-        """The routes in `_alike` and `_by_key`, by their identity."""
+        """The routes in `_alike`, by their identity."""
         self._version = -1
         self.flows: dict[tuple[str, str], ExchangeFlow] = {}
         """The counters of messages published to exchanges on this node, by virtual host and name."""
@@ -124,9 +122,11 @@ class Routes:
         elif len(self._alike) >= REMEMBERED_ALIKE:
             # Headers that differ in each message take no other messages' routes away.
             self._alike.clear()
+            self._distinct.clear()
         targets = self._alike.get((scope, exchange, key, alike))
         if targets is None:
-            targets = self._one_object(self._compute(scope, exchange, (key,), headers()))
+            found = self._compute(scope, exchange, (key,), headers())
+            targets = self._distinct.setdefault(found.identity, found)
             self._alike[scope, exchange, key, alike] = targets
         return targets
 
@@ -139,42 +139,52 @@ class Routes:
         Equal routes are one object, so that messages of one route stay together. For exchanges whose routes
         depend on no headers.
         """
-        if self._version != self._replica.version or self._keys > REMEMBERED_ROUTES:
-            self._forget()
-        known = self._by_key.setdefault((scope, exchange), {})
         found: list[tuple[int, Targets]] = []
-        latest, begin = None, 0
-        for index, key in enumerate(keys):
-            targets = known.get(key)
-            if targets is None:
-                try:
-                    targets = self._one_object(self._compute(scope, exchange, (key,), None))
-                except Refusal as refusal:
+        latest, begin, index = None, 0, 0
+        refused = None
+        try:
+            find = self._finder(scope, exchange)
+            for index, key in enumerate(keys):
+                targets = find(key)
+                if targets is not latest:
                     if latest is not None:
                         found.append((index - begin, latest))
-                    return found, refusal
-                if exchange != DEFAULT_EXCHANGE or not key.startswith(RESERVED_PREFIX):
-                    known[key] = targets
-                    self._keys += 1
-            if targets is not latest:
-                if latest is not None:
-                    found.append((index - begin, latest))
-                latest, begin = targets, index
+                    latest, begin = targets, index
+            index = len(keys)
+        except Refusal as refusal:
+            refused = refusal
         if latest is not None:
-            found.append((len(keys) - begin, latest))
-        return found, None
+            found.append((index - begin, latest))
+        return found, refused
 
-    def _one_object(self, found: Targets) -> Targets:
-        """The object that stands for all routes equal to this one."""
-        if len(self._distinct) > REMEMBERED_ROUTES:
-            self._distinct.clear()
-        return self._distinct.setdefault(found.identity, found)
+    def _finder(self, scope: Scope, exchange: str) -> Callable[[str], Targets]:
+        """Gives the routes of one exchange by key. Raises as `find`, at once or when it is called."""
+        if self._version != self._replica.version:
+            self._forget()
+        user, vhost = scope.user, scope.vhost
+        if exchange == DEFAULT_EXCHANGE:
+            return lambda key: self.find(scope, exchange, key, None)
+        topic = self._check_publish(scope, exchange)
+        exchanges, check_topic = self._replica.state.vhost(vhost).exchanges, self._access.check_topic
+        known = self._to_names.setdefault((vhost, exchange), {})
+
+        def find(key: str) -> Targets:
+            if topic:
+                check_topic(user, vhost, Right.WRITE, exchange, key)
+            names = exchanges.route(exchange, key)
+            targets = known.get(names)
+            if targets is None:
+                if len(known) >= REMEMBERED_ALIKE:
+                    known.clear()
+                targets = known[names] = self._to_queues(vhost, exchange, sorted(names))
+            return targets
+
+        return find
 
     def _forget(self) -> None:
         """Forget all routes."""
         self._known.clear()
-        self._by_key.clear()
-        self._keys = 0
+        self._to_names.clear()
         self._alike.clear()
         self._distinct.clear()
         self._version = self._replica.version
@@ -183,19 +193,28 @@ class Routes:
         self, scope: Scope, exchange: str, keys: Sequence[str], headers: Mapping[str, Any] | None
     ) -> Targets:
         vhost = scope.vhost
-        self._access.check_exchange(scope.user, vhost, Right.WRITE, exchange)
-        found = self.exchange(vhost, exchange)
-        if found.kind is ExchangeKind.TOPIC:
+        if self._check_publish(scope, exchange):
             for key in keys:
                 self._access.check_topic(scope.user, vhost, Right.WRITE, exchange, key)
-        if found.internal:
-            raise AccessRefusedError(f"cannot publish to internal exchange '{exchange}' in vhost '{vhost}'")
         exchanges = self._replica.state.vhost(vhost).exchanges
         names = set(exchanges.route(exchange, keys[0], headers, keys[1:]))
         if exchange == DEFAULT_EXCHANGE:
             # Queues in a node's memory are not in the catalog: their names tell where they are.
             names.update(key for key in keys if _local_name(key) is not None)
         return self._to_queues(vhost, exchange, sorted(names))
+
+    def _check_publish(self, scope: Scope, exchange: str) -> bool:
+        """Returns whether the user needs the right to write to the routing key as well.
+
+        Raises NotFoundError, and AccessRefusedError, also for an internal exchange.
+        """
+        self._access.check_exchange(scope.user, scope.vhost, Right.WRITE, exchange)
+        found = self.exchange(scope.vhost, exchange)
+        if found.internal:
+            raise AccessRefusedError(
+                f"cannot publish to internal exchange '{exchange}' in vhost '{scope.vhost}'"
+            )
+        return found.kind is ExchangeKind.TOPIC
 
     def _to_queues(self, vhost: str, exchange: str, names: Iterable[str]) -> Targets:
         state = self._replica.state

@@ -7,7 +7,6 @@ removes none that a matcher does not have.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
@@ -142,13 +141,19 @@ class FanoutMatcher:
         return [binding.destination for binding in self._bindings]
 
 
-@dataclass(slots=True, eq=False)
 class _Node:
-    """A node in the trie of patterns: the words that may follow, and the bindings whose pattern ends here."""
+    """A node in the trie of patterns: the words that may follow, and the bindings whose pattern ends here.
 
-    repeats: bool = False
-    following: dict[str, _Node] = field(default_factory=dict)
-    bindings: dict[Binding, None] = field(default_factory=dict)
+    `step` is the last step of a walk (`TopicMatcher.match`) that has reached the node.
+    """
+
+    __slots__ = ("bindings", "following", "repeats", "step")
+
+    def __init__(self, repeats: bool = False) -> None:
+        self.repeats = repeats
+        self.following: dict[str, _Node] = {}
+        self.bindings: dict[Binding, None] = {}
+        self.step = 0
 
 
 class TopicMatcher:
@@ -159,6 +164,7 @@ class TopicMatcher:
 
     def __init__(self) -> None:
         self._root = _Node()
+        self._step = 0
 
     def add(self, binding: Binding) -> None:
         node = self._root
@@ -181,33 +187,41 @@ class TopicMatcher:
     def match(self, key: str, headers: Mapping[str, Any]) -> Iterable[Destination]:
         # The walk keeps all nodes that the words so far can lead to. That is linear in the words for any
         # patterns; backtracking would be exponential in the number of "#".
-        places = _with_empty_repeats([self._root])
+        places = self._reached([self._root])
         for word in _words(key):
-            following: dict[_Node, None] = {}
+            following: list[_Node] = []
             for node in places:
                 if node.repeats:
-                    following[node] = None
-                for child in (node.following.get(word), node.following.get("*")):
+                    following.append(node)
+                if node.following:
+                    child = node.following.get(word)
                     if child is not None:
-                        following[child] = None
-            places = _with_empty_repeats(following)
+                        following.append(child)
+                    child = node.following.get("*")
+                    if child is not None:
+                        following.append(child)
+            places = self._reached(following)
         return [binding.destination for node in places for binding in node.bindings]
+
+    def _reached(self, nodes: list[_Node]) -> list[_Node]:
+        """Each of the nodes once, and those that they reach by a `#` that stands for no word."""
+        self._step = step = self._step + 1
+        places: list[_Node] = []
+        while nodes:
+            further: list[_Node] = []
+            for node in nodes:
+                if node.step != step:
+                    node.step = step
+                    places.append(node)
+                    child = node.following.get("#") if node.following else None
+                    if child is not None:
+                        further.append(child)
+            nodes = further
+        return places
 
 
 def _words(key: str) -> list[str]:
     return key.split(".") if key else []
-
-
-def _with_empty_repeats(nodes: Iterable[_Node]) -> Iterable[_Node]:
-    """The nodes, and those that they reach by a `#` that stands for no word."""
-    places = dict.fromkeys(nodes)
-    pending = list(places)
-    while pending:
-        child = pending.pop().following.get("#")
-        if child is not None and child not in places:
-            places[child] = None
-            pending.append(child)
-    return places
 
 
 _MODES: Final = ("all", "any", "all-with-x", "any-with-x")

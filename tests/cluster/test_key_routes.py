@@ -188,14 +188,21 @@ def test_nodes_of_the_last_release_get_runs_of_one_key(
 
 
 @pytest.mark.interpreted
-def test_keys_that_never_come_again_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "REMEMBERED_ROUTES", 8)
+def test_routes_to_ever_other_queues_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "REMEMBERED_ALIKE", 2)
     client = bound(Site("n1"))
     known = client.site.front_end("n1")._routes
-    for first in range(0, 100, 10):
-        client.confirms(publish(client, [f"a.{number}" for number in range(first, first + 10)]))
-    assert sum(map(len, known._by_key.values())) <= 8 + 10
-    assert len(known._distinct) <= 9
+    client.bind("b", "e", "a.2.#")
+    client.confirms(publish(client, ["a.1", "b.1", "a.2", "c.3", "a.2.4"] * 3))
+    assert sum(map(len, known._to_names.values())) <= 2
+    assert arrived(client, "a") == ["a.1", "a.2", "a.2.4"] * 3
+    assert arrived(client, "b") == ["b.1", "a.2", "a.2.4"] * 3
+
+
+def test_messages_to_queues_by_name_go_by_their_own_keys(client: Client) -> None:
+    assert all(client.confirms(publish(client, ["a", "b", "none", "b", "a"], exchange="")))
+    assert arrived(client, "a") == ["a", "a"]
+    assert arrived(client, "b") == ["b", "b"]
 
 
 def test_keys_cross_nodes_and_survive_the_owner() -> None:
