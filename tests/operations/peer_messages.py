@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from cluster.peers.link_messages import RemoteFrontEnd, RemoteOwner, receive_for_front_end, receive_for_owner
 from cluster.peers.registry import FAMILIES, MessageFamily, MessageKind
 from cluster.peers.tags import TO_FRONT_END, TO_OWNER
-from node.message.run import Run
+from node.message.run import OWN_METHODS, Run
 from node.wire.formats import FORMATS
 from replication.forms import ENVELOPE, RAFT_TAG, SNAPSHOT_TAG
 from replication.raft import encode_message
@@ -67,7 +67,10 @@ def runs(draw: st.DrawFn) -> Run:
     lengths = draw(
         st.none() | st.lists(st.integers(0, 2**32 - 1), max_size=3).map(lambda one: array("I", one))
     )
-    return Run(**plain, lengths=lengths, raw=draw(st.binary(max_size=5)))
+    raw = draw(st.binary(max_size=5))
+    if lengths is not None and draw(st.booleans()):
+        return Run(**{**plain, "skip": OWN_METHODS}, routing_key=None, lengths=lengths, raw=raw)
+    return Run(**plain, routing_key=draw(SCALARS[str]), lengths=lengths, raw=raw)
 
 
 @st.composite
