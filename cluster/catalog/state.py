@@ -71,6 +71,11 @@ def encode_commands(commands: Sequence[bytes]) -> bytes:
     return pack_joined([BATCH_VERSION], commands)
 
 
+def _declared(queue: QueueDefinition, *, created: bool) -> dict[str, Any]:
+    """The value of a command that declares a queue."""
+    return {"id": queue.id, "name": queue.name, "partition": queue.partition, "created": created}
+
+
 class CatalogState:
     """Members, partitions, virtual hosts, exchanges, bindings, queues, users, permissions and policies."""
 
@@ -285,7 +290,7 @@ class CatalogState:
         existing = self.queues.get((vhost, name))
         if existing is not None:
             self.check_redeclared(existing, fields)
-            return {**to_plain(existing), "created": False}
+            return _declared(existing, created=False)
         self.check_queue_limit(vhost, name)
         partition = self._place(tuple(replicas), transient, fields["front_end"], size, share)
         self.last_queue += 1
@@ -299,7 +304,7 @@ class CatalogState:
         self.table.queues[partition.id] += 1
         host.exchanges.add_queue(name)
         self._observer.queue_added(queue)
-        return {**to_plain(queue), "created": True}
+        return _declared(queue, created=True)
 
     def queue_name(self, id: int) -> tuple[str, str] | None:
         """A queue's virtual host and name; None where the catalog has no such queue."""

@@ -16,8 +16,9 @@ from cluster.catalog.definitions import (
     parse_local_queue_name,
 )
 from cluster.catalog.observer import Observer
+from cluster.catalog.recent_requests import RECENT_REQUESTS, RecentRequests
 from cluster.catalog.redeclaration import ResourceLockedError
-from cluster.catalog.state import CatalogState, CommandOutcome, encode_command
+from cluster.catalog.state import CatalogState, CommandOutcome, encode_command, encode_commands
 from node.refusal import NotFoundError, PreconditionFailedError
 
 FRONT_END = 77
@@ -221,6 +222,30 @@ def test_a_command_that_is_sent_twice_is_carried_out_once() -> None:
     command = encode_command(FRONT_END, 500, "declare_queue", queue())
     assert catalog.state.apply(command)
     assert catalog.state.apply(command) == []
+
+
+def test_commands_of_one_entry_are_carried_out_in_order_and_each_once() -> None:
+    catalog, other = Catalog(), Catalog()
+    declared = encode_command(FRONT_END, 500, "declare_queue", queue())
+    refused = encode_command(FRONT_END, 501, "bind", binding("nowhere", "q"))
+    deleted = encode_command(FRONT_END, 502, "delete_queue", {"id": 1})
+    outcomes = catalog.state.apply(encode_commands([declared, refused, declared, deleted]))
+    assert [outcome.request for outcome in outcomes] == [500, 501, 502]
+    assert isinstance(outcomes[1].error, NotFoundError)
+    assert catalog.state.queues == {}
+    for command in (declared, refused, deleted):
+        other.state.apply(command)
+    assert catalog.state.snapshot() == other.state.snapshot()
+
+
+def test_the_latest_requests_are_remembered() -> None:
+    recent = RecentRequests()
+    for request in range(RECENT_REQUESTS):
+        assert recent.add(request)
+    assert not recent.add(0)
+    assert recent.add(RECENT_REQUESTS)
+    assert recent.to_plain() == list(range(1, RECENT_REQUESTS + 1))
+    assert recent.add(0)
 
 
 def test_a_refusal_leaves_the_catalog_as_it_was() -> None:
