@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Sequence
 from types import TracebackType
 
 from bench.brokers import Address, BrokerError
@@ -20,6 +21,8 @@ _HEADERS_FLAG = 1 << 13
 Ids = tuple[int, int]
 CLOSES: frozenset[Ids] = frozenset({(10, 50), (20, 40)})
 DELIVER: Ids = (60, 60)
+DECLARED: Ids = (50, 11)
+BOUND: Ids = (50, 21)
 ACK: Ids = (60, 80)
 DIRECT_REPLY_TO = "amq.rabbitmq.reply-to"
 
@@ -53,11 +56,21 @@ class RawClient:
         """Drop the connection without a word."""
         self._socket.close()
 
+    def open_channels(self, channels: int) -> None:
+        """Open so many channels, where channel 1 is open already."""
+        opened = [call((20, 10), short(""), channel) for channel in range(2, channels + 1)]
+        self.pipeline(opened, (20, 11))
+
+    def pipeline(self, calls: Sequence[bytes], answer: Ids) -> None:
+        """Send all calls at once, and wait for as many answers."""
+        self._socket.sendall(b"".join(calls))
+        for _ in calls:
+            self.expect(answer)
+
     def declare(self, queue: str, kind: str) -> None:
         """Declare a durable queue of the type `kind`."""
-        arguments = short("x-queue-type") + b"S" + long(kind.encode())
-        self._call((50, 10), b"\0\0" + short(queue) + b"\x02" + _table(arguments), channel=1)
-        self.expect((50, 11))
+        self._socket.sendall(declaration(queue, kind))
+        self.expect(DECLARED)
 
     def consume(self, queue: str) -> None:
         """Consume without acknowledgement."""
@@ -100,7 +113,7 @@ class RawClient:
                     raise BrokerError(f"closed by the broker: {payload[7 : 7 + payload[6]].decode()}")
 
     def _call(self, ids: Ids, arguments: bytes, channel: int = 0) -> None:
-        self._socket.sendall(frame(METHOD, channel, struct.pack(">HH", *ids) + arguments))
+        self._socket.sendall(call(ids, arguments, channel))
 
     def _frame(self) -> tuple[int, bytes]:
         """The next frame's type and payload, heartbeats left out."""
@@ -130,6 +143,22 @@ def long(octets: bytes) -> bytes:
 
 def _table(fields: bytes = b"") -> bytes:
     return long(fields)
+
+
+def declaration(queue: str, kind: str, channel: int = 1) -> bytes:
+    """The frame that declares a durable queue of the type `kind`."""
+    arguments = short("x-queue-type") + b"S" + long(kind.encode())
+    return call((50, 10), b"\0\0" + short(queue) + b"\x02" + _table(arguments), channel)
+
+
+def binding(queue: str, exchange: str, key: str, channel: int = 1) -> bytes:
+    """The frame that binds a queue."""
+    return call((50, 20), b"\0\0" + short(queue) + short(exchange) + short(key) + b"\0" + _table(), channel)
+
+
+def call(ids: Ids, arguments: bytes, channel: int = 0) -> bytes:
+    """The frame of a method."""
+    return frame(METHOD, channel, struct.pack(">HH", *ids) + arguments)
 
 
 def frame(kind: int, channel: int, payload: bytes) -> bytes:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from bench.brokers import NODES, Address, BrokerError
 from bench.measures import Samples, Stage
-from bench.raw import CLOSES, METHOD, Ids, frame, long, short
+from bench.raw import CLOSES, METHOD, Ids, call, long, short
 
 CLIENTS = 1_000
 CLIENTS_LIMIT_S = 300.0
@@ -60,32 +60,29 @@ async def _connected(nodes: Sequence[Address], number: int) -> Connection:
     """A connection to one of the nodes; one that comes to nothing is tried again on the next of them."""
     while True:
         try:
-            return await _log_in(nodes[number % len(nodes)])
+            return await log_in(nodes[number % len(nodes)])
         except (OSError, asyncio.IncompleteReadError):
             number += 1
             await asyncio.sleep(RETRY_S)
 
 
-async def _log_in(address: Address) -> Connection:
+async def log_in(address: Address) -> Connection:
     """A connection with an open channel. Raises BrokerError where the broker refuses it."""
     reader, writer = await asyncio.open_connection(address.host, address.port)
     writer.write(b"AMQP\0\0\x09\x01")
-    await _expect(reader, (10, 10))
-    _call(writer, (10, 11), long(b"") + short("PLAIN") + long(b"\0guest\0guest") + short("en_US"))
-    tune = await _expect(reader, (10, 30))
-    _call(writer, (10, 31), tune[4:10] + b"\0\0")
-    _call(writer, (10, 40), short("/") + short("") + b"\0")
-    await _expect(reader, (10, 41))
-    _call(writer, (20, 10), short(""), channel=1)
-    await _expect(reader, (20, 11))
+    await expect(reader, (10, 10))
+    writer.write(call((10, 11), long(b"") + short("PLAIN") + long(b"\0guest\0guest") + short("en_US")))
+    tune = await expect(reader, (10, 30))
+    writer.write(call((10, 31), tune[4:10] + b"\0\0"))
+    writer.write(call((10, 40), short("/") + short("") + b"\0"))
+    await expect(reader, (10, 41))
+    writer.write(call((20, 10), short(""), channel=1))
+    await expect(reader, (20, 11))
     return reader, writer
 
 
-def _call(writer: asyncio.StreamWriter, ids: Ids, arguments: bytes, channel: int = 0) -> None:
-    writer.write(frame(METHOD, channel, struct.pack(">HH", *ids) + arguments))
-
-
-async def _expect(reader: asyncio.StreamReader, ids: Ids) -> bytes:
+async def expect(reader: asyncio.StreamReader, ids: Ids) -> bytes:
+    """Read until the method comes; its arguments. Raises BrokerError where the broker closes instead."""
     while True:
         kind, _, size = struct.unpack(">BHI", await reader.readexactly(7))
         payload = (await reader.readexactly(size + 1))[:-1]

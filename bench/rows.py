@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from bench.breadth import fan_out, idle_connections, many_queues, priority, round_trips, topic
+from bench.declaring import one_by_one, pipelined, short_connections
 from bench.measures import (
     Place,
     Samples,
@@ -219,6 +220,30 @@ ALIKE: tuple[Row, ...] = (
             Figure("its memory on all nodes", "bytes", "B", Goal.TIMES_PEER_OR_LESS, 1),
         ),
         many_queues,
+        fresh=True,
+    ),
+    Row(
+        "declares",
+        (
+            Figure("declaring a replicated queue, one by one: p50", "declare", "ms", Goal.AT_MOST, 2),
+            Figure("binding it: p50", "bind", "ms", Goal.AT_MOST, 2),
+        ),
+        one_by_one,
+        fresh=True,
+    ),
+    Row(
+        "declares-pipelined",
+        (
+            Figure("declaring on 200 channels at once", "declares", "/s", Goal.AT_LEAST, 5000),
+            Figure("binding on 200 channels at once", "bindings", "/s", Goal.AT_LEAST, 5000),
+        ),
+        pipelined,
+        fresh=True,
+    ),
+    Row(
+        "connections-short",
+        (rate("connections opened, a queue declared, closed", 2),),
+        short_connections,
         fresh=True,
     ),
     Row(

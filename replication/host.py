@@ -95,6 +95,8 @@ class Host:
         self._random = random
         self._compaction = Compaction(snapshot_bytes, config.election_timeout_s)
         self._dirty: dict[int, RaftGroup] = {}
+        self._early: list[tuple[str, Sequence[bytes]]] = []
+        """Messages for groups that this node does not have, and may open in this turn."""
         self._unsynced: list[tuple[RaftGroup, Message | Acknowledgement]] = []
         self._syncing: list[tuple[RaftGroup, Message | Acknowledgement]] = []
         self._senders: dict[tuple[int, str], SnapshotSender] = {}
@@ -203,8 +205,8 @@ class Host:
         tag, partition = addressed(parts)
         group = self.groups.get(partition)
         if group is None:
-            return
-        if tag == RAFT_TAG:
+            self._early.append((peer, parts))
+        elif tag == RAFT_TAG:
             group.raft.step(decode_message(parts[1:]), now)
             self._dirty[partition] = group
         else:
@@ -275,6 +277,22 @@ class Host:
         """Carry out the decisions of all groups, and start the writer if it is idle."""
         if self.failed is not None:
             return
+        self._advance_all(now)
+        if self._early:
+            self._receive_early(now)
+            self._advance_all(now)
+        self.kick(now)
+
+    def _receive_early(self, now: float) -> None:
+        """Take the messages for groups that this turn has opened: a peer may have opened a group earlier, and
+        asks for votes at once. The others are for groups that this node does not have any more.
+        """
+        early, self._early = self._early, []
+        for peer, parts in early:
+            if addressed(parts)[1] in self.groups:
+                self.receive(peer, parts, now)
+
+    def _advance_all(self, now: float) -> None:
         while self._dirty:
             groups, self._dirty = self._dirty, {}
             for group in groups.values():
@@ -284,7 +302,6 @@ class Host:
                         self._advance(group, now)
                     except DamagedEntryError as error:
                         self.repair.found(error, now)
-        self.kick(now)
 
     def kick(self, now: float) -> None:
         """Hand the staged records to the writer, with the messages that wait for them to be durable."""

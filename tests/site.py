@@ -58,7 +58,8 @@ class Site:
         """Have a command carried out by the catalog."""
         done: list[Refusal | None] = []
         node = self.nodes[name]
-        node.broker.catalog.submit(command, arguments, lambda _, refusal: done.append(refusal), node.clock())
+        node.broker.catalog.submit(command, arguments, lambda _, refusal: done.append(refusal))
+        node.wanted()
         self.until(lambda: done)
         assert done == [None]
 

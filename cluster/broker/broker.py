@@ -82,8 +82,9 @@ class Broker:
         )  # fmt: skip
         self._followers = Observers()
         self.catalog = Catalog(
-            config.raft, self._front_end, self.host, self._send, self._followers, config.default_queue_type
-        )
+            config.raft, self._front_end, self.host, self._send, self._followers, config.default_queue_type,
+            config.formats,
+        )  # fmt: skip
         self._groups = RaftGroups(config.node, self.host, self._time)
         self._join()
         self.lost_entries = LostEntries(self.catalog.state.queue_name, events.messages_lost)
@@ -284,10 +285,14 @@ class Broker:
     # -- the turn -------------------------------------------------------------------------------
 
     def turn(self, now: float) -> bool:
-        """Flush links, propose, append, apply and serve. Returns whether work is left for another turn."""
+        """Flush links and the catalog, propose, append, apply and serve. Returns whether work is left for
+        another turn.
+        """
         self._time.now = now
         for _ in range(TURN_PASSES):
             self.links.flush()
+            if self.catalog.dirty:
+                self.catalog.flush(now)
             self._propose()
             self.host.turn(now)
             self._apply_transient()
@@ -299,10 +304,11 @@ class Broker:
                     # so that a broken connection loses both confirm and delivery, or neither.
                     self._events.decided()
                 self._serve()
-            if not (self.links.dirty or self._dirty_owners or self._transient_entries):
+            dirty = self.links.dirty or self._dirty_owners or self._transient_entries or self.catalog.dirty
+            if not dirty:
                 break
         self.host.kick(now)
-        return bool(self.links.dirty or self._dirty_owners or self._transient_entries)
+        return bool(dirty)
 
     def _propose(self) -> None:
         self._dirty_owners.update(self._grown_owners)
@@ -441,12 +447,12 @@ class Broker:
         elif definition is None:
             self.local_queues.unused(queue, expired=why is Unused.EXPIRED)
         elif why is Unused.SEALED:
-            self.catalog.submit("delete_queue", {"id": queue}, _ignore, self._now)
+            self.catalog.submit("delete_queue", {"id": queue}, _ignore)
         elif why is Unused.EXPIRED or (why is Unused.ABANDONED and definition.auto_delete):
             if self.formats.everywhere >= SEALED_QUEUES:
                 self.owners[definition.partition].seal_unused(queue)
             else:
-                self.catalog.submit("delete_queue", {"id": queue}, _ignore, self._now)
+                self.catalog.submit("delete_queue", {"id": queue}, _ignore)
 
     def owner_dirty(self, partition: int) -> None:
         if not self._dirty_owners:

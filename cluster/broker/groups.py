@@ -26,11 +26,17 @@ class RaftGroups:
         self._nudge_at: dict[int, float] = {}
 
     def open(self, partition: int, members: Membership, order: Sequence[str], machine: Machine) -> None:
-        """Start this node's replica. While there is no leader, the nodes in `order` campaign one by one."""
+        """Start this node's replica. While there is no leader, the nodes in `order` campaign one by one, the
+        first of them at once.
+        """
         # Followers of the catalog must learn of commits soon, as every node serves clients from its replica.
         self._host.open(partition, members, machine, self._time.now, notices=partition == CATALOG)
-        if self._node in order:
-            self._nudge_at[partition] = self._time.now + NUDGE_S * order.index(self._node)
+        if self._node not in order:
+            return
+        place = order.index(self._node)
+        self._nudge_at[partition] = self._time.now + NUDGE_S * (place or len(order))
+        if place == 0:
+            self._host.campaign(partition, self._time.now)
 
     @property
     def whole(self) -> bool:

@@ -6,7 +6,8 @@ Pure but for its callbacks. Its messages are those of `cluster.peers.catalog_mes
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -16,8 +17,9 @@ from cluster.catalog.definitions import MemberState
 from cluster.catalog.node_time import NodeTime
 from cluster.catalog.observer import Observer
 from cluster.catalog.placement import RestartedError
-from cluster.catalog.state import CatalogState, CommandOutcome, encode_command
-from cluster.catalog.visibility import LeaseGrantor, LeaseHolder, counts_from
+from cluster.catalog.state import CatalogState, CommandOutcome, encode_command, encode_commands
+from cluster.catalog.visibility import AwaitedVisibility, LeaseGrantor, LeaseHolder, counts_from
+from cluster.config.formats import COMMANDS_IN_BATCHES
 from cluster.peers.catalog_messages import (
     BarrierPassed,
     BarrierRequest,
@@ -28,7 +30,6 @@ from cluster.peers.catalog_messages import (
     LeasePong,
     decode_catalog_message,
 )
-from node.refusal import Refusal
 from replication.host import Host
 from replication.journal import DamagedEntryError
 from replication.raft import Entry, NotLeaderError, Raft, RaftConfig, Snapshot
@@ -41,21 +42,25 @@ COMMAND_RETRY_S: Final = 0.3
 """A replica sends a command or question again that has had no answer for so long: messages get lost, and so
 do leaders."""
 
+COMMANDS_UNDER_WAY: Final = 512
+"""Commands of this node that may be proposed and not applied. Later ones wait, so that a command that comes
+twice is among the requests that the catalog remembers (`cluster.catalog.recent_requests`)."""
+
+BATCH_BYTES: Final = 256 * 1024
+"""Octets of commands from which on a batch takes no further command."""
+
+WhenApplied = Callable[[Any], None]
+
 
 @dataclass(slots=True)
 class PendingCommand:
-    """A command of this node. One without `data` only waits for the other nodes (`Catalog.when_visible`).
+    """A command of this node that the node has not applied. `proposed`: when, for the last time."""
 
-    `index` is the command's log index, once this node has applied the command: the answer then waits until
-    every node sees that index.
-    """
-
+    request: int
     data: bytes
     answer: Answer
-    asked: float
-    index: int = 0
-    value: Any = None
-    error: Refusal | None = None
+    applied: WhenApplied | None
+    proposed: float = math.inf
 
 
 class Catalog:
@@ -69,7 +74,9 @@ class Catalog:
         send: Callable[[str, Sequence[bytes | memoryview]], object],
         observer: Observer,
         default_queue_type: str,
+        formats: int,
     ) -> None:
+        """`formats` is the format level of this node."""
         self.state = CatalogState(observer, default_queue_type)
         self.version = 0
         self.applied_index = 0
@@ -79,10 +86,14 @@ class Catalog:
         self._front_end = front_end
         self._host = host
         self._send = send
+        self._formats = formats
+        self._unproposed: deque[PendingCommand] = deque()
         self._pending: dict[int, PendingCommand] = {}
+        """The commands that are proposed and not applied, by their request numbers."""
+        self._awaited = AwaitedVisibility()
+        self.dirty = False
+        """Whether `flush` has something to do."""
         self._last_request = 0
-        self._visible_index = 0
-        """Up to this log index every node that may have a lease has applied the log."""
         self._term = 0
         self._holder = LeaseHolder(config)
         self._grantor: LeaseGrantor | None = None
@@ -112,65 +123,98 @@ class Catalog:
         """
         return self._grantor is not None and self._grantor.expel(node, now)
 
-    def submit(self, name: str, arguments: dict[str, Any], answer: Answer, now: float) -> None:
-        """Propose a command, again if need be. Calls `answer(value, refusal)` once every node sees its
-        effect.
+    @property
+    def unanswered(self) -> int:
+        """How many commands and questions of this node have no answer yet."""
+        return len(self._unproposed) + len(self._pending) + len(self._awaited)
+
+    def submit(
+        self, name: str, arguments: dict[str, Any], answer: Answer, applied: WhenApplied | None = None
+    ) -> None:
+        """Have the next `flush` propose a command, again if need be. Calls `answer(value, refusal)` once
+        every node sees its effect, and `applied(value)` before, when this node does.
 
         A command is carried out once at most. A refusal too is answered only when every node sees the state
         that led to it. The answer is a RestartedError where this replica gets a snapshot instead of the
         command.
         """
         self._last_request += 1
-        request = self._last_request
-        data = encode_command(self._front_end, request, name, arguments)
-        self._pending[request] = PendingCommand(data, answer, now)
-        self._propose(data, now)
+        data = encode_command(self._front_end, self._last_request, name, arguments)
+        self._unproposed.append(PendingCommand(self._last_request, data, answer, applied))
+        self.dirty = True
 
-    def when_visible(self, done: Callable[[], None], now: float) -> None:
+    def when_visible(self, done: Callable[[], None]) -> None:
         """Call `done` once every node sees the state that this replica shows now, or a later one.
 
         This replica may already show a queue or exchange that another client is just declaring, and that
-        other nodes do not see yet.
+        other nodes do not see yet. The next `flush` asks the leader.
         """
-        index = self.applied_index
-        if index <= self._visible_index:
-            done()
+        self._awaited.wait(self.applied_index, done)
+        self.dirty = True
+
+    def flush(self, now: float) -> None:
+        """Propose the commands of this turn, as one entry, and ask what every node sees. Without a leader
+        both wait for the next election.
+        """
+        self.dirty = False
+        if self.leader is None:
             return
-        self._last_request += 1
-        look = PendingCommand(b"", lambda _value, _refusal: done(), now, index)
-        self._pending[self._last_request] = look
-        self._ask_barrier(self._last_request, look, now)
+        wanted = list[PendingCommand]()
+        while self._unproposed and len(self._pending) < COMMANDS_UNDER_WAY:
+            command = self._unproposed.popleft()
+            self._pending[command.request] = command
+            wanted.append(command)
+        self._propose(wanted, now)
+        if self._awaited.unasked():
+            self._ask(now)
 
-    def _propose(self, data: bytes, now: float) -> None:
+    def _propose(self, commands: Iterable[PendingCommand], now: float) -> None:
+        """Propose commands in as few entries as the other nodes can read."""
+        batch, size = list[bytes](), 0
+        together = min(self._formats, self.state.members.formats_of_all) >= COMMANDS_IN_BATCHES
+        for command in commands:
+            command.proposed = now
+            batch.append(command.data)
+            size += len(command.data)
+            if size >= BATCH_BYTES or not together:
+                self._propose_entry(batch, now)
+                batch, size = [], 0
+        if batch:
+            self._propose_entry(batch, now)
+
+    def _propose_entry(self, commands: Sequence[bytes], now: float) -> None:
+        entry = commands[0] if len(commands) == 1 else encode_commands(commands)
         if self.leads:
-            try:
-                self._host.propose(CATALOG, data, now)
-            except NotLeaderError:
-                return
+            self._append(entry, now)
         else:
-            self._tell_leader(CommandProposal(data))
+            self._tell_leader(CommandProposal(entry))
 
-    def _outcome(self, index: int, outcome: CommandOutcome, now: float) -> None:
+    def _append(self, entry: bytes, now: float) -> None:
+        try:
+            self._host.propose(CATALOG, entry, now)
+        except NotLeaderError:
+            # Its node proposes the entry again, to the next leader.
+            return
+
+    def _outcome(self, index: int, outcome: CommandOutcome) -> None:
         if outcome.origin != self._front_end:
             return
-        pending = self._pending.get(outcome.request)
-        if pending is None:
+        command = self._pending.pop(outcome.request, None)
+        if command is None:
             return
+        if command.applied is not None and outcome.error is None:
+            command.applied(outcome.value)
         # A refusal waits too: it tells the client of changes that other clients have made.
-        pending.index, pending.value, pending.error, pending.asked = index, outcome.value, outcome.error, now
-        self._ask_barrier(outcome.request, pending, now)
+        self._awaited.wait(index, partial(command.answer, outcome.value, outcome.error))
 
-    def _ask_barrier(self, request: int, pending: PendingCommand, now: float) -> None:
+    def _ask(self, now: float) -> None:
+        """Ask the leader when every node sees what this node has applied."""
+        self._last_request += 1
+        index = self._awaited.asked(self._last_request, now)
         if self._grantor is not None:
-            self._grantor.barrier(pending.index, lambda: self._visible(request), now)
+            self._grantor.barrier(index, partial(self._awaited.answered, self._last_request), now)
         else:
-            self._tell_leader(BarrierRequest(pending.index, self._front_end, request))
-
-    def _visible(self, request: int) -> None:
-        pending = self._pending.pop(request, None)
-        if pending is not None:
-            self._visible_index = max(self._visible_index, pending.index)
-            pending.answer(pending.value, pending.error)
+            self._tell_leader(BarrierRequest(index, self._front_end, self._last_request))
 
     # -- messages -------------------------------------------------------------------------------
 
@@ -187,7 +231,7 @@ class Catalog:
         elif isinstance(message, BarrierPassed):
             # An answer may be to a former process of this node, which numbered its requests in the same way.
             if message.front_end == self._front_end:
-                self._visible(message.request)
+                self._awaited.answered(message.request)
         elif self._grantor is not None:
             self._receive_as_leader(self._grantor, peer, message, now)
 
@@ -196,7 +240,7 @@ class Catalog:
     ) -> None:
         match message:
             case CommandProposal(command):
-                self._propose(command, now)
+                self._append(command, now)
             case LeasePing():
                 self._grant(grantor, peer, message, now)
             case CatalogApplied(index):
@@ -246,13 +290,10 @@ class Catalog:
         elif self._holder.ping_due(now) and self.leader is not None:
             self._holder.pinged(now)
             self._send(self.leader, LeasePing(now, self.applied_index, self._front_end).encode())
-        for request, pending in list(self._pending.items()):
-            if now - pending.asked >= COMMAND_RETRY_S:
-                pending.asked = now
-                if pending.index:
-                    self._ask_barrier(request, pending, now)
-                else:
-                    self._propose(pending.data, now)
+        overdue = now - COMMAND_RETRY_S
+        self._propose([one for one in self._pending.values() if one.proposed <= overdue], now)
+        if self._awaited.unanswered(overdue):
+            self._ask(now)
 
     # -- replica (replication.host.Machine) -----------------------------------------------------
 
@@ -260,9 +301,8 @@ class Catalog:
         for entry in entries:
             self.version += 1
             self.applied_index = entry.index
-            outcome = self.state.apply(entry.data)
-            if outcome is not None:
-                self._outcome(entry.index, outcome, now)
+            for outcome in self.state.apply(entry.data):
+                self._outcome(entry.index, outcome)
         # Raft's own entries (membership, empty ones) do not come to a machine, but count as applied.
         self.applied_index = self._raft.applied_index
         if self._grantor is not None:
@@ -270,14 +310,18 @@ class Catalog:
         elif self._told != self.applied_index:
             self._told = self.applied_index
             self._tell_leader(CatalogApplied(self.applied_index))
+        if self._awaited.unasked():
+            self._ask(now)
+        # Commands that waited for these may follow them.
+        self.dirty = self.dirty or bool(self._unproposed)
 
     def restore(self, snapshot: Snapshot) -> None:
         self.version += 1
         self.applied_index = snapshot.index
         self.state.restore(snapshot.data)
         # The snapshot may contain the effect of these commands, but not their answers.
-        commands = [request for request, pending in self._pending.items() if pending.data]
-        for command in [self._pending.pop(request) for request in commands]:
+        commands, self._pending = self._pending, {}
+        for command in commands.values():
             command.answer(None, RestartedError(FELL_BEHIND))
 
     def snapshot(self) -> bytes:
@@ -298,11 +342,10 @@ class Catalog:
             self._grantor = LeaseGrantor(self._node, others, raft.last_index, since, self._config.lease_s)
         self._term = term
         if leader is not None:
-            for request, pending in self._pending.items():
-                if pending.index:
-                    self._ask_barrier(request, pending, now)
-                else:
-                    self._propose(pending.data, now)
+            self._propose(list(self._pending.values()), now)
+            if self._awaited:
+                self._ask(now)
+            self.dirty = True
 
     def lost(self, error: DamagedEntryError) -> None:
         """The catalog cannot go on without one of its commands: nothing replaces the entry."""
@@ -315,7 +358,7 @@ class CatalogClient:
     """This node's replica for the clients of the node, with the time of the present input."""
 
     def __init__(self, replica: Catalog, time: NodeTime, wanted: Callable[[], None]) -> None:
-        """`wanted` asks for a turn, in which the host sends what the replica proposed."""
+        """`wanted` asks for a turn, in which the replica proposes."""
         self.state = replica.state
         self._replica = replica
         self._time = time
@@ -325,12 +368,14 @@ class CatalogClient:
         """See `Catalog.fresh`."""
         return self._replica.fresh(self._time.clock())
 
-    def submit(self, name: str, arguments: dict[str, Any], answer: Answer) -> None:
+    def submit(
+        self, name: str, arguments: dict[str, Any], answer: Answer, applied: WhenApplied | None = None
+    ) -> None:
         """See `Catalog.submit`."""
-        self._replica.submit(name, arguments, answer, self._time.now)
+        self._replica.submit(name, arguments, answer, applied)
         self._wanted()
 
     def when_visible(self, done: Callable[[], None]) -> None:
         """See `Catalog.when_visible`."""
-        self._replica.when_visible(done, self._time.now)
+        self._replica.when_visible(done)
         self._wanted()

@@ -2,12 +2,13 @@
 
 A command is a msgpack array `[version, origin, request, name, arguments]`. By `origin` (a front end) and
 `request` the node that submitted the command finds its answer when its own replica applies the command.
+An entry of the log is a command, or a batch of commands: `[version, [command, ...]]`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,10 +28,11 @@ from cluster.catalog.observer import Observer
 from cluster.catalog.partition_table import PartitionTable
 from cluster.catalog.placement import QUORUM, RestartedError
 from cluster.catalog.policies import Policies
+from cluster.catalog.recent_requests import RecentRequests
 from cluster.catalog.redeclaration import check_redeclared
 from cluster.catalog.virtual_host import VirtualHost, exchange_from_plain, vhost_to_plain
 from cluster.catalog.witnesses import Witnesses
-from cluster.peers.packing import pack, unpack
+from cluster.peers.packing import pack, pack_joined, unpack
 from node.queue.operations import Semantics
 from node.refusal import NotFoundError, PreconditionFailedError, Refusal
 from node.routing.exchange import Exchanges
@@ -39,12 +41,12 @@ from node.routing.matching import Binding, Destination, DestinationKind
 COMMAND_VERSION: Final = 1
 """The format of commands."""
 
+BATCH_VERSION: Final = 2
+"""The format of entries with several commands."""
+
 CATALOG_SNAPSHOT_VERSION: Final = 4
 """Snapshots of version 1 have no `access`, as the catalog had no users; those of version 2 have no
 `policies`; those of version 3 have no `members`, as members never changed, and no `witnesses`."""
-
-RECENT_REQUESTS: Final = 1024
-"""The latest requests of each front end that are remembered, to carry out once a command that comes twice."""
 
 RETIRED_FRONT_ENDS: Final = 1024
 """Dead incarnations of nodes whose late commands are recognised."""
@@ -64,6 +66,16 @@ def encode_command(origin: int, request: int, name: str, arguments: dict[str, An
     return pack([COMMAND_VERSION, origin, request, name, arguments])
 
 
+def encode_commands(commands: Sequence[bytes]) -> bytes:
+    """One entry with several commands, which are carried out in this order."""
+    return pack_joined([BATCH_VERSION], commands)
+
+
+def _declared(queue: QueueDefinition, *, created: bool) -> dict[str, Any]:
+    """The value of a command that declares a queue."""
+    return {"id": queue.id, "name": queue.name, "partition": queue.partition, "created": created}
+
+
 class CatalogState:
     """Members, partitions, virtual hosts, exchanges, bindings, queues, users, permissions and policies."""
 
@@ -77,7 +89,7 @@ class CatalogState:
         self.witnesses = Witnesses(lambda: self.vhosts.values(), lambda: self.nodes.values())
         self._queue_counts: Counter[str] = Counter()
         self.last_queue = 0
-        self._recent: dict[int, list[int]] = {}
+        self._recent: defaultdict[int, RecentRequests] = defaultdict(RecentRequests)
         self._retired: list[int] = []
         self._observer = observer
         self.default_queue_type = default_queue_type
@@ -105,18 +117,21 @@ class CatalogState:
             **self.witnesses.commands,
         }
 
-    def apply(self, data: bytes) -> CommandOutcome | None:
-        """Carry out one committed command; a refusal is an outcome too.
+    def apply(self, data: bytes) -> list[CommandOutcome]:
+        """Carry out the commands of one committed entry; a refusal is an outcome too.
 
-        Returns None where the command has been carried out before: a node proposes a command again while it
+        A command that has been carried out before has no outcome: a node proposes a command again while it
         has no answer.
         """
-        _version, origin, request, name, arguments = unpack(data)
-        recent = self._recent.setdefault(origin, [])
-        if request in recent:
+        entry = unpack(data)
+        commands = entry[1] if entry[0] == BATCH_VERSION else [entry]
+        outcomes = map(self._carry_out, commands)
+        return [outcome for outcome in outcomes if outcome is not None]
+
+    def _carry_out(self, command: list[Any]) -> CommandOutcome | None:
+        _version, origin, request, name, arguments = command
+        if not self._recent[origin].add(request):
             return None
-        recent.append(request)
-        del recent[:-RECENT_REQUESTS]
         try:
             return CommandOutcome(origin, request, value=self._commands[name](**arguments))
         except Refusal as error:
@@ -275,7 +290,7 @@ class CatalogState:
         existing = self.queues.get((vhost, name))
         if existing is not None:
             self.check_redeclared(existing, fields)
-            return to_plain(existing)
+            return _declared(existing, created=False)
         self.check_queue_limit(vhost, name)
         partition = self._place(tuple(replicas), transient, fields["front_end"], size, share)
         self.last_queue += 1
@@ -289,7 +304,7 @@ class CatalogState:
         self.table.queues[partition.id] += 1
         host.exchanges.add_queue(name)
         self._observer.queue_added(queue)
-        return to_plain(queue)
+        return _declared(queue, created=True)
 
     def queue_name(self, id: int) -> tuple[str, str] | None:
         """A queue's virtual host and name; None where the catalog has no such queue."""
@@ -365,7 +380,7 @@ class CatalogState:
             "access": self.access.to_plain(),
             "policies": self.policies.to_plain(),
             "witnesses": self.witnesses.to_plain(),
-            "recent": sorted(self._recent.items()),
+            "recent": sorted((origin, recent.to_plain()) for origin, recent in self._recent.items()),
             "retired": self._retired,
             "last_queue": self.last_queue,
             "last_partition": self.table.last,
@@ -397,7 +412,10 @@ class CatalogState:
             for binding in host["bindings"]:
                 self._bind(name, **binding)
             self.policies.set_alternates(name, self.vhosts[name].exchanges)
-        self._recent = {origin: list(requests) for origin, requests in plain["recent"]}
+        self._recent.clear()
+        for origin, requests in plain["recent"]:
+            for request in requests:
+                self._recent[origin].add(request)
         self._retired = plain["retired"]
         self.last_queue = plain["last_queue"]
         self._observer.replaced()

@@ -9,6 +9,7 @@ more. docs/decisions/0015-leases.md has the proof.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -124,6 +125,57 @@ class LeaseHolder:
     def valid(self, now: float) -> bool:
         """Whether this node holds a lease."""
         return now < self._until
+
+
+class AwaitedVisibility:
+    """The callbacks of one node that wait until every node sees the log up to an index.
+
+    One question to the leader is for everything that waits by then: it asks for the highest index. Indexes
+    only grow, as `wait` is called with what the node has applied by then.
+    """
+
+    def __init__(self) -> None:
+        self.visible = 0
+        """Up to this log index every node that may have a lease has applied the log."""
+        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._asked: dict[int, int] = {}
+        """The indexes of questions without an answer, by the questions' numbers."""
+        self._asked_index = 0
+        self._asked_at = -math.inf
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def wait(self, index: int, done: Callable[[], None]) -> None:
+        """Call `done` once every node sees the log up to `index`; at once if every node does."""
+        if index <= self.visible:
+            done()
+        else:
+            self._waiting.append((index, done))
+
+    def unasked(self) -> bool:
+        """Whether something waits for which the leader has not been asked."""
+        return bool(self._waiting) and self._waiting[-1][0] > self._asked_index
+
+    def unanswered(self, before: float) -> bool:
+        """Whether something waits, and the leader was asked last `before` that time."""
+        return bool(self._waiting) and self._asked_at <= before
+
+    def asked(self, question: int, now: float) -> int:
+        """The leader is asked now. Returns the index to ask for."""
+        index = self._asked_index = self._asked[question] = self._waiting[-1][0]
+        self._asked_at = now
+        return index
+
+    def answered(self, question: int) -> None:
+        """The leader's answer: every node sees the index of the question."""
+        index = self._asked.pop(question, 0)
+        if index <= self.visible:
+            return
+        self.visible = index
+        self._asked = {asked: other for asked, other in self._asked.items() if other > index}
+        while self._waiting and self._waiting[0][0] <= self.visible:
+            self._waiting.popleft()[1]()
 
 
 def counts_from(sent: float, age: float, drift: float) -> float:

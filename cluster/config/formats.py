@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 FORMAT_LEVEL: Final = 1
-"""The highest level that this release reads. With level 1 nodes tell their levels, seal queues, and tell in
-requests for votes whether every majority has the candidate. Operations may have messages with routing keys of
-their own."""
+"""The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
+commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
+candidate. Operations may have messages with routing keys of their own."""
 
 METHODS_IN_RUNS: Final = 1
 """From this level on nodes read runs whose messages state their routing keys each
@@ -20,6 +20,9 @@ METHODS_IN_RUNS: Final = 1
 SEALED_QUEUES: Final = 1
 """From this level on nodes read logs of partitions that seal a queue before it is deleted as empty or
 unused."""
+
+COMMANDS_IN_BATCHES: Final = 1
+"""From this level on nodes read entries of the catalog's log that have several commands."""
 
 MAJORITIES_IN_VOTES: Final = 1
 """From this level on nodes read requests for votes that tell whether every majority has the candidate."""

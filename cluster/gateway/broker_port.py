@@ -43,6 +43,7 @@ from node.session.permissions import Permissions, Scope
 from node.session.ports import (
     Authenticated,
     ConsumerOptions,
+    DeclaredQueue,
     Done,
     Got,
     QueueCounts,
@@ -263,7 +264,7 @@ class FrontEnd:
         vhost: str,
         declaration: QueueDeclaration,
         holder: int,
-        answer: Callable[[QueueRef | None, Refusal | None], None],
+        answer: Callable[[DeclaredQueue | None, Refusal | None], None],
         node: str = "",
     ) -> None:
         """`node` is the node that declares the queue, if it is not this one; it must be running."""

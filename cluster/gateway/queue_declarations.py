@@ -18,12 +18,13 @@ from cluster.gateway.context import GatewayContext
 from cluster.gateway.link import Links
 from cluster.gateway.local_queues import LocalQueues
 from cluster.gateway.lost_memory import LostMemory
+from cluster.peers.link_messages import JUST_CREATED, NOT_FOUND, UNREACHABLE, Delivery
 from node.queue.features.arguments import read_queue_arguments
 from node.queue.operations import Semantics
 from node.refusal import HomeNodeDownError, Refusal
-from node.session.ports import QueueDeclaration, QueueRef
+from node.session.ports import DeclaredQueue, QueueCounts, QueueDeclaration, QueueRef
 
-Declared = Callable[[QueueRef | None, Refusal | None], None]
+Declared = Callable[[DeclaredQueue | None, Refusal | None], None]
 
 
 @dataclass(slots=True)
@@ -90,7 +91,7 @@ class QueueDeclarations:
         self._submit(vhost, declaration, holder, answer, placement, settings.semantics, node)
 
     def _answer_present(self, queue: QueueRef, answer: Declared) -> None:
-        done = partial(answer, queue, None)
+        done = partial(answer, DeclaredQueue(queue), None)
         if self._local.owns(queue):
             done()
         else:
@@ -116,18 +117,19 @@ class QueueDeclarations:
 
         if declaration.exclusive:
             self._holders.add(holder)
+        creation = Creation(self._context, vhost, answer)
 
         def declared(value: Any, refusal: Refusal | None) -> None:
             if refusal is not None:
                 answer(None, refusal)
-            else:
-                if declaration.exclusive and holder not in self._holders:
-                    # The queue's connection was closed meanwhile, and no other client may use the queue.
-                    catalog.submit("delete_queue", {"id": value["id"]}, _ignore)
-                self.churn.created += 1
-                answer(QueueRef(value["name"], value["partition"], value["id"], vhost), None)
+                return
+            if declaration.exclusive and holder not in self._holders:
+                # The queue's connection was closed meanwhile, and no other client may use the queue.
+                catalog.submit("delete_queue", {"id": value["id"]}, _ignore)
+            self.churn.created += 1
+            creation.visible(value)
 
-        catalog.submit("declare_queue", arguments, declared)
+        catalog.submit("declare_queue", arguments, declared, creation.applied)
 
     def _declared(self, vhost: str, declaration: QueueDeclaration, holder: int) -> QueueRef | None:
         """The queue, if it exists already or is in this node's memory; None if the catalog must create it."""
@@ -177,6 +179,48 @@ class QueueDeclarations:
         kind = ResourceKind.QUORUM_QUEUE if quorum else ResourceKind.CLASSIC_QUEUE
         applied = self._catalog.state.policies.applied(vhost, kind, declaration.name)
         return arguments_with(declaration.arguments, applied.definition)
+
+
+class Creation:
+    """A declaration that the catalog decides. Answers once every node sees the queue. A queue that the
+    declaration creates is in its owner's log by then: later owners have the queue, too.
+    """
+
+    __slots__ = ("_answer", "_asked", "_context", "_counts", "_vhost", "_waiting")
+
+    def __init__(self, context: GatewayContext, vhost: str, answer: Declared) -> None:
+        self._context, self._vhost, self._answer = context, vhost, answer
+        self._asked = False
+        self._counts: QueueCounts | None = None
+        self._waiting: QueueRef | None = None
+
+    def applied(self, value: Any) -> None:
+        """This node has the queue. Where it is the owner too it creates the queue while the other nodes apply
+        the declaration; another owner might not have heard of the queue yet.
+        """
+        if value["created"] and self._context.owner_of(value["partition"]) == self._context.config.node:
+            self._ask(value)
+
+    def visible(self, value: Any) -> None:
+        """Every node sees the queue."""
+        queue = QueueRef(value["name"], value["partition"], value["id"], self._vhost)
+        if self._counts is not None or not value["created"]:
+            self._answer(DeclaredQueue(queue, self._counts), None)
+            return
+        self._waiting = queue
+        if not self._asked:
+            self._ask(value)
+
+    def _ask(self, value: Any) -> None:
+        self._asked = True
+        links = self._context.links
+        links.request(links.to(value["partition"]), "count", [value["id"], JUST_CREATED], self._counted)
+
+    def _counted(self, value: Any, _: Delivery | None) -> None:
+        refused = value in (NOT_FOUND, UNREACHABLE)
+        self._asked, self._counts = not refused, None if refused else QueueCounts(*value)
+        if self._waiting is not None:
+            self._answer(DeclaredQueue(self._waiting, self._counts), None)
 
 
 def _ignore(value: object, refusal: object) -> None:

@@ -143,7 +143,7 @@ class Routes:
         latest, begin, index = None, 0, 0
         refused = None
         try:
-            find = self._finder(scope, exchange)
+            find = self._finder(scope, exchange, keys[0])
             for index, key in enumerate(keys):
                 targets = find(key)
                 if targets is not latest:
@@ -157,14 +157,16 @@ class Routes:
             found.append((index - begin, latest))
         return found, refused
 
-    def _finder(self, scope: Scope, exchange: str) -> Callable[[str], Targets]:
-        """Gives the routes of one exchange by key. Raises as `find`, at once or when it is called."""
+    def _finder(self, scope: Scope, exchange: str, first: str) -> Callable[[str], Targets]:
+        """Gives the routes of one exchange by key. Raises as `find` for the first key, at once."""
         if self._version != self._replica.version:
             self._forget()
         user, vhost = scope.user, scope.vhost
         if exchange == DEFAULT_EXCHANGE:
             return lambda key: self.find(scope, exchange, key, None)
-        topic = self._check_publish(scope, exchange)
+        # The checks of the exchange are those of every key.
+        self._compute(scope, exchange, (first,), None)
+        topic = self.exchange(vhost, exchange).kind is ExchangeKind.TOPIC
         exchanges, check_topic = self._replica.state.vhost(vhost).exchanges, self._access.check_topic
         known = self._to_names.setdefault((vhost, exchange), {})
 
@@ -193,28 +195,19 @@ class Routes:
         self, scope: Scope, exchange: str, keys: Sequence[str], headers: Mapping[str, Any] | None
     ) -> Targets:
         vhost = scope.vhost
-        if self._check_publish(scope, exchange):
+        self._access.check_exchange(scope.user, vhost, Right.WRITE, exchange)
+        found = self.exchange(vhost, exchange)
+        if found.kind is ExchangeKind.TOPIC:
             for key in keys:
                 self._access.check_topic(scope.user, vhost, Right.WRITE, exchange, key)
+        if found.internal:
+            raise AccessRefusedError(f"cannot publish to internal exchange '{exchange}' in vhost '{vhost}'")
         exchanges = self._replica.state.vhost(vhost).exchanges
         names = set(exchanges.route(exchange, keys[0], headers, keys[1:]))
         if exchange == DEFAULT_EXCHANGE:
             # Queues in a node's memory are not in the catalog: their names tell where they are.
             names.update(key for key in keys if _local_name(key) is not None)
         return self._to_queues(vhost, exchange, sorted(names))
-
-    def _check_publish(self, scope: Scope, exchange: str) -> bool:
-        """Returns whether the user needs the right to write to the routing key as well.
-
-        Raises NotFoundError, and AccessRefusedError, also for an internal exchange.
-        """
-        self._access.check_exchange(scope.user, scope.vhost, Right.WRITE, exchange)
-        found = self.exchange(scope.vhost, exchange)
-        if found.internal:
-            raise AccessRefusedError(
-                f"cannot publish to internal exchange '{exchange}' in vhost '{scope.vhost}'"
-            )
-        return found.kind is ExchangeKind.TOPIC
 
     def _to_queues(self, vhost: str, exchange: str, names: Iterable[str]) -> Targets:
         state = self._replica.state

@@ -14,6 +14,7 @@ from cluster.peers.link_messages import (
     GET_LINK,
     GET_LINK_KEPT,
     GET_LINK_NO_ACK,
+    JUST_CREATED,
     NOT_FOUND,
     NOTHING_TO_GET,
     STAYS_LEASED,
@@ -54,7 +55,10 @@ class FrontEndRequests:
         queue = arguments[0]
         # A client asks for the count when it declares the queue.
         self._owner.used(queue)
-        if name == "count":
+        if name == "count" and arguments[1:] == [JUST_CREATED]:
+            # The entry that creates the queue may be on its way.
+            self._owner.after_proposed(partial(self._count_created, queue, answer, found))
+        elif name == "count":
             counting = partial(_count, self._owner, queue, found)
             self._owner.after_proposed(lambda: self._serving.when_served(queue, counting))
         elif name == "purge":
@@ -74,6 +78,9 @@ class FrontEndRequests:
         else:
             # A request of a later release.
             answer(NOT_FOUND)
+
+    def _count_created(self, number: int, answer: SendAnswer, found: SendAnswer) -> None:
+        _count(self._owner, number, answer if number in self._owner.queues else found)
 
     def _take_newer(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
         """Carry out a request that an owner of the release before does not know. Such requests are no use of

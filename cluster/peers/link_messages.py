@@ -54,6 +54,12 @@ NOTHING_TO_GET: Final = (0, False)
 request for a basic.get of the first argument, which is a queue that does not exist.
 """
 
+JUST_CREATED: Final = 1
+"""The second argument of a count: a declaration of the asking client has created the queue. So any state
+since then is a right answer, and the owner need not have a majority confirm that it leads. An owner of the
+release before ignores the argument.
+"""
+
 STAYS_LEASED: Final = 1
 """The third argument of a get without acknowledgement whose message stays leased, see `GET_LINK_KEPT`."""
 

@@ -19,6 +19,13 @@ def pack(value: Any) -> bytes:
     return bytes(msgpack.packb(value, default=_extension, unicode_errors="surrogateescape"))
 
 
+def pack_joined(head: Sequence[Any], values: Sequence[bytes]) -> bytes:
+    """The msgpack of a list: the values `head`, then a list of `values`, each of them packed already."""
+    packer = msgpack.Packer()
+    opened = packer.pack_array_header(len(head) + 1)
+    return b"".join([opened, *map(pack, head), packer.pack_array_header(len(values)), *values])
+
+
 def unpack_part(parts: Sequence[bytes], form: Any, place: int = 1) -> Any:
     """The value in one part of a message, which must have this form (`replication.forms`). Raises
     MessageError.

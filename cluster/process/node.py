@@ -295,7 +295,7 @@ class NodeProcess:
 
     def submit(self, name: str, arguments: dict[str, Any], answer: Answer) -> None:
         """Submit a command to the catalog from outside a turn; see `Catalog.submit`."""
-        self.broker.catalog.submit(name, arguments, answer, self.clock())
+        self.broker.catalog.submit(name, arguments, answer)
         self.wanted()
 
     async def stop(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from node.delivery.settlements import Settlement
 from node.message.run import Run
@@ -58,6 +58,13 @@ class QueueCounts:
     consumers: int
     leased: int
     scheduled: int = 0
+
+
+class DeclaredQueue(NamedTuple):
+    """A queue that was declared. `counts`: its counts, where the declaration created it."""
+
+    queue: QueueRef
+    counts: QueueCounts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +283,7 @@ class BrokerPort(Protocol):
         vhost: str,
         declaration: QueueDeclaration,
         holder: int,
-        answer: Callable[[QueueRef | None, Refusal | None], None],
+        answer: Callable[[DeclaredQueue | None, Refusal | None], None],
     ) -> None: ...
 
     def delete_queue(

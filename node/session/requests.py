@@ -35,7 +35,15 @@ from node.session.commands import (
     Unbind,
 )
 from node.session.permissions import Scope
-from node.session.ports import BrokerPort, ConsumerOptions, Got, QueueCounts, QueueRef, Subscriber
+from node.session.ports import (
+    BrokerPort,
+    ConsumerOptions,
+    DeclaredQueue,
+    Got,
+    QueueCounts,
+    QueueRef,
+    Subscriber,
+)
 from node.type_names import type_name
 
 
@@ -157,13 +165,16 @@ class Requests:
         def declare() -> None:
             self._port.declare_queue(caller.vhost, declaration, caller.holder, declared)
 
-        def declared(queue: QueueRef | None, refusal: Refusal | None) -> None:
-            if queue is not None:
+        def declared(found: DeclaredQueue | None, refusal: Refusal | None) -> None:
+            if found is None:
+                assert refusal is not None
+                answered(refusal)
+            elif found.counts is not None:
+                answered(_found(found.queue, found.counts))
+            else:
                 # Where another client has deleted the queue meanwhile, declare it again. An exclusive
                 # queue is deleted only with this connection.
-                self._answer_declared(queue, answered, None if declaration.exclusive else declare)
-            elif refusal is not None:
-                answered(refusal)
+                self._answer_declared(found.queue, answered, None if declaration.exclusive else declare)
 
         declare()
 
@@ -174,7 +185,7 @@ class Requests:
             if gone is not None and isinstance(refusal, NotFoundError):
                 gone()
             elif refusal is None:
-                answered(QueueFound(queue.name, counts.ready, counts.consumers))
+                answered(_found(queue, counts))
             else:
                 answered(refusal)
 
@@ -245,6 +256,10 @@ def _without_line_ends(command: Command) -> Command:
     elif _has_line_end(command.name):
         return replace(command, name=_cleaned(command.name))
     return command
+
+
+def _found(queue: QueueRef, counts: QueueCounts) -> QueueFound:
+    return QueueFound(queue.name, counts.ready, counts.consumers)
 
 
 def _has_line_end(name: str) -> bool:

@@ -66,11 +66,9 @@ def test_replicas_agree_also_one_that_begins_with_a_snapshot(
         if number == at:
             late.restore(first.snapshot())
         data = encode_command(FRONT_END, number, name, arguments)
-        outcome = first.apply(data)
-        assert outcome is not None
+        [outcome] = first.apply(data)
         if number >= at:
-            told = late.apply(data)
-            assert told is not None
+            [told] = late.apply(data)
             assert (told.value, str(told.error)) == (outcome.value, str(outcome.error))
     if at <= len(sequence):
         assert late.snapshot() == first.snapshot()

@@ -16,8 +16,9 @@ from cluster.catalog.definitions import (
     parse_local_queue_name,
 )
 from cluster.catalog.observer import Observer
+from cluster.catalog.recent_requests import RECENT_REQUESTS, RecentRequests
 from cluster.catalog.redeclaration import ResourceLockedError
-from cluster.catalog.state import CatalogState, CommandOutcome, encode_command
+from cluster.catalog.state import CatalogState, CommandOutcome, encode_command, encode_commands
 from node.refusal import NotFoundError, PreconditionFailedError
 
 FRONT_END = 77
@@ -51,8 +52,7 @@ class Catalog:
 
     def outcome(self, name: str, arguments: dict[str, Any]) -> CommandOutcome:
         self.requests += 1
-        outcome = self.state.apply(encode_command(FRONT_END, self.requests, name, arguments))
-        assert outcome is not None
+        [outcome] = self.state.apply(encode_command(FRONT_END, self.requests, name, arguments))
         return outcome
 
     def do(self, name: str, /, **arguments: Any) -> Any:
@@ -95,7 +95,7 @@ def test_queues_with_the_same_replicas_share_a_partition() -> None:
 def test_redeclaring_says_which_argument_differs() -> None:
     catalog = Catalog()
     once = catalog.do("declare_queue", **queue())
-    assert catalog.do("declare_queue", **queue()) == once
+    assert catalog.do("declare_queue", **queue()) == {**once, "created": False}
     error = catalog.refusal("declare_queue", **queue(durable=False))
     assert isinstance(error, PreconditionFailedError)
     assert str(error) == (
@@ -112,7 +112,9 @@ def test_redeclaring_says_which_argument_differs() -> None:
 def test_arguments_that_mean_nothing_to_a_queue_are_not_compared() -> None:
     catalog = Catalog()
     once = catalog.do("declare_queue", **queue(arguments={"x-max-length": 5, "x-ha-policy": "all"}))
-    assert catalog.do("declare_queue", **queue(arguments={"x-max-length": 5, "note": "b"})) == once
+    assert (
+        catalog.do("declare_queue", **queue(arguments={"x-max-length": 5, "note": "b"}))["id"] == once["id"]
+    )
     error = catalog.refusal("declare_queue", **queue(arguments={"x-max-length": 6}))
     assert str(error).endswith("received '6' but current is '5'")
 
@@ -218,8 +220,32 @@ def test_queues_that_a_node_had_in_memory_are_removed_by_their_numbers() -> None
 def test_a_command_that_is_sent_twice_is_carried_out_once() -> None:
     catalog = Catalog()
     command = encode_command(FRONT_END, 500, "declare_queue", queue())
-    assert catalog.state.apply(command) is not None
-    assert catalog.state.apply(command) is None
+    assert catalog.state.apply(command)
+    assert catalog.state.apply(command) == []
+
+
+def test_commands_of_one_entry_are_carried_out_in_order_and_each_once() -> None:
+    catalog, other = Catalog(), Catalog()
+    declared = encode_command(FRONT_END, 500, "declare_queue", queue())
+    refused = encode_command(FRONT_END, 501, "bind", binding("nowhere", "q"))
+    deleted = encode_command(FRONT_END, 502, "delete_queue", {"id": 1})
+    outcomes = catalog.state.apply(encode_commands([declared, refused, declared, deleted]))
+    assert [outcome.request for outcome in outcomes] == [500, 501, 502]
+    assert isinstance(outcomes[1].error, NotFoundError)
+    assert catalog.state.queues == {}
+    for command in (declared, refused, deleted):
+        other.state.apply(command)
+    assert catalog.state.snapshot() == other.state.snapshot()
+
+
+def test_the_latest_requests_are_remembered() -> None:
+    recent = RecentRequests()
+    for request in range(RECENT_REQUESTS):
+        assert recent.add(request)
+    assert not recent.add(0)
+    assert recent.add(RECENT_REQUESTS)
+    assert recent.to_plain() == list(range(1, RECENT_REQUESTS + 1))
+    assert recent.add(0)
 
 
 def test_a_refusal_leaves_the_catalog_as_it_was() -> None:
@@ -245,9 +271,7 @@ def test_a_snapshot_restores_everything() -> None:
     restored.restore(catalog.state.snapshot())
     assert restored.snapshot() == catalog.state.snapshot()
     assert restored.vhost("/").exchanges.route("e", "x.y") == {"a"}
-    assert (
-        restored.apply(encode_command(FRONT_END, catalog.requests, "declare_vhost", {"vhost": "z"})) is None
-    )
+    assert restored.apply(encode_command(FRONT_END, catalog.requests, "declare_vhost", {"vhost": "z"})) == []
 
 
 def test_local_queue_names_tell_where_the_queue_is() -> None:

@@ -65,8 +65,7 @@ class Node(Observer):
 
     def do(self, command: str, **arguments: Any) -> None:
         self._requests += 1
-        outcome = self.state.apply(encode_command(1, self._requests, command, arguments))
-        assert outcome is not None
+        [outcome] = self.state.apply(encode_command(1, self._requests, command, arguments))
         assert outcome.error is None
 
     def enter(self, user: str, vhost: str) -> tuple[VhostConnection, Client]:

@@ -66,7 +66,8 @@ def test_what_was_on_its_way_to_a_node_that_died_is_answered_and_not_doubled() -
     assert client.confirms(client.publish("", b"too late", exchange="amq.fanout")) == [False]
     assert client.bodies("replicated") == [b"on its way", b"too late"]
     site.nodes["n3"].start()
-    site.until(lambda: site.nodes["n3"].ready)
+    partition = client.node.broker.catalog.state.queue("/", "q").partition
+    site.until(lambda: not client.node.broker.links.to(partition).unreachable)
     assert client.confirms(client.publish("", b"again", exchange="amq.fanout")) == [True]
     assert client.bodies("q") == [b"on its way", b"again"]
 

@@ -31,7 +31,7 @@ class Watch:
             self.answered = True
 
         node = self.site.nodes[name]
-        node.broker.catalog.submit("declare_vhost", {"vhost": NEW}, answered, node.clock())
+        node.broker.catalog.submit("declare_vhost", {"vhost": NEW}, answered)
         node.wanted()
 
     def stale(self) -> list[str]:

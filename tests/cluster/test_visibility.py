@@ -7,7 +7,14 @@ import math
 import pytest
 
 from cluster.catalog.state import CatalogState
-from cluster.catalog.visibility import ASK_AGAIN_S, PINGS_A_LEASE, LeaseGrantor, LeaseHolder, counts_from
+from cluster.catalog.visibility import (
+    ASK_AGAIN_S,
+    PINGS_A_LEASE,
+    AwaitedVisibility,
+    LeaseGrantor,
+    LeaseHolder,
+    counts_from,
+)
 from node.routing.matching import Binding, Destination, DestinationKind
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.primitives import Method
@@ -122,6 +129,48 @@ def test_a_barrier_that_is_asked_for_twice_answers_both() -> None:
     for node in ("n2", "n3"):
         grantor.applied(node, 1, 0.0)
     assert (first.calls, second.calls) == (1, 1)
+
+
+def test_one_answer_of_the_leader_is_for_everything_up_to_its_index() -> None:
+    awaited, done = AwaitedVisibility(), [Done() for _ in range(4)]
+    for index, each in zip((3, 3, 5), done, strict=False):
+        awaited.wait(index, each)
+    assert awaited.unasked()
+    assert awaited.asked(1, 0.0) == 5
+    assert not awaited.unasked()
+    awaited.wait(8, done[3])
+    assert awaited.unasked()
+    awaited.answered(1)
+    assert [each.calls for each in done] == [1, 1, 1, 0]
+    assert len(awaited) == 1
+    assert awaited.visible == 5
+
+
+def test_an_answer_to_an_earlier_question_changes_nothing() -> None:
+    awaited, done = AwaitedVisibility(), [Done(), Done()]
+    awaited.wait(3, done[0])
+    awaited.asked(1, 0.0)
+    awaited.wait(6, done[1])
+    awaited.asked(2, 0.0)
+    awaited.answered(2)
+    awaited.answered(1)
+    awaited.answered(7)
+    assert [each.calls for each in done] == [1, 1]
+    assert awaited.visible == 6
+    late = Done()
+    awaited.wait(6, late)
+    assert late.calls == 1
+
+
+def test_a_question_without_an_answer_is_asked_again() -> None:
+    awaited = AwaitedVisibility()
+    assert not awaited.unanswered(10.0)
+    awaited.wait(3, Done())
+    awaited.asked(1, 10.0)
+    assert not awaited.unanswered(9.9)
+    assert awaited.unanswered(10.0)
+    awaited.answered(1)
+    assert not awaited.unanswered(10.0)
 
 
 def test_a_lease_counts_from_when_the_leader_says() -> None:

@@ -27,8 +27,7 @@ class Catalog:
 
     def do(self, name: str, /, **arguments: Any) -> Any:
         self._request += 1
-        outcome = self.state.apply(encode_command(9, self._request, name, arguments))
-        assert outcome is not None
+        [outcome] = self.state.apply(encode_command(9, self._request, name, arguments))
         if outcome.error is not None:
             raise outcome.error
         return outcome.value

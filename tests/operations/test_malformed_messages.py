@@ -101,7 +101,7 @@ def catalog() -> Any:
     """As far as a message that is not for a leader of the catalog reaches."""
     made = cast(Any, object.__new__(Catalog))
     made._grantor = made._holder = Anything()
-    made._front_end, made._visible, made._propose = 7, Anything()._called, Anything()._called
+    made._front_end, made._awaited, made._append = 7, Anything(), Anything()._called
     made._grant = Anything()._called
     return made
 

@@ -65,8 +65,14 @@ class ScenarioNodes:
         }  # fmt: skip
         for command, given in (("declare_vhost", {"vhost": "/"}), ("declare_queue", declaration)):
             self._submit(self.nodes[replicas[0]], command, given)
-        self._until(lambda: self._partition(name) in self._owners)
+        self._until(lambda: self._is_owned(name))
         return f"{name} is declared"
+
+    def _is_owned(self, queue: str) -> bool:
+        """Whether an owner has created the queue: publishes come later."""
+        definition = self._newest().queue("/", queue)
+        owners = (node.broker.owners.get(definition.partition) for node in self.nodes.values() if node.up)
+        return any(owner is not None and definition.id in owner.queues for owner in owners)
 
     def do_catalog(self, name: str) -> str:
         """catalog n1: have this node lead the catalog."""
@@ -146,7 +152,7 @@ class ScenarioNodes:
         def answer(value: Any, refusal: Refusal | None) -> None:
             done.append(value if refusal is None else refusal)
 
-        node.broker.catalog.submit(command, arguments, answer, node.clock())
+        node.broker.catalog.submit(command, arguments, answer)
         self._until(lambda: bool(done))
         return done[0]
 

@@ -14,6 +14,7 @@ from node.session.amqp091.session import Session
 from node.session.permissions import Right, Scope
 from node.session.ports import (
     ConsumerOptions,
+    DeclaredQueue,
     Got,
     Identity,
     QueueCounts,
@@ -164,7 +165,7 @@ class AnsweringBroker:
 
     def declare_queue(self, vhost: str, declaration: QueueDeclaration, holder: int, answer: Any) -> None:
         self._called()
-        answer(QueueRef(declaration.name or "named", 1, 1, vhost), None)
+        answer(DeclaredQueue(QueueRef(declaration.name or "named", 1, 1, vhost)), None)
 
     def delete_queue(self, queue: QueueRef, if_unused: bool, if_empty: bool, answer: Any) -> None:
         self._called()

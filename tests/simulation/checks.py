@@ -189,7 +189,7 @@ def kept_by(node: SimulatedNode, front_ends: set[int]) -> Iterator[tuple[str, ob
         for queue, state in machine_of(owner).queues.items():
             yield f"messages {name} in queue {queue}", len(state.alive)
             yield f"attached front ends {name}, queue {queue}", state.attached - front_ends
-    yield "catalog commands", len(broker.catalog._pending)
+    yield "catalog commands", broker.catalog.unanswered
     yield "messages that wait for a sync", len(broker.host._unsynced) + len(broker.host._syncing)
     yield "snapshot streams", len(broker.host._senders) + len(broker.host._receivers)
     yield "octets in outboxes", sum(peer.outbox.queued for peer in node.transport.peers.values())

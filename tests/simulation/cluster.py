@@ -174,7 +174,7 @@ class Cluster:
             done.append(value)
 
         arguments = {"vhost": VHOST, "users": USERS}
-        node.input(lambda: node.broker.catalog.submit("found_access", arguments, answered, node.clock()))
+        node.input(lambda: node.broker.catalog.submit("found_access", arguments, answered))
         self._wait(lambda: bool(done), "the virtual host is not declared")
 
     def _declare(self, terms: QueueTerms) -> Steps:

@@ -45,9 +45,7 @@ class Leases:
             if refusal is None:
                 self._shown.append(name)
 
-        node.input(
-            partial(node.broker.catalog.submit, "declare_vhost", {"vhost": name}, answered, node.clock())
-        )
+        node.input(partial(node.broker.catalog.submit, "declare_vhost", {"vhost": name}, answered))
 
     def _look(self) -> None:
         for node in self._nodes():

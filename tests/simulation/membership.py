@@ -161,7 +161,7 @@ class ChangingCluster(Cluster):
         return wish.came_true(state) if name in state.nodes or wish.command in UNKNOWN_NODES else False
 
     def _say(self, node: SimulatedNode, wish: Wish) -> None:
-        node.broker.catalog.submit(wish.command, wish.arguments, lambda value, refusal: None, node.clock())
+        node.broker.catalog.submit(wish.command, wish.arguments, lambda value, refusal: None)
         node.wanted()
 
     def _prepare(self, wish: Wish) -> None:

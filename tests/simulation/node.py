@@ -239,7 +239,7 @@ class SimulatedNode:
             else:
                 self._ask(name, arguments, answer)
 
-        self.broker.catalog.submit(name, arguments, answered, self.clock())
+        self.broker.catalog.submit(name, arguments, answered)
 
     def _started(self) -> None:
         self.world.note(f"{self.name} is ready")

@@ -30,10 +30,11 @@ def hasty_declarations() -> AbstractContextManager[object]:
     committed.
     """
 
-    def hasty(self: Catalog, request: int, pending: Any, now: float) -> None:
-        self._visible(request)
+    def hasty(self: Catalog, now: float) -> None:
+        self._awaited.asked(0, now)
+        self._awaited.answered(0)
 
-    return mock.patch.object(Catalog, "_ask_barrier", hasty)
+    return mock.patch.object(Catalog, "_ask", hasty)
 
 
 def stale_routes() -> AbstractContextManager[object]:
@@ -67,7 +68,7 @@ def early_looks() -> AbstractContextManager[object]:
     at once.
     """
 
-    def hasty(self: Catalog, done: Callable[[], None], now: float) -> None:
+    def hasty(self: Catalog, done: Callable[[], None]) -> None:
         done()
 
     return mock.patch.object(Catalog, "when_visible", hasty)

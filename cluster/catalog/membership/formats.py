@@ -78,7 +78,7 @@ class Formats:
         elif not self._asked and (members.upgrades != self._upgrades or members.formats.get(node, 0) != own):
             self._asked, self._upgrades = True, members.upgrades
             arguments = {"name": node, "front_end": known.front_end, "formats": own}
-            self._catalog.submit("start_node", arguments, self._answered, now)
+            self._catalog.submit("start_node", arguments, self._answered)
 
     def _answered(self, _value: Any, _refusal: Any) -> None:
         self._asked = False

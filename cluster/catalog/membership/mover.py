@@ -265,7 +265,5 @@ class Mover:
         key = f"{command} {sorted(arguments.items())}"
         if key not in self._asked:
             self._asked.add(key)
-            self._member.catalog.submit(
-                command, arguments, lambda value, refusal: self._asked.discard(key), self._member.time.now
-            )
+            self._member.catalog.submit(command, arguments, lambda value, refusal: self._asked.discard(key))
             self._member.wanted()

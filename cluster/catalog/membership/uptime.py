@@ -33,9 +33,9 @@ class Uptime:
             self._absent.clear()
         elif self._catalog.leads and not self._asked:
             if any(front_end in witnesses.front_ends for front_end in self._running()):
-                self._submit("continue_uptime", newcomers, now)
+                self._submit("continue_uptime", newcomers)
             elif self._all_told(now):
-                self._submit("begin_uptime", newcomers, now)
+                self._submit("begin_uptime", newcomers)
 
     def _running(self) -> list[int]:
         return [self._front_end, *self._peers.incarnations.values()]
@@ -47,9 +47,9 @@ class Uptime:
         missing = [member.name for member in members if member.front_end and member.name not in reached]
         return all(now - self._absent.setdefault(member, now) >= ABSENCE_S for member in missing)
 
-    def _submit(self, command: str, front_ends: list[int], now: float) -> None:
+    def _submit(self, command: str, front_ends: list[int]) -> None:
         self._asked = True
-        self._catalog.submit(command, {"front_ends": front_ends}, self._answered, now)
+        self._catalog.submit(command, {"front_ends": front_ends}, self._answered)
 
     def _answered(self, value: Any, refusal: Any) -> None:
         self._asked = False

@@ -128,7 +128,7 @@ class Trial:
         full = {"vhost": "/", "operator": False, **arguments}
 
         def submit() -> None:
-            node.broker.catalog.submit(command, full, answered, node.clock())
+            node.broker.catalog.submit(command, full, answered)
             node.wanted()
 
         def answered(_: Any, refusal: Refusal | None) -> None:
