@@ -176,8 +176,7 @@ class QueueModel:
             self._dies(message, "delivery_limit")
         elif self.terms.rest is not None:
             # The message may have expired when its rest is over.
-            rest = self.terms.rest * 2 ** (message.failed - 1)
-            message.due = now + min(rest, self.terms.longest_rest)
+            message.due = now + self._rest(message.failed)
             message.goes(Place.SCHEDULED)
             self.scheduled.append(message)
         elif message.expires <= now:
@@ -185,6 +184,14 @@ class QueueModel:
             self._dies(message, "expired")
         else:
             self._make_ready(message)
+
+    def rest_of(self, message: Message) -> float:
+        """The rest of the message if its present delivery fails."""
+        return self._rest(message.failed + 1)
+
+    def _rest(self, failed: int) -> float:
+        first = self.terms.rest or 0.0
+        return min(first * 2 ** (failed - 1), self.terms.longest_rest)
 
     def purge(self) -> int:
         """Purge; return the number of removed messages: ready and delayed ones, and none that a

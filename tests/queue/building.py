@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
+from struct import pack
 
 from hypothesis import strategies as st
 
 from node.message.run import OWN_METHODS, Run
 from node.queue.entry_format import Buffer, EntryMessages, encode_batch, encode_entry, encode_publish
 from node.queue.operations import OWNER
-from node.wire.amqp091.codec import encode_method
-from node.wire.amqp091.methods import BasicPublish
+from node.wire.amqp091.codec import encode_frame, encode_method
+from node.wire.amqp091.methods import FRAME_BODY, FRAME_HEADER, BasicPublish
 
 SKIP = 3
 
@@ -29,10 +30,16 @@ def varied_run(sizes: Sequence[int], persistent: bool = True, special: bool = Fa
     return Run("ex", "k", 9, persistent, len(sizes), SKIP, 0, lengths, max(sizes), raw, special)
 
 
+def keyed_content(index: int) -> bytes:
+    """The content frames of the message with this index in a `keyed_run`."""
+    header = pack(">HHQH", BasicPublish.CLASS_ID, 0, 1, 0)
+    return encode_frame(FRAME_HEADER, 9, header) + encode_frame(FRAME_BODY, 9, bytes((index % 256,)))
+
+
 def keyed_run(keys: Sequence[str]) -> Run:
-    """A run of messages with these routing keys, whose content is their index."""
+    """A run of messages with these routing keys, whose body is their index."""
     methods = [encode_method(9, BasicPublish("ex", key)) for key in keys]
-    pieces = [method + bytes((index % 256,)) for index, method in enumerate(methods)]
+    pieces = [method + keyed_content(index) for index, method in enumerate(methods)]
     lengths = array("I", map(len, pieces))
     return Run("ex", None, 9, True, len(keys), OWN_METHODS, 0, lengths, 1, b"".join(pieces))
 

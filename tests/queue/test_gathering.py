@@ -8,7 +8,7 @@ from dataclasses import replace
 from node.message.run import Run, StoredRun, gather
 from node.ranges.range_set import Range, numbers_of
 from node.wire.amqp091.routing_keys import by_key
-from tests.queue.building import keyed_run
+from tests.queue.building import keyed_content, keyed_run
 
 UNIFORM = Run("", "q", 1, True, 4, 1, 3, None, 10, b"-aA-bB-cC-dD")
 VARIED = Run("", "q", 1, True, 3, 1, 0, array("I", (2, 4, 3)), 20, b"-e-fFF-gG")
@@ -47,7 +47,7 @@ def test_messages_with_routing_keys_of_their_own_keep_them() -> None:
     places = stored(keyed_run(["a", "bb"]), keyed_run(["ccc", ""]), VARIED)
     ((ranges, run), (_, other)) = gather([(2, 4), (1, 1), (5, 5)], lambda number: places[(number - 1) // 2])
     assert [key for key, _ in by_key(run)] == ["bb", "ccc", "", "a"]
-    assert list(run.contents()) == [b"\1", b"\0", b"\1", b"\0"]
+    assert list(run.contents()) == [keyed_content(index) for index in (1, 0, 1, 0)]
     assert (ranges, other.routing_key) == ([(2, 2), (3, 4), (1, 1)], "q")
 
 
