@@ -75,9 +75,9 @@ class Feature:
         Messages of a time when the queue did not ask for the feature lack its annotations.
         """
 
-    def note(self, first: int, last: int, value: int) -> None:
-        """New messages have this value of the declared aspect. The annotation is committed, or the messages
-        are in no log.
+    def note(self, spans: Sequence[Span]) -> None:
+        """New messages have these values of the declared aspect, as spans (first, last, value), ascending and
+        disjoint. The annotation is committed, or the messages are in no log.
         """
 
     def serve(self, context: FeatureContext, now: int) -> None:

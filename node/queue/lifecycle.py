@@ -124,23 +124,27 @@ class Lifecycle:
     def _place(self, first: int, last: int) -> None:
         """Make new messages ready, or schedule them."""
         delivery = self._delivery
-        for start, end, due in delivery.annotations.cover(Aspect.DUE, first, last):
-            if due:
-                self._schedule(start, end, due)
+        later = []
+        for span in delivery.annotations.cover(Aspect.DUE, first, last):
+            if span[2]:
+                later.append(span)
             else:
-                delivery.ready.add(start, end)
+                delivery.ready.add(span[0], span[1])
+        if later:
+            self._schedule(later)
 
-    def _note(self, aspect: Aspect, spans: Iterable[Span]) -> None:
+    def _note(self, aspect: Aspect, spans: Sequence[Span]) -> None:
         """Tell the feature of an aspect the values of new messages."""
-        for span in spans:
-            share = self.hooks.note.get(aspect)
-            if share is None:
-                declared = self._registry.by_message.get(aspect)
-                if declared is None or declared.by_message is None:
-                    return
-                share = self.shares[declared] = declared.by_message(self._delivery)
-                self.hooks = self._registry.hooks_of(self.shares)
-            share.note(*span)
+        if not spans:
+            return
+        share = self.hooks.note.get(aspect)
+        if share is None:
+            declared = self._registry.by_message.get(aspect)
+            if declared is None or declared.by_message is None:
+                return
+            share = self.shares[declared] = declared.by_message(self._delivery)
+            self.hooks = self._registry.hooks_of(self.shares)
+        share.note(spans)
 
     def add_soft(self, first: int, run: Run, notes: Mapping[Aspect, Sequence[Span]] = NO_NOTES) -> None:
         """Place messages that are in no log, with their annotations. Their numbers are of the partition's
@@ -168,11 +172,12 @@ class Lifecycle:
                 for first, last, _ in later.spans(*part):
                     delivery.ready.rest(first, last)
 
-    def _schedule(self, first: int, last: int, due: int) -> None:
+    def _schedule(self, spans: Sequence[Span]) -> None:
+        """Schedule messages for the due times of the spans, which are ascending."""
         delivery = self._delivery
         if delivery.scheduled is None:
             delivery.scheduled = Schedule(RangeMap())
-        delivery.scheduled.add(first, last, due)
+        delivery.scheduled.add(spans)
 
     def let_go(self, now: int) -> bool:
         """Make due messages ready, up to a bound for one step; return whether there were any."""
@@ -375,7 +380,7 @@ class Lifecycle:
         for start, end, until in self._rests.cover(first, last):
             if until:
                 self._rests.remove(start, end)
-                self._schedule(start, end, until)
+                self._schedule([(start, end, until)])
                 delivery.ready.rest(start, end)
             else:
                 delivery.ready.add(start, end)

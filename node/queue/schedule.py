@@ -8,11 +8,11 @@ cost 24 octets each and hardly any work, and a new owner has no index to build b
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from node.ranges.range_map import RangeMap
-from node.ranges.range_set import Range
+from node.ranges.range_map import RangeMap, Span
+from node.ranges.range_set import Range, merged
 
 SLOT_MS: Final = 16
 """The length of a slot. A message leaves the schedule at the end of the slot in which it is due: never early,
@@ -59,14 +59,20 @@ class Schedule:
     def __len__(self) -> int:
         return len(self._due)
 
-    def add(self, first: int, last: int, due: int) -> None:
-        """Schedule messages for the time `due`."""
-        self._due.set(first, last, due)
-        if due < self._bound:
-            self._put(first, last, due)
-            self.wake = min(self.wake, _slot(due) * SLOT_MS)
+    def add(self, spans: Sequence[Span]) -> None:
+        """Schedule messages. Spans (first, last, due time) are ascending and disjoint."""
+        if len(spans) == 1:
+            self._due.set(*spans[0])
         else:
-            self.wake = min(self.wake, self._indexed - HORIZON_MS // 2)
+            self._due.extend(*[array("Q", numbers) for numbers in zip(*spans, strict=True)])
+        wake, bound = self.wake, self._bound
+        for first, last, due in spans:
+            if due < bound:
+                self._put(first, last, due)
+                wake = min(wake, _slot(due) * SLOT_MS)
+            else:
+                wake = min(wake, self._indexed - HORIZON_MS // 2)
+        self.wake = wake
 
     def intersection(self, first: int, last: int) -> list[Range]:
         """The scheduled parts of the closed range; parts may touch."""
@@ -96,22 +102,21 @@ class Schedule:
         return gone
 
     def _let_go(self, now: int) -> list[Range]:
-        gone: list[Range] = []
+        indexed: list[Range] = []
         room = STEP_SPANS
         for slot in sorted(slot for slot in self._slots if slot * SLOT_MS <= now):
             numbers = self._slots.pop(slot)
             if len(numbers) > 2 * room:
                 self._slots[slot] = numbers[2 * room :]
                 del numbers[2 * room :]
-            for first, last in zip(numbers[::2], numbers[1::2], strict=True):
-                # Messages may have been removed since they were indexed, and even added with another time.
-                parts = [(start, end) for start, end, due in self._due.spans(first, last) if due <= now]
-                for part in parts:
-                    self._due.remove(*part)
-                gone += parts
+            indexed += zip(numbers[::2], numbers[1::2], strict=True)
             room -= len(numbers) >> 1
             if not room:
                 break
+        # Messages may have been removed since they were indexed, and even added with another time.
+        spans = [span for one in merged(indexed) for span in self._due.spans(*one)]
+        gone = merged([(first, last) for first, last, due in spans if due <= now])
+        self._due.remove_all(gone)
         return gone
 
     def _put(self, first: int, last: int, due: int) -> None:

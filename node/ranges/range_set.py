@@ -52,16 +52,17 @@ def ranges_of(numbers: Numbers) -> list[Range]:
 
 
 def merged(ranges: Iterable[Range]) -> list[Range]:
-    """Disjoint ranges in ascending order, with adjacent ones joined."""
+    """Disjoint ranges in ascending order, with adjacent and overlapping ones joined."""
     joined: list[Range] = []
     start = end = -1
     for first, last in sorted(ranges):
-        if first == end + 1 and joined:
-            joined[-1] = (start, last)
+        if first <= end + 1 and joined:
+            if last > end:
+                joined[-1] = (start, last)
+                end = last
         else:
-            start = first
+            start, end = first, last
             joined.append((first, last))
-        end = last
     return joined
 
 

@@ -34,8 +34,20 @@ class LifetimesAgainstModel(RuleBasedStateMachine):
         self.ready.add(first, last)
         if ttl is not None:
             expiry = AT_ONCE if ttl == 0 else self.now + ttl
-            self.lifetimes.add(first, last, expiry)
+            self.lifetimes.add([(first, last, expiry)])
             self.expiries |= dict.fromkeys(range(first, last + 1), expiry)
+
+    @rule(ttls=st.lists(st.integers(0, 60), min_size=1, max_size=5))
+    def publish_many(self, ttls: list[int]) -> None:
+        """Messages of one run, each with a time to live of its own."""
+        spans = [
+            (number, number, self.now + ttl if ttl else AT_ONCE)
+            for number, ttl in enumerate(ttls, self.latest + 1)
+        ]
+        self.latest += len(spans)
+        self.ready.add(spans[0][0], self.latest)
+        self.lifetimes.add(spans)
+        self.expiries |= {number: expiry for number, _, expiry in spans}
 
     @rule(pick=st.integers(0, 40))
     def lease(self, pick: int) -> None:
@@ -98,7 +110,7 @@ TestLifetimesAgainstModel.settings = settings(max_examples=100, stateful_step_co
 def test_what_many_settled_messages_leave_behind_is_nothing() -> None:
     lifetimes = Lifetimes()
     for first in range(1, 100_000, 100):
-        lifetimes.add(first, first + 99, START + first)
+        lifetimes.add([(first, first + 99, START + first)])
     lifetimes.remove(1, 100_000)
     assert not lifetimes
     lifetimes.step(START)

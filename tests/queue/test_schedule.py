@@ -38,8 +38,15 @@ class ScheduleAgainstDict(RuleBasedStateMachine):
 
     @rule(pair=PAIRS, delay=st.integers(0, 3 * HORIZON_MS) | st.integers(0, 4 * SLOT_MS))
     def add(self, pair: tuple[int, int], delay: int) -> None:
-        self.schedule.add(*pair, self.now + delay)
+        self.schedule.add([(*pair, self.now + delay)])
         self.due |= dict.fromkeys(range(pair[0], pair[1] + 1), self.now + delay)
+
+    @rule(first=NUMBERS, delays=st.lists(st.integers(0, 4 * SLOT_MS) | st.just(2 * HORIZON_MS), min_size=2))
+    def add_many(self, first: int, delays: list[int]) -> None:
+        """Each message with a time of its own."""
+        due = {number: self.now + delay for number, delay in enumerate(delays, first)}
+        self.schedule.add([(number, number, at) for number, at in due.items()])
+        self.due |= due
 
     @rule(pair=PAIRS)
     def remove(self, pair: tuple[int, int]) -> None:
@@ -84,7 +91,7 @@ def test_a_schedule_of_nothing_sleeps() -> None:
 def test_what_is_far_ahead_is_in_no_index() -> None:
     waiting = Schedule(RangeMap())
     for number in range(1, 1000):
-        waiting.add(number, number, NOON + 3_600_000 + number)
+        waiting.add([(number, number, NOON + 3_600_000 + number)])
     assert waiting.step(NOON) == []
     assert NOON < waiting.wake <= NOON + HORIZON_MS
     assert not waiting._slots

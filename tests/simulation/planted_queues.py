@@ -21,6 +21,7 @@ from node.queue.features.ttl import Lifetimes
 from node.queue.operations import Cause
 from node.queue.queue import QueueState
 from node.queue.settings import QueueSettings
+from node.ranges.range_map import Span
 from node.session.permissions import Scope
 from node.wire.amqp091 import codec, routing_keys
 
@@ -125,8 +126,8 @@ def late_expiry() -> AbstractContextManager[object]:
     """An expired message is not delivered. With the bug it expires two seconds later."""
     intact = Lifetimes.add
 
-    def late(self: Lifetimes, first: int, last: int, expiry: int) -> None:
-        intact(self, first, last, expiry + 2000)
+    def late(self: Lifetimes, spans: Sequence[Span]) -> None:
+        intact(self, [(first, last, expiry + 2000) for first, last, expiry in spans])
 
     return mock.patch.object(Lifetimes, "add", late)
 

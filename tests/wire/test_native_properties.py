@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from itertools import accumulate, pairwise
 from types import ModuleType
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from node.message.run import OWN_METHODS, Run
 from node.wire.amqp091 import methods as m
+from node.wire.amqp091 import sender_selected
 from node.wire.amqp091.contents import (
     asked_in,
     header_keys,
@@ -21,6 +23,7 @@ from node.wire.amqp091.contents import (
 )
 from node.wire.amqp091.errors import ProtocolException
 from node.wire.amqp091.properties import PropertyChecks
+from node.wire.amqp091.sender_selected import may_state_keys
 from tests.wire import native
 from tests.wire.client import publish, split
 from tests.wire.property_lists import LONG_TEXT, SURE, VALID, listed, property_lists, short, table_of
@@ -32,10 +35,10 @@ def reading(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     return native.load(native.build("_properties", tmp_path_factory.mktemp("native"), "-O2"))
 
 
-def run_with(lists: list[bytes], skip: int = 0) -> Run:
+def run_with(lists: list[bytes], skip: int = 0, body: bytes = b"x") -> Run:
     """A run with lengths of one message for each of the property lists, which are valid."""
     whole = [
-        split(publish(1, b"x", key="k" * (at % 9), properties=octets)) for at, octets in enumerate(lists)
+        split(publish(1, body, key="k" * (at % 9), properties=octets)) for at, octets in enumerate(lists)
     ]
     own = skip == OWN_METHODS
     pieces = [b"".join((one[0] if own else bytes(skip), *one[1:])) for one in whole]
@@ -179,3 +182,40 @@ def test_keys_are_left_to_the_twin_where_they_are_long_or_many(reading: ModuleTy
     with pytest.raises(TypeError):
         reading.header_keys(run.raw, run.skip, run.lengths, ("n",))
     assert header_keys(run, ("n",)) == [(0, 1, b"p" + next(properties_in(run))[2])]
+
+
+FURTHER_KEYS = [
+    listed(0x2000, table_of(short(name) + b"A" + table_of(b"S" + table_of(b"key"))))
+    for name in (b"CC", b"BCC")
+]
+
+
+def states_keys(run: Run) -> bool:
+    """Whether one of the messages has a header with further routing keys."""
+    return any(
+        {"CC", "BCC"} & read_headers_property(next(properties_in(one))[2]).keys() for one in one_by_one(run)
+    )
+
+
+@given(
+    lists=st.lists(
+        (property_lists() | st.sampled_from(READABLE + FURTHER_KEYS)).filter(is_valid), min_size=1, max_size=6
+    )
+)
+def test_no_message_with_further_keys_is_overlooked(reading: ModuleType, lists: list[bytes]) -> None:
+    for run in (run_with(lists), run_with(lists, OWN_METHODS)):
+        stated = states_keys(run)
+        with mock.patch.object(sender_selected, "NATIVE_HEADER_KEYS", None):
+            assert may_state_keys(run) or not stated
+        with mock.patch.object(sender_selected, "NATIVE_HEADER_KEYS", reading.header_keys):
+            assert may_state_keys(run) or not stated
+            if reading.header_keys(run.raw, run.skip, run.lengths, (b"CC", b"BCC")) is not None:
+                assert may_state_keys(run) is stated
+
+
+def test_bodies_with_the_letters_of_these_headers_are_not_taken_for_them(reading: ModuleType) -> None:
+    """Otherwise random bodies would have most runs routed message by message."""
+    run = run_with([b"\0\0", listed(0x0800, b"\5")], body=b"CCBCC")
+    for keys in (None, reading.header_keys):
+        with mock.patch.object(sender_selected, "NATIVE_HEADER_KEYS", keys):
+            assert not may_state_keys(run)

@@ -135,10 +135,11 @@ class Limits(Feature):
         self._delivery = delivery
         self.weights = _weighed(delivery) if weighs(delivery.settings) else None
 
-    def note(self, first: int, last: int, value: int) -> None:
-        """The bodies of the messages have `value` octets each."""
+    def note(self, spans: Sequence[Span]) -> None:
+        """The values are the octets of the messages' bodies."""
         if self.weights is not None:
-            self.weights.add(first, last, value)
+            for span in spans:
+                self.weights.add(*span)
 
     def settle(self, ranges: list[Range]) -> None:
         if self.weights is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from node.message.format import NO_EXPIRATION
@@ -44,13 +44,15 @@ class Lifetimes:
     def __bool__(self) -> bool:
         return bool(self._schedule or self._expired or self._at_once)
 
-    def add(self, first: int, last: int, expiry: int) -> None:
-        """Add messages that have no expiry here yet."""
-        if expiry == AT_ONCE:
-            self._at_once.add(first, last)
-            self._back.add(first, last)
-        else:
-            self._schedule.add(first, last, expiry)
+    def add(self, spans: Sequence[Span]) -> None:
+        """Add messages that have no expiry here yet. Spans (first, last, expiry) are in order."""
+        later = [span for span in spans if span[2] != AT_ONCE]
+        if later:
+            self._schedule.add(later)
+        for first, last, expiry in () if len(later) == len(spans) else spans:
+            if expiry == AT_ONCE:
+                self._at_once.add(first, last)
+                self._back.add(first, last)
 
     def remove(self, first: int, last: int) -> None:
         """The messages are gone."""
@@ -132,11 +134,11 @@ class TimeToLive(Feature):
             context.log(encode_annotate(context.number, Aspect.EXPIRY, durable))
         soft = _without(delivery.soft.numbers, delivery.soft.values.get(Aspect.EXPIRY, NO_EXPIRIES), expiry)
         delivery.soft.annotate(Aspect.EXPIRY, soft)
-        for span in (*durable, *soft):
-            self.note(*span)
+        for spans in (durable, soft):
+            self.note(spans)
 
-    def note(self, first: int, last: int, value: int) -> None:
-        self._lifetimes.add(first, last, value)
+    def note(self, spans: Sequence[Span]) -> None:
+        self._lifetimes.add(spans)
 
     def serve(self, context: FeatureContext, now: int) -> None:
         if self._lifetimes:

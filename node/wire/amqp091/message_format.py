@@ -43,7 +43,7 @@ class Amqp091Format:
         return contents.header_keys(run, names)
 
     def may_have_copies(self, run: Run) -> bool:
-        return sender_selected.CC in (run.raw if isinstance(run.raw, bytes) else bytes(run.raw))
+        return sender_selected.may_state_keys(run)
 
     def routing_keys(self, run: Run) -> list[str]:
         return [key.decode("utf-8", "surrogateescape") for key in routing_keys.routing_keys(run)]

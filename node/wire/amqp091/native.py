@@ -47,6 +47,9 @@ HeaderKeys = Callable[[RawOctets, int, "array[int]", tuple[bytes, ...]], list[tu
 same values of these headers; None where the twin has to look.
 """
 
+NO_HEADERS: Final = b"h"
+"""The key of messages that have none of the headers."""
+
 
 def _built(name: str) -> ModuleType | None:
     """A module in C; None where it was not built."""

@@ -9,8 +9,10 @@ from functools import lru_cache
 from typing import Final
 
 from node.message.format import Copies
+from node.message.run import Run
 from node.refusal import PreconditionFailedError
 from node.wire.amqp091.fields import split_array, split_table
+from node.wire.amqp091.native import NATIVE_HEADER_KEYS, NO_HEADERS
 from node.wire.amqp091.properties import property_places
 from node.wire.amqp091.rewriting import Headers, edit_properties
 
@@ -30,6 +32,17 @@ _TYPES: Final = {
     b"d": "double", b"f": "float", b"T": "timestamp", b"D": "decimal", b"x": "binary",
 }  # fmt: skip
 """RabbitMQ's names for the types of field values, by type octet."""
+
+
+def may_state_keys(run: Run) -> bool:
+    """Whether a message of the run may have one of the headers. False is certain."""
+    if NATIVE_HEADER_KEYS is not None and run.lengths is not None:
+        known = NATIVE_HEADER_KEYS(run.raw, run.skip, run.lengths, (CC, BCC))
+        if known is not None:
+            return known != [(0, run.count, NO_HEADERS)]
+    raw = run.raw if isinstance(run.raw, bytes) else bytes(run.raw)
+    # The octet of a name's length stands before the name, so that hardly a body has these octets by chance.
+    return CC in raw and any(bytes((len(name),)) + name in raw for name in (CC, BCC))
 
 
 def keys_in(value: bytes) -> list[str]:
