@@ -6,6 +6,7 @@ SEEDS ?= 1000
 SCENARIO ?= kill
 SECONDS ?= 60
 ARGS ?=
+PYTHONS ?=
 # Tests start hundreds of nodes: compiling their sources at each start would be a third of the time that it takes.
 unexport PYTHONDONTWRITEBYTECODE
 # No test of these takes a tenth of that, on a slow machine either: one that does waits for something that never comes.
@@ -46,8 +47,8 @@ test: $(READY) ## every test but those of `make check`, the long simulations and
 
 compiled: $(COMPILED_READY) ## quorate as it is shipped, the modules that handle messages compiled to C, in build/compiled (needs a C compiler; a minute or two)
 
-wheel: $(READY) ## the same as a wheel, in build/wheel
-	QUORATE_COMPILE=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
+wheel: $(READY) ## the same as wheels, in build/wheel, for each CPython 3.11 to 3.14 that is found (PYTHONS="python3.12 …" names them)
+	$(BIN)/python -m scripts.wheels $(PYTHONS)
 
 test-compiled: $(COMPILED_READY) ## the tests of `make test` on compiled code (ARGS="tests/raft …" chooses some)
 	$(AS_COMPILED) $(BIN)/python -m pytest -q $(NO_HANG) $(PARALLEL) --compiled -o pythonpath=$(COMPILED_TREE) --ignore=tests/structure $(ARGS)
