@@ -6,6 +6,7 @@ SEEDS ?= 1000
 SCENARIO ?= kill
 SECONDS ?= 60
 ARGS ?=
+PYTHONS ?=
 # Tests start hundreds of nodes: compiling their sources at each start would be a third of the time that it takes.
 unexport PYTHONDONTWRITEBYTECODE
 # No test of these takes a tenth of that, on a slow machine either: one that does waits for something that never comes.
@@ -22,12 +23,14 @@ CONSOLE_READY := .venv-console/.quorate-ready
 CLIENTS := .venv-clients/bin
 CLIENTS_READY := .venv-clients/.quorate-ready
 CHECKOUTS ?=
-COMPILED := build/compiled
+# COMPILED=1 has `make up` run what is compiled.
+COMPILED ?=
+COMPILED_TREE := build/compiled
 COMPILED_READY := build/.quorate-compiled
 SIMULATOR := build/simulator
 SIMULATOR_READY := build/.quorate-simulator
 # What is run so takes quorate's packages from where they were compiled, and all else from the tree.
-AS_COMPILED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$(COMPILED):$(CURDIR)
+AS_COMPILED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$(COMPILED_TREE):$(CURDIR)
 
 .PHONY: help environment up test test-compiled compiled wheel test-watch test-compose test-console chaos test-chaos proof clients check format types sim sim-compiled bench conformance ratchet lock clean
 
@@ -36,19 +39,19 @@ help: ## this list
 
 environment: $(READY) ## the virtual environment alone, which each of the others makes as well
 
-up: $(READY) ## three nodes on loopback, data in ./data (ARGS="--nodes 1 …" adds options)
-	$(BIN)/quorate up --data data $(ARGS)
+up: $(READY) $(if $(filter 1,$(COMPILED)),$(COMPILED_READY)) ## three nodes on loopback, data in ./data (COMPILED=1 runs them compiled to C; ARGS="--nodes 1 …" adds options)
+	$(if $(filter 1,$(COMPILED)),$(AS_COMPILED)) $(BIN)/quorate up --data data $(ARGS)
 
 test: $(READY) ## every test but those of `make check`, the long simulations and proofs (ARGS="-k word …" adds options; WORKERS=1 one at a time)
 	$(BIN)/python -m pytest -q $(NO_HANG) $(PARALLEL) --ignore=tests/structure $(ARGS)
 
-compiled: $(COMPILED_READY) ## quorate as it is shipped, the modules that handle messages compiled to C, in build/compiled (needs a C compiler; minutes)
+compiled: $(COMPILED_READY) ## quorate as it is shipped, the modules that handle messages compiled to C, in build/compiled (needs a C compiler; a minute or two)
 
-wheel: $(READY) ## the same as a wheel, in build/wheel
-	QUORATE_COMPILE=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
+wheel: $(READY) ## the same as wheels, in build/wheel, for each CPython 3.11 to 3.14 that is found (PYTHONS="python3.12 …" names them)
+	$(BIN)/python -m scripts.wheels $(PYTHONS)
 
 test-compiled: $(COMPILED_READY) ## the tests of `make test` on compiled code (ARGS="tests/raft …" chooses some)
-	$(AS_COMPILED) $(BIN)/python -m pytest -q $(NO_HANG) $(PARALLEL) --compiled -o pythonpath=$(COMPILED) --ignore=tests/structure $(ARGS)
+	$(AS_COMPILED) $(BIN)/python -m pytest -q $(NO_HANG) $(PARALLEL) --compiled -o pythonpath=$(COMPILED_TREE) --ignore=tests/structure $(ARGS)
 
 proof: $(READY) ## kill and freeze real nodes under load, for minutes; prints the pauses (ARGS="-k killing …" adds options)
 	$(BIN)/python -m pytest -q -s -m proof tests/processes $(ARGS)
@@ -114,8 +117,8 @@ $(READY): requirements.txt pyproject.toml
 	@touch $@
 
 $(COMPILED_READY): $(READY) setup.py $(shell find cluster node replication -name '*.py' -o -name '*.[ch]')
-	rm -rf build/lib* build/temp* $(COMPILED)
-	QUORATE_COMPILE=1 $(BIN)/python setup.py --quiet build --build-lib $(COMPILED)
+	rm -rf build/lib* build/temp* $(COMPILED_TREE) $@
+	QUORATE_COMPILE=1 $(BIN)/python setup.py --quiet build --build-lib $(COMPILED_TREE)
 	@touch $@
 
 # In a copy of the tree: what is compiled in the tree would be what every test there runs.

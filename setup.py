@@ -2,14 +2,24 @@
 
 With QUORATE_COMPILE=1 in the environment the packages are built with the modules on the way of a message
 compiled by mypyc (docs/decisions/0013-compiled.md), and with those in C (0031-contents-in-c.md); it takes a C
-compiler and some minutes. Without, the packages are built as they are. QUORATE_COMPILE=simulator compiles
+compiler and a minute or two. Without, the packages are built as they are. QUORATE_COMPILE=simulator compiles
 the simulator of the tests with them.
 """
 
+import contextlib
+import io
+import itertools
 import os
+import shlex
+import shutil
+import sys
+import sysconfig
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 COMPILED = (
     "replication",
@@ -68,19 +78,112 @@ def sources() -> list[str]:
     return sorted(str(path) for path in found if path.name != "__init__.py" and str(path) not in INTERPRETED)
 
 
-if os.environ.get("QUORATE_COMPILE") in ("1", "simulator"):
+def missing() -> str | None:
+    """What the build lacks of a C compiler and Python's headers; None if both are there."""
+    variables = sysconfig.get_config_vars()
+    compiler = shlex.split(os.environ.get("CC") or variables.get("CC") or "cc")[0]
+    if shutil.which(compiler) is None:
+        return f"a C compiler: there is no {compiler}"
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    return None if header.exists() else f"Python's headers: there is no {header}"
+
+
+def say(line: str) -> None:
+    """Tell what the build does: it takes a minute or two."""
+    print(f"quorate: {line}", file=sys.stderr, flush=True)
+
+
+class BuildExtensions(build_ext):
+    """Compiles C files side by side, on all cores. setuptools compiles those of one extension in turn."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
+
+    def build_extensions(self) -> None:
+        compile_in_turn = self.compiler.compile
+        total = sum(len(extension.sources) for extension in self.extensions)
+        numbers = itertools.count(1)
+
+        def compile_one(source: str, options: dict[str, Any]) -> list[str]:
+            made: list[str] = compile_in_turn([source], **options)
+            number = next(numbers)
+            if number * 10 // total > (number - 1) * 10 // total:
+                say(f"{number} of {total} C files are compiled")
+            return made
+
+        with ThreadPoolExecutor(self.parallel) as pool:
+
+            def compile_side_by_side(sources: list[str], **options: Any) -> list[str]:
+                made = pool.map(compile_one, sources, itertools.repeat(options))
+                return list(itertools.chain.from_iterable(made))
+
+            self.compiler.compile = compile_side_by_side
+            super().build_extensions()
+
+
+def translated() -> list[Extension]:
+    """The extensions of the modules that mypyc translates to C; the C files are written here."""
     from mypyc.build import mypycify
 
-    # -O1 keeps the build to minutes; what -O3 would give was not measured.
-    compiled = mypycify(
-        [*OPTIONS, *sources()], opt_level="1", debug_level="0", multi_file=True, group_name="quorate"
+    modules = sources()
+    say(f"mypyc translates {len(modules)} modules to C")
+    told = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(told):
+            # -Og takes a third off the compiler's time, and a twentieth off the rate (docs/decisions/0013).
+            made: list[Extension] = mypycify(
+                [*OPTIONS, *modules], opt_level="1", debug_level="0", multi_file=True, group_name="quorate"
+            )
+    finally:
+        for line in told.getvalue().splitlines():
+            if not line.endswith(OF_NO_INTEREST):
+                say(line)
+    for extension in made:
+        extension.sources = in_units(extension.sources)
+        # Modules call each other without the table that symbols of a library otherwise go through.
+        extension.extra_compile_args = [*extension.extra_compile_args, "-fvisibility=hidden"]
+    return made
+
+
+def in_units(files: list[str]) -> list[str]:
+    """C files of mypyc, in few that include them all: reading their headers for each is a sixth of a build.
+
+    What else is among the files stays for itself.
+    """
+    modules = [Path(file) for file in files if Path(file).name.startswith("__native_")]
+    units: dict[Path, list[Path]] = {}
+    octets = sum(module.stat().st_size for module in modules)
+    before = 0
+    for module in modules:
+        unit = module.with_name(f"__unit_{before * UNITS // octets}.c")
+        units.setdefault(unit, []).append(module)
+        before += module.stat().st_size
+    for unit, parts in units.items():
+        unit.write_text("".join(f'#include "{part.name}"\n' for part in parts), encoding="utf-8")
+    return [*map(str, units), *(file for file in files if Path(file) not in modules)]
+
+
+UNITS = 24
+"""How many C files include those of all modules: enough that no core waits for the last one."""
+
+OF_NO_INTEREST = "warning: Treating generator comprehension as list"
+METADATA = {"egg_info", "dist_info"}
+"""Commands that only ask for the name, the version and the dependencies: pip gives them before it builds."""
+
+if os.environ.get("QUORATE_COMPILE") not in ("1", "simulator") or METADATA & set(sys.argv):
+    setup()
+elif (what := missing()) is not None:
+    sys.exit(
+        f"quorate: compiling needs {what}. Install it (Debian: apt-get install gcc libc6-dev, and "
+        "python3-dev for the headers of Debian's Python; CC=… names another compiler), or run the sources: "
+        "`make up`, or `pip install` without QUORATE_COMPILE."
     )
+else:
     written = [
         Extension(
             name, [source], extra_compile_args=["-O2", "-std=c11"], depends=["node/wire/amqp091/octets.h"]
         )
         for name, source in WRITTEN_IN_C.items()
     ]
-    setup(ext_modules=[*compiled, *written])
-else:
-    setup()
+    setup(ext_modules=[*translated(), *written], cmdclass={"build_ext": BuildExtensions})

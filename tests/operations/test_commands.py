@@ -31,6 +31,8 @@ STATUS = {
             "amqp": "127.0.0.1:5672",
             "http": "127.0.0.1:15672",
             "ready": True,
+            "build": "compiled",
+            "c_modules": True,
         },
         {"name": "n2", "pid": None, "amqp": "127.0.0.1:5673", "http": "127.0.0.1:15673", "ready": False},
     ],
@@ -76,9 +78,9 @@ def test_status_is_shown_as_tables() -> None:
     assert result.exit_code == 0
     assert result.stdout == (
         "nodes (2)\n"
-        "  name  pid  amqp            http             ready\n"
-        "  n1    42   127.0.0.1:5672  127.0.0.1:15672  yes\n"
-        "  n2    -    127.0.0.1:5673  127.0.0.1:15673  no\n"
+        "  name  pid  amqp            http             ready  build     c_modules\n"
+        "  n1    42   127.0.0.1:5672  127.0.0.1:15672  yes    compiled  yes\n"
+        "  n2    -    127.0.0.1:5673  127.0.0.1:15673  no     -         -\n"
         "\n"
         "partitions (2)\n"
         "  id  owner  term  replicas  lag\n"

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from cluster.cli.commands.http import ManagementClient
+from cluster.system.build import SOURCES, build
 from tests.operations.test_commands import quorate
 from tests.operations.test_local_cluster import free_plan
 
@@ -79,6 +80,9 @@ def gone(pid: int) -> bool:
 def test_a_cluster_is_started_used_and_stopped(tmp_path: Path) -> None:
     with up(tmp_path, 3) as cluster:
         cluster.wait_for("3 nodes are ready")
+        told = cluster.wait_for("Build: ")
+        assert told.startswith(f"Build: {build()}")
+        assert ("make up COMPILED=1" in told) == (build() == SOURCES)
         published = quorate("publish", "-q", "hello", "--url", cluster.amqp[0], "one", "two")
         assert (published.exit_code, published.stderr) == (0, "2 of 2 confirmed\n")
         got = quorate("get", "-q", "hello", "--url", cluster.amqp[2])
@@ -87,7 +91,9 @@ def test_a_cluster_is_started_used_and_stopped(tmp_path: Path) -> None:
         assert looked.stdout == "two\n"
 
         status = cluster.status(1)
-        assert [node["name"] for node in status["nodes"]] == ["n1", "n2", "n3"]
+        assert [(node["name"], node["build"]) for node in status["nodes"]] == [
+            (name, build()) for name in ("n1", "n2", "n3")
+        ]
         (queue,) = status["queues"]
         assert queue["name"] == "hello" and queue["owner"] in cluster.pids()
 

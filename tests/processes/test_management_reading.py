@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cluster.system.build import build, runs_c_modules
 from tests.processes.conftest import Connect
 from tests.processes.management_client import Management, path_of
 from tests.processes.nodes import Cluster, until
@@ -198,6 +199,7 @@ def test_the_cluster_and_its_nodes(cluster: Cluster) -> None:
         assert (row["running"], row["os_pid"], row["type"]) == (True, str(node.pid), "disc")
         assert row["mem_used"] > 10_000_000 and row["fd_used"] > 0 and row["disk_free"] > 0
         assert api.get("nodes", node.name)["os_pid"] == row["os_pid"]
+        assert (row["build"], row["c_modules"]) == (build(), runs_c_modules())
     assert api.get("cluster-name") == {"name": "quorate"}
     assert api.get("whoami") == {"name": "guest", "tags": ["administrator"]}
 

@@ -29,6 +29,7 @@ from cluster.admin.clients import client_name, connection_octets
 from cluster.admin.inquiry import Inquiry
 from cluster.admin.views import NodeView
 from cluster.system import resources
+from cluster.system.build import build, runs_c_modules
 from node.session.listener import Client
 
 NODE: Final = "management.node"
@@ -171,6 +172,8 @@ class NodeReport:
             "mechanisms": self._node.listener.mechanisms,
             "processors": resources.processors(),
             "python": platform.python_version(),
+            "build": build(),
+            "c_modules": runs_c_modules(),
             "mem_used": resources.memory_used(),
             "mem_limit": health.memory_limit,
             "disk_free_limit": health.disk_free_limit,

@@ -67,6 +67,9 @@ def _node_row(services: Services, node: str, facts: dict[str, Any] | None) -> di
             {"name": "quorate", "description": "message broker", "version": services.version},
             {"name": "python", "description": "Python", "version": facts["python"]},
         ],
+        # A node of an older release does not tell its build.
+        "build": facts.get("build"),
+        "c_modules": facts.get("c_modules"),
         "contexts": contexts(services, node),
         "enabled_plugins": ["rabbitmq_management"],
         "cluster_links": [],

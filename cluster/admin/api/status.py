@@ -14,6 +14,7 @@ from cluster.admin.inquiry import Inquiry
 from cluster.admin.metrics.sweep import SWEEP_STEP
 from cluster.admin.views import NodeView
 from cluster.catalog.membership.directory import directory
+from cluster.system.build import build, runs_c_modules
 
 STATUS_QUESTION: Final = "status"
 
@@ -40,9 +41,15 @@ class NodeStatus:
             if part is None:
                 node: dict[str, Any] = {"name": name, "pid": None, "ready": False}
             else:
-                # A node of an older release leaves out the formats that it writes.
-                formats = part.get("formats", 0)
-                node = {"name": name, "pid": part["pid"], "ready": part["ready"], "formats": formats}
+                # A node of an older release leaves out the formats that it writes, and its build.
+                node = {
+                    "name": name,
+                    "pid": part["pid"],
+                    "ready": part["ready"],
+                    "formats": part.get("formats", 0),
+                    "build": part.get("build"),
+                    "c_modules": part.get("c_modules"),
+                }
                 for partition in part["partitions"]:
                     known = partitions.get(partition["id"])
                     if known is None or known["term"] < partition["term"]:
@@ -60,6 +67,8 @@ class NodeStatus:
             "pid": os.getpid(),
             "ready": not self._node.health.readiness(),
             "formats": self._node.formats(),
+            "build": build(),
+            "c_modules": runs_c_modules(),
             "partitions": self._own_partitions(),
             "queues": await self._own_queues(),
         }

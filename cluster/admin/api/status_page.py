@@ -19,8 +19,8 @@ STATUS_TIMEOUT_S = 5.0
 """How long `/api/status` waits for the other nodes' part."""
 
 StatusTables = Mapping[str, Sequence[Any]]
-"""JSON values. `nodes`: name, pid, amqp, http, ready. `partitions`: id, owner, term, replicas, lag.
-`queues`: vhost, name, owner, partition, ready, leased, scheduled, duplicates."""
+"""JSON values. `nodes`: name, pid, amqp, http, ready, build, c_modules. `partitions`: id, owner, term,
+replicas, lag. `queues`: vhost, name, owner, partition, ready, leased, scheduled, duplicates."""
 
 
 class StatusPage:

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -20,6 +20,7 @@ from cluster.cli.local.layout import LocalNode, PortInUseError, plan, prepare
 from cluster.cli.local.supervisor import Supervisor
 from cluster.config.models import load
 from cluster.config.tables import ConfigError
+from cluster.system.build import COMPILED, SOURCES, build
 from cluster.system.data_directory import DataDirectoryError
 from replication.journal import JournalError
 
@@ -70,6 +71,13 @@ def _cluster_settings(path: Path) -> dict[str, Any]:
     return settings
 
 
+_BUILDS: Final = {
+    COMPILED: "compiled",
+    SOURCES: "sources; `make up COMPILED=1` runs quorate compiled to C, as the wheel has it",
+}
+"""What `quorate up` says of each build."""
+
+
 def _welcome(nodes: list[LocalNode], pids: dict[str, int]) -> str:
     lines = [""]
     for node in nodes:
@@ -90,6 +98,7 @@ def _welcome(nodes: list[LocalNode], pids: dict[str, int]) -> str:
         f"  quorate status{status_url}",
         "",
         f"Console: http://{first.http}/console/",
+        f"Build: {_BUILDS[build()]}",
         "",
         "Ctrl-C stops all nodes; messages in durable queues stay.",
     ]

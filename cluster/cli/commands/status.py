@@ -11,7 +11,7 @@ from cluster.cli.commands.http import ManagementClient, management_options
 from cluster.cli.commands.tables import table
 
 _COLUMNS = {
-    "nodes": ("name", "pid", "amqp", "http", "ready"),
+    "nodes": ("name", "pid", "amqp", "http", "ready", "build", "c_modules"),
     "partitions": ("id", "owner", "term", "replicas", "lag"),
     "queues": ("vhost", "name", "owner", "partition", "ready", "leased"),
 }
@@ -21,7 +21,7 @@ _COLUMNS = {
 @management_options
 @click.option("--json", "as_json", is_flag=True, help="Print the node's answer as JSON.")
 def status(client: ManagementClient, as_json: bool) -> None:
-    """Show nodes, partitions with their owners, and queues with their depth.
+    """Show nodes with the build that each runs, partitions with their owners, and queues with their depth.
 
     The user needs the tag monitoring or administrator.
     """
