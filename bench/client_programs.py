@@ -33,11 +33,18 @@ def processor_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
+def busy_seconds() -> float:
+    """The time that all processors of the machine have worked, whatever for."""
+    user, nice, system, _, _, interrupts, soft = Path("/proc/stat").read_text().split()[1:8]
+    return sum(map(int, (user, nice, system, interrupts, soft))) / _TICKS
+
+
 @dataclass(slots=True)
 class Meter:
     """Counts messages for `seconds`, after a warm-up. `brokers` are the broker's processes.
 
-    `client` and `broker` of the result are the shares of a processor that the program and the broker had.
+    `client`, `broker` and `others` of the result are the shares of a processor that the program, the broker
+    and everything else on the machine had.
     """
 
     seconds: float
@@ -46,8 +53,7 @@ class Meter:
     result: dict[str, float] = field(default_factory=dict)
     _created: float = 0.0
     _started: float = 0.0
-    _own: float = 0.0
-    _theirs: float = 0.0
+    _used: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def more(self, messages: int = 1) -> bool:
         """Count the messages; False once the time is over."""
@@ -55,22 +61,25 @@ class Meter:
         if not self._started:
             self._created = self._created or now
             if now - self._created >= WARM_UP_S:
-                self._started, self._own, self._theirs = now, time.process_time(), self._of_brokers()
+                self._started, self._used = now, self._using()
             return True
         self.messages += messages
         elapsed = now - self._started
         if elapsed < self.seconds:
             return True
         if not self.result:
+            client, broker, busy = (
+                (after - before) / elapsed for before, after in zip(self._used, self._using(), strict=True)
+            )
+            others = max(0.0, busy - client - broker)
             self.result = {
-                "rate": self.messages / elapsed,
-                "client": (time.process_time() - self._own) / elapsed,
-                "broker": (self._of_brokers() - self._theirs) / elapsed,
-            }
+                "rate": self.messages / elapsed, "client": client, "broker": broker, "others": others
+            }  # fmt: skip
         return False
 
-    def _of_brokers(self) -> float:
-        return sum(processor_seconds(pid) for pid in self.brokers)
+    def _using(self) -> tuple[float, float, float]:
+        """Processor time of this process, of the broker and of the machine, in seconds."""
+        return time.process_time(), sum(map(processor_seconds, self.brokers)), busy_seconds()
 
 
 @dataclass(frozen=True, slots=True)

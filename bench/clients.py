@@ -26,6 +26,9 @@ INSTALLED: Final = ROOT / ".venv-clients" / "bin" / "python"
 PROGRAM_S: Final = 120.0
 """Seconds that a program may take beyond its own: a worker of Celery declares some 30 queues."""
 
+MEASURED: Final = ("rate", "client", "broker", "others")
+"""The results of a program."""
+
 WAITING: Final = {
     "pika-consume": 40_000,
     "aio-pika-consume": 20_000,
@@ -78,10 +81,11 @@ def installed(client: str) -> bool:
 def share_of_sink(stage: Stage, program: str) -> Samples:
     """The program's rate against each node as a share of its rate against the sink just before.
 
-    `client` is the client's share of a processor and `broker` that of all nodes, or of the sink.
+    `client`, `broker` and `others` are shares of a processor: of the client, of the sink or all nodes, and of
+    everything else on the machine.
     """
-    samples: Samples = {name: [] for name in ("share", "rate", "sink", "client", "broker")}
-    samples |= {"client_at_sink": [], "broker_at_sink": []}
+    samples: Samples = {"share": []}
+    samples |= {f"{name}{at}": [] for at in ("", "_at_sink") for name in MEASURED}
     nodes = [stage.cluster.pid(node) for node in range(NODES)]
     with Sink() as sink:
         for turn in range(NODES):
@@ -96,11 +100,9 @@ def share_of_sink(stage: Stage, program: str) -> Samples:
             found = run(program, address, queue, stage.seconds, nodes)
             delete(address, queue)
             samples["share"].append(found["rate"] / alone["rate"])
-            samples["sink"].append(alone["rate"])
-            samples["client_at_sink"].append(alone["client"])
-            samples["broker_at_sink"].append(alone["broker"])
-            for name in ("rate", "client", "broker"):
+            for name in MEASURED:
                 samples[name].append(found[name])
+                samples[f"{name}_at_sink"].append(alone[name])
     return samples
 
 

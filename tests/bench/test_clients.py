@@ -36,7 +36,7 @@ def test_each_node_is_compared_with_the_sink_and_owns_no_queue_of_its_client(
 
     def run(program: str, address: Address, queue: str, seconds: float, brokers: Sequence[int]) -> object:
         ran.append(address)
-        return {"rate": 90.0 if address.port in nodes else 100.0, "client": 1.0, "broker": 0.5}
+        return {"rate": 90.0 if address.port in nodes else 100.0, "client": 1.0, "broker": 0.5, "others": 0.0}
 
     cluster = Recorded()
     nodes = [cluster.address(node).port for node in range(3)]
