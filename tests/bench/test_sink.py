@@ -93,26 +93,43 @@ def test_a_queue_without_a_name_gets_one(connection: Any) -> None:
     assert len(names) == 2 and "" not in names
 
 
+def publish(key: str, body: bytes) -> list[bytes]:
+    """The frames of a publish."""
+    method = struct.pack(">HHH", 60, 40, 0) + short("") + short(key) + b"\0"
+    header = struct.pack(">HHQ", 60, 0, len(body)) + b"\0\0"
+    return [frame(METHOD, 1, method), frame(2, 1, header), *([frame(3, 1, body)] if body else [])]
+
+
 def test_a_publish_is_confirmed_when_its_last_frame_has_come(sink: Address) -> None:
-    method = struct.pack(">HHH", 60, 40, 0) + short("") + short("cut") + b"\0"
-    header = struct.pack(">HHQ", 60, 0, 4) + b"\0\0"
     with RawClient(sink) as client:
         client.confirm()
         client.open_channels(2)
-        pieces = [frame(METHOD, 1, method) + frame(2, 1, header), frame(3, 1, b"ab"), frame(3, 1, b"cd")]
-        for piece in pieces[:2]:
+        method, header, body = publish("cut", b"abcd")
+        for piece in (method, header):
             client.pipeline([piece + declaration("cut", "quorum", channel=2)], DECLARED)
         # `expect` passes over other methods: a confirm of the half publish would leave none for this one.
-        client.pipeline([pieces[2]], ACK)
+        client.pipeline([body], ACK)
 
 
 def test_publishes_that_come_together_have_one_confirm(sink: Address) -> None:
     with RawClient(sink) as client:
         client.confirm()
-        method = struct.pack(">HHH", 60, 40, 0) + short("") + short("many") + b"\0"
-        empty = frame(METHOD, 1, method) + frame(2, 1, struct.pack(">HHQ", 60, 0, 0) + b"\0\0")
-        client.send(empty * 5)
+        client.send(b"".join(publish("many", b"")) * 5)
         assert client.expect(ACK)[4:] == struct.pack(">QB", 5, 1)
+
+
+def test_publishes_that_are_alike_are_counted_among_others(sink: Address) -> None:
+    one, other = b"".join(publish("alike", b"0123456789")), b"".join(publish("alike", b"another"))
+    with RawClient(sink) as client:
+        client.confirm()
+        for octets, confirmed, multiple in [
+            (one, 1, 0),
+            (one * 3 + other + one + one[:-4], 6, 1),
+            (one[-4:] + other[:20], 7, 0),
+            (other[20:] + other * 2, 10, 1),
+        ]:
+            client.send(octets)
+            assert client.expect(ACK)[4:] == struct.pack(">QB", confirmed, multiple)
 
 
 @pytest.mark.parametrize(
