@@ -12,6 +12,7 @@ import click
 
 from bench import report
 from bench.brokers import Cluster
+from bench.clients import installed
 from bench.load import LoadError, build
 from bench.quorate import Quorate
 from bench.rabbitmq import RabbitMQ
@@ -30,6 +31,14 @@ def chosen_rows(_: click.Context, __: click.Parameter, value: str | None) -> Seq
     if unknown:
         raise click.BadParameter(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}")
     return [known[name] for name in names]
+
+
+def measurable(rows: Sequence[Row]) -> Sequence[Row]:
+    """The rows whose clients are installed."""
+    for row in rows:
+        if row.client is not None and not installed(row.client):
+            click.echo(f"{row.id} is left out: {row.client} is not installed (make clients)", err=True)
+    return [row for row in rows if row.client is None or installed(row.client)]
 
 
 def chosen_clusters(only: str | None, directory: Path) -> list[Cluster]:
@@ -70,7 +79,7 @@ def main(
         build()
     except LoadError as error:
         raise click.ClickException(str(error)) from error
-    plan = Plan(rows, rounds, seconds, waiting, kills)
+    plan = Plan(measurable(rows), rounds, seconds, waiting, kills)
     with tempfile.TemporaryDirectory(prefix="quorate-bench-", ignore_cleanup_errors=True) as directory:
         clusters = chosen_clusters(only, Path(directory))
         results = run_rounds(plan, clusters, lambda line: click.echo(line, err=True))

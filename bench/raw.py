@@ -61,6 +61,10 @@ class RawClient:
         opened = [call((20, 10), short(""), channel) for channel in range(2, channels + 1)]
         self.pipeline(opened, (20, 11))
 
+    def send(self, octets: bytes) -> None:
+        """Send frames and wait for nothing."""
+        self._socket.sendall(octets)
+
     def pipeline(self, calls: Sequence[bytes], answer: Ids) -> None:
         """Send all calls at once, and wait for as many answers."""
         self._socket.sendall(b"".join(calls))

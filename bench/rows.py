@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from bench.breadth import fan_out, idle_connections, many_queues, priority, round_trips, topic
+from bench.clients import share_of_sink
 from bench.declaring import one_by_one, pipelined, short_connections
 from bench.measures import (
     Place,
@@ -49,13 +50,15 @@ class Figure:
 class Row:
     """One thing to do with a cluster, and the figures it yields.
 
-    `fresh` rows get nodes that have done nothing before: memory, once used, stays with a process.
+    `fresh` rows get nodes that have done nothing before: memory, once used, stays with a process. `client` is
+    the package without which the row cannot be measured.
     """
 
     id: str
     figures: tuple[Figure, ...]
     measure: Callable[[Stage], Samples]
     fresh: bool = False
+    client: str | None = None
 
 
 def rate(title: str, times: float, sample: str = "rate") -> Figure:
@@ -66,6 +69,12 @@ def share_of_mixed(title: str) -> tuple[Figure]:
     return (
         Figure(f"{title}, each message another: share of the mixed rate", "share", "", Goal.AT_LEAST, 0.5),
     )
+
+
+def of_sink(program: str, title: str, package: str) -> Row:
+    """The rate of a client against three nodes as a share of its rate against a broker that only answers."""
+    figure = Figure(f"{title}: share of its rate against a sink", "share", "", Goal.AT_LEAST, 0.95)
+    return Row(f"{program}-sink", (figure,), lambda stage: share_of_sink(stage, program), client=package)
 
 
 def confirm_latency(title: str, times: float) -> tuple[Figure, Figure]:
@@ -277,4 +286,16 @@ ALIKE: tuple[Row, ...] = (
 )
 """Messages that differ in nothing but their bodies, where the row does not say otherwise."""
 
-ROWS: tuple[Row, ...] = (*MIXED, *ALIKE)
+CLIENTS: tuple[Row, ...] = (
+    of_sink("pika-publish", "pika, each publish after the confirm of the last", "pika"),
+    of_sink("pika-publish-ahead", "pika, 100 publishes on their way", "pika"),
+    of_sink("pika-consume", "pika, consuming", "pika"),
+    of_sink("aio-pika-publish", "aio-pika, 100 publishes at once", "aio_pika"),
+    of_sink("aio-pika-consume", "aio-pika, consuming", "aio_pika"),
+    of_sink("celery-publish", "Celery, each task after the confirm of the last", "celery"),
+    of_sink("celery-consume", "Celery, a worker with its default prefetch of 4", "celery"),
+    of_sink("celery-consume-ahead", "Celery, a worker with a prefetch of 100", "celery"),
+)
+"""Real clients, as they are, each the only load of the nodes."""
+
+ROWS: tuple[Row, ...] = (*MIXED, *ALIKE, *CLIENTS)
