@@ -72,6 +72,12 @@ def resident_bytes(pid: int) -> int:
     raise BrokerError(f"no VmRSS for process {pid}")
 
 
+def processor_seconds(pid: int) -> float:
+    """The processor time that a process has taken, its threads included."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def kill_and_wait(pids: Sequence[int], sig: signal.Signals = signal.SIGKILL, seconds: float = 30.0) -> None:
     """Sends the signal to the processes and returns when they are gone.
 

@@ -22,7 +22,10 @@ class LoadError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """The figures that one run reported. Rates are messages a second, latencies milliseconds."""
+    """The figures that one run reported. Rates are messages a second, latencies milliseconds, and `octets` is
+    the length of all delivered bodies. `processor_seconds` is the time of the processes of the option `watch`
+    meanwhile.
+    """
 
     publish_rate: float
     deliver_rate: float
@@ -32,6 +35,8 @@ class LoadResult:
     published: int
     confirmed: int
     delivered: int
+    octets: int
+    processor_seconds: float
     lost: int
     duplicates: int
     misordered: int

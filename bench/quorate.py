@@ -1,4 +1,4 @@
-"""Three nodes of ours, run by `quorate up` and asked by `quorate status` as any operator would."""
+"""Nodes of ours, three as a rule, run by `quorate up` and asked by `quorate status` as any operator would."""
 
 from __future__ import annotations
 
@@ -16,11 +16,20 @@ PROGRAM = Path(sys.executable).with_name("quorate")
 
 
 class Quorate:
-    """See bench.brokers.Cluster."""
+    """See bench.brokers.Cluster. `cores`: the processor cores of all nodes, as taskset(1) takes them."""
 
     name = "quorate"
 
-    def __init__(self, directory: Path, base_port: int = 5771, http_port: int = 15771) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        base_port: int = 5771,
+        http_port: int = 15771,
+        nodes: int = NODES,
+        cores: str = "",
+    ) -> None:
+        self.nodes = nodes
+        self._cores = cores
         self._directory = directory
         self._base_port = base_port
         self._http_port = http_port
@@ -40,7 +49,8 @@ class Quorate:
 
     def launch_again(self) -> None:
         command = [
-            str(PROGRAM), "up", "--nodes", str(NODES), "--data", str(self._directory / "data"),
+            *(["taskset", "--cpu-list", self._cores] if self._cores else []),
+            str(PROGRAM), "up", "--nodes", str(self.nodes), "--data", str(self._directory / "data"),
             "--base-port", str(self._base_port), "--http-port", str(self._http_port),
         ]  # fmt: skip
         with (self._directory / "up.log").open("ab") as log:
@@ -66,14 +76,14 @@ class Quorate:
 
     def owner(self, queue: str, declared_on: int) -> int:
         del declared_on
-        names = {str(self._node(node)["name"]): node for node in range(NODES)}
+        names = {str(self._node(node)["name"]): node for node in range(self.nodes)}
         for row in self._status()["queues"]:
             if row["name"] == queue and row["owner"] in names:
                 return names[row["owner"]]
         raise BrokerError(f"quorate status shows no owner of {queue}")
 
     def kill_all(self) -> None:
-        nodes = [self.pid(node) for node in range(NODES)]
+        nodes = [self.pid(node) for node in range(self.nodes)]
         if self._supervisor is not None:
             kill_and_wait([self._supervisor.pid])
         self._forget_supervisor()
@@ -90,7 +100,7 @@ class Quorate:
         except BrokerError:
             return False
         # A node that was just killed may stand as ready in the status of its peers for a moment.
-        return len(nodes) == NODES and all(node["ready"] and alive(int(node["pid"])) for node in nodes)
+        return len(nodes) == self.nodes and all(node["ready"] and alive(int(node["pid"])) for node in nodes)
 
     def _node(self, node: int) -> dict[str, Any]:
         port = str(self.address(node).port)
@@ -102,7 +112,7 @@ class Quorate:
     def _status(self) -> dict[str, Any]:
         """The cluster as any of its nodes shows it; the first may be the one that was killed."""
         errors = []
-        for node in range(NODES):
+        for node in range(self.nodes):
             url = f"http://127.0.0.1:{self._http_port + node}"
             done = subprocess.run(
                 [str(PROGRAM), "status", "--url", url, "--json"], capture_output=True, text=True

@@ -149,9 +149,11 @@ def _table(fields: bytes = b"") -> bytes:
     return long(fields)
 
 
-def declaration(queue: str, kind: str, channel: int = 1) -> bytes:
-    """The frame that declares a durable queue of the type `kind`."""
+def declaration(queue: str, kind: str, channel: int = 1, *, replicas: int = 0) -> bytes:
+    """The frame that declares a durable queue of the type `kind`, for so many replicas where not 0."""
     arguments = short("x-queue-type") + b"S" + long(kind.encode())
+    if replicas:
+        arguments += short("x-quorum-initial-group-size") + b"I" + struct.pack(">i", replicas)
     return call((50, 10), b"\0\0" + short(queue) + b"\x02" + _table(arguments), channel)
 
 

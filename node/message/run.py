@@ -13,7 +13,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, repeat
 from operator import sub
 from struct import Struct
@@ -59,6 +59,10 @@ class Run:
     raw: Final[bytes | memoryview]
     special: Final[bool]
     format: Final[int]
+    # The index behind the last slice, and the offset in `raw` at which that message begins: slices are mostly
+    # taken one behind the other.
+    _behind: int = field(init=False, repr=False, compare=False)
+    _offset: int = field(init=False, repr=False, compare=False)
 
     def __init__(
         self,
@@ -87,9 +91,14 @@ class Run:
         self.raw = raw
         self.special = special
         self.format = format
+        self._behind = self._offset = 0
 
     def slice(self, first: int, count: int) -> Run:
-        """The `count` messages from index `first` on. The slice shares the octets of this run."""
+        """The `count` messages from index `first` on. The slice shares the octets of this run.
+
+        To take a run apart from its first message to its last looks at the length of each message twice at
+        most, however many slices these are.
+        """
         if first == 0 and count == self.count:
             return self
         view = memoryview(self.raw)
@@ -97,10 +106,12 @@ class Run:
             lengths = None
             piece = view[first * self.stride : (first + count) * self.stride]
         else:
-            start = sum(self.lengths[:first])
+            known = self._behind if self._behind <= first else 0
+            start = sum(self.lengths[known:first]) + (self._offset if known else 0)
             lengths = self.lengths[first : first + count]
-            size = sum(lengths)
-            piece = view[start : start + size]
+            end = start + sum(lengths)
+            piece = view[start:end]
+            self._behind, self._offset = first + count, end
         return Run(
             self.exchange, self.routing_key, self.channel, self.persistent,
             count, self.skip, self.stride, lengths, self.largest_frame, piece, self.special,

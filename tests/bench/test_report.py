@@ -67,8 +67,9 @@ def test_row_ids_are_distinct() -> None:
 
 OUTPUT = (
     '{"seconds": 3.0, "published": 10, "confirmed": 10, "nacked": 0, "delivered": 9, "lost": 1, '
-    '"duplicates": 0, "redelivered": 0, "misordered": 2, "closed": 0, "publish_rate": 3, '
-    '"deliver_rate": 4, "end_to_end_rate": 5, "confirm_ms": {"p50": 1.5, "p99": 9.0}}'
+    '"duplicates": 0, "redelivered": 0, "misordered": 2, "closed": 0, "octets": 90, '
+    '"processor_seconds": 0.5, "publish_rate": 3, "deliver_rate": 4, "end_to_end_rate": 5, '
+    '"confirm_ms": {"p50": 1.5, "p99": 9.0}}'
 )
 
 

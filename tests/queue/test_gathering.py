@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from array import array
 from dataclasses import replace
 
@@ -55,3 +56,45 @@ def test_the_largest_frame_of_any_of_them_counts() -> None:
     places = stored(UNIFORM, VARIED)
     ((_, run),) = gather([(5, 5), (1, 1)], lambda number: places[number == 5])
     assert (run.count, run.largest_frame, run.stride) == (2, 20, 0)
+
+
+class CountedLengths(array):  # type: ignore[type-arg]
+    """Lengths that count how many of them are looked at."""
+
+    seen = 0
+
+    def __getitem__(self, place: slice) -> array[int]:  # type: ignore[override]
+        part = array.__getitem__(self, place)
+        self.seen += len(part)
+        return part
+
+
+def varied(count: int) -> tuple[Run, CountedLengths]:
+    """A run whose messages have lengths from 1 to 7."""
+    lengths = CountedLengths("I", (1 + place % 7 for place in range(count)))
+    raw = b"".join(bytes((place % 251,)) * length for place, length in enumerate(lengths))
+    return Run("", "q", 1, True, count, 0, 0, lengths, 20, raw), lengths
+
+
+def test_a_run_is_taken_apart_in_time_that_grows_with_its_messages() -> None:
+    for count in (100, 1000):
+        run, lengths = varied(count)
+        pieces = [run.slice(place, 1) for place in range(count)]
+        assert [bytes(piece.raw) for piece in pieces] == list(run.contents())
+        assert lengths.seen <= 2 * count
+
+
+def test_slices_are_the_same_in_any_order() -> None:
+    run, _ = varied(60)
+    contents, chance = list(run.contents()), random.Random(7)
+    for _ in range(500):
+        first = chance.randrange(60)
+        count = chance.randrange(1, 61 - first)
+        piece = run.slice(first, count)
+        assert (list(piece.contents()), piece.count) == (contents[first : first + count], count)
+
+
+def test_a_run_that_was_sliced_is_equal_to_one_that_was_not() -> None:
+    run, _ = varied(5)
+    run.slice(1, 2)
+    assert run == varied(5)[0]
