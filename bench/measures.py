@@ -112,9 +112,9 @@ def throughput(
     return {"rate": [result.end_to_end_rate]}
 
 
-def open_loop(stage: Stage, rate: int) -> Samples:
+def open_loop(stage: Stage, rate: int, mixed: int = 0) -> Samples:
     """Publishes at a fixed rate whatever the broker does; every message is acknowledged on its own."""
-    result = steady(stage, Place.OWNER, rate=rate, ack_every=1)
+    result = steady(stage, Place.OWNER, rate=rate, ack_every=1, mixed=mixed)
     return {"p50": [result.confirm_p50], "p99": [result.confirm_p99]}
 
 

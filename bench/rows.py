@@ -145,6 +145,16 @@ MIXED: tuple[Row, ...] = (
         lambda stage: share(stage, {"x-deduplication-window": 60_000}),
     ),
     Row("mixed-expirations", share_of_mixed("expirations"), lambda stage: share(stage, {}, ttl=600_000)),
+    Row(
+        "mixed-open-500",
+        confirm_latency("mixed, open loop, 500 a second", 0.9),
+        lambda stage: open_loop(stage, 500, mixed=1),
+    ),
+    Row(
+        "mixed-open-5000",
+        confirm_latency("mixed, open loop, 5,000 a second", 0.4),
+        lambda stage: open_loop(stage, 5000, mixed=1),
+    ),
 )
 """Messages as applications send them: each with an id, a time, headers and a length of its own."""
 
