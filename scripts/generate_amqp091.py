@@ -7,14 +7,13 @@ python -m scripts.generate_amqp091 --check  # exit status 1 when it is not up to
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from scripts.generated_module import ROOT, formatted, write_or_check
+
 TABLE = ROOT / "spec" / "amqp-rabbitmq-0.9.1.json"
 MODULE = ROOT / "node" / "wire" / "amqp091" / "methods.py"
 
@@ -196,24 +195,10 @@ def generate(table: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def formatted(text: str) -> str:
-    """`text` as the project's formatter leaves it."""
-    command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(MODULE), "-"]
-    return subprocess.run(command, input=text, capture_output=True, text=True, check=True, cwd=ROOT).stdout
-
-
 def current() -> str:
     """The text that methods.py has to contain."""
-    return formatted(generate(json.loads(TABLE.read_text(encoding="utf-8"))))
-
-
-def main() -> int:
-    text = current()
-    if "--check" in sys.argv[1:]:
-        return 0 if MODULE.read_text(encoding="utf-8") == text else 1
-    MODULE.write_text(text, encoding="utf-8")
-    return 0
+    return formatted(generate(json.loads(TABLE.read_text(encoding="utf-8"))), MODULE)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(MODULE, current()))

@@ -22,6 +22,8 @@ _NEEDS = {
     "test_dramatiq.py": "dramatiq",
     "test_faststream.py": "faststream",
     "test_flower.py": "flower",
+    "test_proton_codec.py": "proton",
+    "test_proton_engine.py": "proton",
 }
 
 collect_ignore = [file for file, package in _NEEDS.items() if find_spec(package) is None]

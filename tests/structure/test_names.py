@@ -32,7 +32,7 @@ ENTRY_POINTS = {
 REGISTERING = re.compile(r"\.(command|group|on)\(")
 """Decorators that make a function a command or the handler of a path: no module imports it by name."""
 
-GENERATED = ("node/wire/amqp091/methods.py",)
+GENERATED = ("node/wire/amqp091/methods.py", "node/wire/amqp10/definitions.py")
 """Tables made from a specification, whose names are its own."""
 
 DUPLICATE_STATEMENTS = 5
