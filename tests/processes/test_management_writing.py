@@ -228,6 +228,18 @@ def test_messages_are_settled_as_asked(
     assert rest[0]["redelivered"] is redelivered
 
 
+def test_messages_are_back_when_the_answer_comes(cluster: Cluster, channel: Connect, name: str) -> None:
+    """The next request may go to another node, and must find them. Here that is the owner's node."""
+    looking = channel(1)
+    looking.confirm_delivery()
+    looking.queue_declare(name, durable=True)
+    for number in range(50):
+        looking.basic_publish("", name, b"%d" % number)
+    for _ in range(20):
+        assert len(get(Management(cluster[2]), name, 50, "reject_requeue_true")) == 50
+        assert looking.queue_declare(name, passive=True).method.message_count == 50
+
+
 def test_looking_takes_nothing_from_a_queue_that_forgets_what_it_delivers(
     cluster: Cluster, name: str
 ) -> None:

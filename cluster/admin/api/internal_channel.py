@@ -20,7 +20,7 @@ from node.ranges.range_set import Numbers
 from node.refusal import Refusal
 from node.session.access_checks import AccessChecks
 from node.session.command_limits import CommandLimitError, check_command
-from node.session.commands import Command, Get, Result
+from node.session.commands import Command, FindQueue, Get, Result
 from node.session.consumers import nothing
 from node.session.core import SessionCore, none_in_use
 from node.session.ports import Got, QueueRef, Route
@@ -126,12 +126,17 @@ class InternalChannel:
 
         return found if not count else list(await self._answered(begin))
 
-    def settle_all(self, *, requeue: bool) -> None:
-        """Give back all that is held, or reject it for good."""
+    async def settle_all(self, queue: str, *, requeue: bool) -> None:
+        """Give back all messages of the queue that are held, or reject them for good. Returns when the queue
+        has them again, or no more. Raises Refusal and ApiError.
+        """
         held, self._held = self._held, []
         outcome = Outcome.RETURNED if requeue else Outcome.REJECTED
         for got in held:
             self._core.settle(got.consumer, [(got.sequence, got.sequence)], outcome)
+        if held:
+            # The owner answers behind the settlements of this channel (0-9-1 §4.7).
+            await self.call(FindQueue(queue))
 
     def keeps_until_settled(self, queue: str) -> bool:
         """Whether the queue keeps messages until settled. Raises NotFoundError and ResourceLockedError."""

@@ -70,7 +70,7 @@ async def get_messages(services: Services, call: Call) -> Rows:
         if mode == LOOKING:
             return Rows(await _look(channel, call.path["name"], count, show), ())
         shown = await _get(channel, call.path["name"], count, mode == NO_ACK, show)
-        channel.settle_all(requeue=mode != REJECTED)
+        await channel.settle_all(call.path["name"], requeue=mode != REJECTED)
     return Rows(shown, ())
 
 

@@ -50,6 +50,7 @@ async def move_messages(services: Services, call: Call) -> dict[str, Any]:
         if not taking.keeps_until_settled(source):
             raise bad_request("an at-most-once queue forgets a message before it is safe elsewhere")
         progress = await _move(taking, giving, source, destination, count)
+        await taking.settle_all(source, requeue=True)
     services.log.info(
         "messages_moved", user=call.user, vhost=call.vhost, queue=source,
         destination_vhost=vhost, destination=destination, count=progress.moved,
