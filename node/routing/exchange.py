@@ -299,7 +299,12 @@ class Exchanges:
         del bindings[binding]
         self._matchers[binding.source].remove(binding)
         self._changed()
-        if bindings or not self._exchanges[binding.source].auto_delete:
+        if bindings:
+            return False
+        # A registry that was restored meanwhile has no place for a source without bindings: both list the
+        # source's next binding last.
+        del self._by_source[binding.source]
+        if not self._exchanges[binding.source].auto_delete:
             return False
         self._drop(binding.source)
         return True

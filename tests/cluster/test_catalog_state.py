@@ -274,6 +274,20 @@ def test_a_snapshot_restores_everything() -> None:
     assert restored.apply(encode_command(FRONT_END, catalog.requests, "declare_vhost", {"vhost": "z"})) == []
 
 
+def test_a_replica_that_was_restored_lists_later_bindings_in_the_same_order() -> None:
+    catalog = Catalog()
+    catalog.do("declare_queue", **queue("a", arguments={"x-queue-type": "quorum"}))
+    catalog.do("bind", **binding("amq.direct", "a"))
+    catalog.do("bind", **binding("amq.fanout", "a"))
+    catalog.do("unbind", **binding("amq.direct", "a"))
+    restored = CatalogState(Recorder())
+    restored.restore(catalog.state.snapshot())
+    catalog.do("bind", **binding("amq.direct", "a"))
+    command = encode_command(FRONT_END, catalog.requests, "bind", binding("amq.direct", "a"))
+    restored.apply(command)
+    assert restored.snapshot() == catalog.state.snapshot()
+
+
 def test_local_queue_names_tell_where_the_queue_is() -> None:
     name = LocalName.of(5, 6, 7, "/")
     assert parse_local_queue_name(name.text()) == name
