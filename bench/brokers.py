@@ -78,6 +78,12 @@ def processor_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def busy_seconds() -> float:
+    """The time that all processors of the machine have worked since its start, whatever for."""
+    user, nice, system, _, _, interrupts, soft = Path("/proc/stat").read_text().split()[1:8]
+    return sum(map(int, (user, nice, system, interrupts, soft))) / os.sysconf("SC_CLK_TCK")
+
+
 def kill_and_wait(pids: Sequence[int], sig: signal.Signals = signal.SIGKILL, seconds: float = 30.0) -> None:
     """Sends the signal to the processes and returns when they are gone.
 

@@ -13,8 +13,9 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
+
+from bench.brokers import busy_seconds, processor_seconds
 
 BODY: Final = b"x" * 256
 WINDOW: Final = 100
@@ -23,20 +24,6 @@ WINDOW: Final = 100
 PREFETCH: Final = 100
 TASK: Final = "bench.nothing"
 WARM_UP_S: Final = 0.5
-
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
-
-
-def processor_seconds(pid: int) -> float:
-    """The processor time of a process, in seconds."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
-
-
-def busy_seconds() -> float:
-    """The time that all processors of the machine have worked, whatever for."""
-    user, nice, system, _, _, interrupts, soft = Path("/proc/stat").read_text().split()[1:8]
-    return sum(map(int, (user, nice, system, interrupts, soft))) / _TICKS
 
 
 @dataclass(slots=True)

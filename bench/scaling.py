@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 from pika.exceptions import AMQPError
 
-from bench.brokers import BrokerError
+from bench.brokers import BrokerError, busy_seconds
 from bench.curves import CURVES, Curve, Ground, Layout, directory
 from bench.growth import Measured, Point, as_json, table
 from bench.load import LoadError, build
@@ -52,17 +52,10 @@ def points_of(curve: Curve, most: int, last_round: bool) -> list[tuple[Point, La
 
 
 def other_load(seconds: float = 2.0) -> float:
-    """The cores that are busy while this program waits."""
-
-    def busy() -> tuple[int, int]:
-        fields = list(map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]))
-        return sum(fields), fields[3] + fields[4]
-
-    whole, resting = busy()
+    """The cores that other programs keep busy while this one does nothing for so long."""
+    began, before = time.monotonic(), busy_seconds()
     time.sleep(seconds)
-    whole_now, resting_now = busy()
-    cores = Path("/proc/cpuinfo").read_text().count("processor\t")
-    return cores * (1 - (resting_now - resting) / (whole_now - whole))
+    return (busy_seconds() - before) / (time.monotonic() - began)
 
 
 @contextmanager

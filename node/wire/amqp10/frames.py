@@ -26,6 +26,7 @@ _HEAD: Final = Struct(">IBBH")
 """Size, data offset in words of four octets, type, and channel."""
 
 _HEAD_OCTETS: Final = 8
+# The members of FrameType, as numbers that compiled code needs not look up for each frame.
 _AMQP: Final = 0
 _SASL: Final = 1
 _MAGIC: Final = 0x414D5150
@@ -185,16 +186,14 @@ def _frame(kind: int, channel: int, data: bytes, at: int, end: int) -> Frame:
             raise FrameBoundsError("a SASL frame is empty")
         return Frame(kind, channel, None, data, at, end)
     readers = SASL_FRAMES if kind else FRAMES
+    reader, start = None, end
     # A performative of up to 255 octets with its descriptor in the shortest encoding: nearly each there is.
     if end - at > 5 and data[at] == 0 and data[at + 1] == 0x53 and data[at + 3] == 0xC0:
-        reader = readers.get(data[at + 2])
-        start = at + 5 + data[at + 4]
-        if reader is not None and start <= end:
-            performative = reader(data, at + 6, start, data[at + 5])
-            if start < end and not isinstance(performative, Transfer):
-                raise ValueSyntaxError(f"{end - start} octets behind a performative that has no payload")
-            return Frame(kind, channel, performative, data, start, end)
-    performative, start = read_composite(data, at, end, readers)
+        reader, start = readers.get(data[at + 2]), at + 5 + data[at + 4]
+    if reader is not None and start <= end:
+        performative = reader(data, at + 6, start, data[at + 5])
+    else:
+        performative, start = read_composite(data, at, end, readers)
     if start < end and not isinstance(performative, Transfer):
         raise ValueSyntaxError(f"{end - start} octets behind a performative that has no payload")
     return Frame(kind, channel, performative, data, start, end)

@@ -347,7 +347,7 @@ def test_maps_of_fields_have_names_for_keys() -> None:
 
 
 def test_a_message_id_has_one_of_four_types() -> None:
-    assert parts(d.Properties(message_id=7))[0] == b"\x53\x07", "an int of Python is a ulong"  # type: ignore[arg-type]
+    assert parts(d.Properties(message_id=7))[0] == b"\x53\x07", "an int of Python is a ulong"
     for wrong in (b"\x52\x01", b"\xa3\x01x", b"\x55\x01", b"\x41"):
         with pytest.raises(ValueSyntaxError, match="message-id is wanted"):
             decoded(write_described_list(0x73, [wrong]))
