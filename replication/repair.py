@@ -7,7 +7,7 @@ The idea is that of "Protocol-Aware Recovery for Consensus-Based Storage" (Alaga
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,8 +16,9 @@ import msgpack
 from replication.forms import ENVELOPE, addressed, expect
 from replication.group import RaftGroup
 from replication.journal import DamagedEntryError, Journal
-from replication.raft import Entry, NotLeaderError, Role
+from replication.raft import Entry, Membership, NotLeaderError, Role
 from replication.raft.errors import CompactedError, MessageError
+from replication.raft.quorum import VoteTally, tally
 from replication.resigning import resign
 
 REPAIR_TAG: Final = b"D"
@@ -118,7 +119,10 @@ class Repair:
         self._propose, self._told = propose, told
 
     def found(self, error: DamagedEntryError, now: float) -> None:
-        """An entry could not be read. Raises the error where no replica ever can give it to this one."""
+        """An entry could not be read.
+
+        Raises the error where no replica ever can give it to this one, and no other can lead without it.
+        """
         group = self._groups.get(error.partition)
         if group is None:
             return
@@ -127,12 +131,19 @@ class Repair:
         if damage is None:
             damage = self._note(group, error, now)
             self._ask(group, damage, now)
-        others = group.raft.membership.voters - {group.raft.node}
-        if damage.lacking >= others and group.raft.role is Role.LEADER:
-            if error.index > group.raft.applied_index:
+        raft = group.raft
+        membership = raft.membership
+        others = (membership.voters | membership.outgoing) - {raft.node}
+        if damage.lacking >= others and raft.role is Role.LEADER:
+            if error.index <= raft.applied_index:
+                self._let_go(group, error, now)
+                del self.damaged[key]
+            elif error.index <= raft.commit_index or not _elect_alone(membership, others):
                 raise error
-            self._let_go(group, error, now)
-            del self.damaged[key]
+            else:
+                # A leader could never send the entry, which is not committed. A leader without the entry
+                # replaces it.
+                raft.stand_aside(True)
         self._step_down(group, now)
 
     def _let_go(self, group: RaftGroup, error: DamagedEntryError, now: float) -> None:
@@ -179,7 +190,7 @@ class Repair:
         for key, damage in list(self.damaged.items()):
             group = self._groups.get(key[0])
             if group is None or not _needed(group, damage.error):
-                del self.damaged[key]
+                self._end_damage(key)
             elif now >= damage.asked_at + REPAIR_INTERVAL_S:
                 self._ask(group, damage, now)
 
@@ -227,9 +238,20 @@ class Repair:
         if answer.found == LACKS:
             damage.lacking.add(peer)
         elif answer.found == HAS and group.log.repair(error.index, error.term, answer.data):
-            del self.damaged[error.partition, error.index]
+            self._end_damage((error.partition, error.index))
             self.repaired += 1
             self._told.repaired(error, peer)
+
+    def _end_damage(self, key: tuple[int, int]) -> None:
+        del self.damaged[key]
+        group = self._groups.get(key[0])
+        if group is not None:
+            group.raft.stand_aside(False)
+
+
+def _elect_alone(membership: Membership, others: Set[str]) -> bool:
+    """Whether the `others` are majorities that need no vote of this replica."""
+    return tally(membership.voters, membership.outgoing, dict.fromkeys(others, True)) is VoteTally.WON
 
 
 def _needed(group: RaftGroup, error: DamagedEntryError) -> bool:

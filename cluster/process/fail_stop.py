@@ -63,7 +63,11 @@ class FailStop:
         """Handle an exception. Returns whether the node goes on; otherwise its end has begun."""
         scope = scope_of(error, origin)
         if scope is FailureScope.PARTITION and isinstance(error, DamagedEntryError):
-            self._damaged(error)
+            try:
+                self._damaged(error)
+            except DamagedEntryError:
+                # No replica can ever mend the entry.
+                scope = FailureScope.NODE
         if scope is not FailureScope.NODE:
             return True
         self.end(error, origin.value)

@@ -246,6 +246,13 @@ class Raft:
         """Stand for election now, by way of a pre-vote."""
         self._election.campaign(now)
 
+    def stand_aside(self, aside: bool) -> None:
+        """Whether this replica leaves elections to the others; it votes and follows as before.
+
+        No election needs a certain candidate, so this is always safe. Candidates need the votes of others.
+        """
+        self._state.stands_aside = aside
+
     def persisted(self, index: int, term: int, now: float) -> None:
         """The log up to entry `index`, of `term`, and all earlier hard states are on this node's disk."""
         log = self._state.log

@@ -22,6 +22,7 @@ class ReplicaState:
     `contact` is when the leader was last heard.
     `may_vote` is False while the replica is joining (`HardState.joining`); then `leader_commit` is the
     leader's commit index in the first append of the term that fitted, or None before it.
+    `stands_aside` is True while this replica leaves elections to the others (`Raft.stand_aside`).
     `ack` is the index to acknowledge to the leader with the next Ready, or None.
     """
 
@@ -45,6 +46,7 @@ class ReplicaState:
         "random",
         "reads",
         "role",
+        "stands_aside",
         "term",
         "vote",
     )
@@ -66,6 +68,7 @@ class ReplicaState:
         self.term = hard_state.term
         self.vote = hard_state.vote
         self.may_vote = not hard_state.joining
+        self.stands_aside = False
         if self.log.last_term > self.term:
             # A crash between the records of one Ready. No vote of that term can have left this node.
             self.term = self.log.last_term
@@ -87,7 +90,7 @@ class ReplicaState:
     @property
     def may_campaign(self) -> bool:
         """Whether this node is a voter that may stand for election."""
-        return self.members.is_voter and self.may_vote
+        return self.members.is_voter and self.may_vote and not self.stands_aside
 
     def regain_vote(self) -> None:
         """Let a replica that is joining vote again, once its forgotten votes and entries can do no harm any

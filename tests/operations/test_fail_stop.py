@@ -16,6 +16,7 @@ from cluster.process.fail_stop import FailStop, fall_silent
 from cluster.process.scopes import ExitCode, Origin
 from replication.forms import RAFT_TAG
 from replication.group import RaftGroup
+from replication.journal import DamagedEntryError
 from replication.raft import InvariantError, Raft, decode_message
 from replication.transport import UndecodableError
 from tests.raft.replica import Replica, log_of
@@ -177,6 +178,23 @@ def test_no_exception_of_a_callback_escapes(how: str) -> None:
         else:
             getattr(loop, how)(broken)
             await turns()
+
+    process, _ = on_loop(body)
+    assert process.steps == ORDER
+
+
+def test_damage_that_no_replica_can_mend_ends_the_node_that_a_session_met_it_on() -> None:
+    async def body(process: Ending, stopping: FailStop) -> None:
+        def damaged(error: BaseException) -> None:
+            raise error
+
+        mended = FailStop(process.loop, cast(Any, process.log), process.damaged, process.end)
+        assert mended.spares_node(DamagedEntryError("n1.segment", 0, "a bit", 1, 1), Origin.SESSION)
+        assert process.steps == ["mend an entry"] and not process.log.lines
+        process.steps.clear()
+        lost = FailStop(process.loop, cast(Any, process.log), damaged, process.end)
+        assert not lost.spares_node(DamagedEntryError("n1.segment", 0, "a bit", 1, 1), Origin.SESSION)
+        assert lost.failure is not None and lost.failure.code is ExitCode.DAMAGED
 
     process, _ = on_loop(body)
     assert process.steps == ORDER

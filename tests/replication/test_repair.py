@@ -58,10 +58,10 @@ class Mended:
             for node in self.cluster.up():
                 self.repairs[node.name].tick(self.cluster.now)
 
-    def spoil(self, node: HostedNode, how: str = "rots") -> None:
+    def spoil(self, node: HostedNode, how: str = "rots", body: bytes = BODY) -> None:
         """The entry rots on the node's disk, or a sector of it is lost, and the entry is in no cache."""
         for name in node.disk.names():
-            at = node.disk.content(name).find(BODY)
+            at = node.disk.content(name).find(body)
             if at >= 0:
                 if how == "rots":
                     node.disk.corrupt(name, at + 100, 0x10)
@@ -147,3 +147,37 @@ def test_what_no_replica_has_is_given_up_by_the_one_that_leads() -> None:
             mended.read(node)
         mended.run(0.7 * REPAIR_INTERVAL_S)
     assert mended.lost and set(mended.lost) == {mended.index}
+
+
+@pytest.mark.interpreted
+def test_an_entry_of_one_replica_alone_that_is_not_committed_gives_way_to_logs_without_it() -> None:
+    """The damaged replica has the longest log, and would win each election."""
+    mended = Mended()
+    damaged = mended.leader
+    followers = [node for node in mended.cluster.up() if node is not damaged]
+    for follower in followers:
+        mended.cluster.stop(follower.name)
+    body = BODY.replace(b"what", b"last")
+    mended.index = damaged.host.propose(PARTITION, body, mended.cluster.now)
+    for _ in range(10):
+        damaged.host.propose(PARTITION, FILLING, mended.cluster.now)
+    mended.run(0.1)
+    mended.spoil(damaged, body=body)
+    for follower in followers:
+        mended.cluster.down.discard(follower.name)
+        damaged.host.peer_up(follower.name, mended.cluster.now)
+    while not any(node.host.leads(PARTITION, mended.cluster.now) for node in followers):
+        assert mended.cluster.now < 60.0
+        damaged.host.campaign(PARTITION, mended.cluster.now)
+        mended.run(0.1)
+    mended.run(1.0)
+    applied = mended.cluster.leader().group.raft.applied_index
+    assert [node.group.raft.applied_index for node in followers] == [applied, applied]
+    assert damaged.group.raft.applied_index == applied and not mended.repairs[damaged.name].damaged
+    assert not mended.lost
+    # Without damage the replica may stand for election again.
+    for follower in followers:
+        follower.group.raft.stand_aside(True)
+    mended.cluster.leader().group.raft.step_down(mended.cluster.now)
+    mended.run(5.0)
+    assert mended.cluster.leader() is damaged

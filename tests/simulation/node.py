@@ -362,7 +362,11 @@ class SimulatedNode:
     def _fail_stop(self, error: JournalError | OSError) -> None:
         """End the scope of an uncaught exception, as `cluster.process.fail_stop` does."""
         if self.rotten and isinstance(error, DamagedEntryError):
-            self.broker.host.repair.found(error, self.clock())
+            try:
+                self.broker.host.repair.found(error, self.clock())
+            except DamagedEntryError:
+                self.world.note(f"{self.name} ends: no replica has the entry")
+                self.stop(power=False)
         elif self.rotten or (isinstance(error, OSError) and self.disk.faulty):
             self.world.note(f"{self.name} ends: {error!r}")
             self.stop(power=False)
