@@ -133,7 +133,7 @@ class Faults:
         node = self.some_node()
         if node is None:
             return
-        end = self.cluster.outages.begin([node.name])
+        end = self.cluster.outages.begin([node.name], frozen=True)
         stop(node)
 
         def resume() -> None:

@@ -22,6 +22,7 @@ class Outage:
 
     node: str
     start: float
+    frozen: bool
     end: float = float("inf")
 
 
@@ -32,9 +33,9 @@ class Outages:
         self._clock = clock
         self._all: list[Outage] = []
 
-    def begin(self, nodes: Iterable[str]) -> Callable[[], None]:
+    def begin(self, nodes: Iterable[str], *, frozen: bool = False) -> Callable[[], None]:
         """Begin an outage of the nodes, which lasts until the result is called."""
-        begun = [Outage(node, self._clock()) for node in nodes]
+        begun = [Outage(node, self._clock(), frozen) for node in nodes]
         self._all += begun
 
         def end() -> None:
@@ -49,14 +50,23 @@ class Outages:
         Outages that overlap, or leave no time to connect in between, count as one. A node that wakes up first
         handles messages that were sent to it before it was given up.
         """
+        others = {outage.node for outage in self._all if outage.frozen} - {node}
+        return any(self._seen_by(other, node, since) for other in (None, *sorted(others)))
+
+    def _seen_by(self, other: str | None, node: str, since: float) -> bool:
+        """As `during`, as another node sees it: while that one is frozen, it does not hear that the node is
+        back. Its standing still alone is no outage of the node.
+        """
         now = self._clock()
         start = end = float("-inf")
+        own = False
         for outage in self._all:
-            if outage.node != node:
+            if outage.node != node and not (outage.frozen and outage.node == other):
                 continue
             if outage.start > end + CONNECTING_S:
-                start = outage.start
+                start, own = outage.start, False
+            own = own or outage.node == node
             end = max(end, min(outage.end, now))
-            if end + CONNECTING_S >= since and end - start >= TOLERATED_S:
+            if own and end + CONNECTING_S >= since and end - start >= TOLERATED_S:
                 return True
         return False

@@ -32,3 +32,15 @@ def test_what_a_node_handles_as_it_wakes_up_was_sent_before() -> None:
     frozen = Frozen(TOLERATED_S + 0.01)
     assert frozen.outages.during("n1", since=frozen.woken + 0.001)
     assert not frozen.outages.during("n1", since=frozen.woken + CONNECTING_S + 0.001)
+
+
+def test_a_frozen_node_does_not_hear_that_another_is_back() -> None:
+    """n3 is cut off from n1 and frozen; n1 is back before n3 wakes up, and takes n1 for lost."""
+    frozen = Frozen(TOLERATED_S / 2)
+    begun, frozen.now = frozen.now, frozen.woken - 0.1
+    end = frozen.outages.begin(["n3"], frozen=True)
+    frozen.now = frozen.woken + TOLERATED_S / 2 + 0.1
+    end()
+    frozen.now = begun
+    assert frozen.outages.during("n1", since=0.0)
+    assert not frozen.outages.during("n2", since=0.0)
