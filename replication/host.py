@@ -83,6 +83,8 @@ class Host:
         self.node = config.node
         self.groups: dict[int, RaftGroup] = {}
         self.repair = Repair(self.groups, journal, send, self.propose, damage)
+        self._damage: list[DamagedEntryError] = []
+        """Entries that could not be read in this turn, and that `repair` has still to hear of."""
         self.failed: BaseException | None = None
         self.of_last_release = of_last_release
         self._config = config
@@ -293,15 +295,15 @@ class Host:
                 self.receive(peer, parts, now)
 
     def _advance_all(self, now: float) -> None:
-        while self._dirty:
+        while self._dirty or self._damage:
             groups, self._dirty = self._dirty, {}
             for group in groups.values():
                 # An entry that one group applied may have closed another group.
                 if self.groups.get(group.partition) is group:
-                    try:
-                        self._advance(group, now)
-                    except DamagedEntryError as error:
-                        self.repair.found(error, now)
+                    self._advance(group, now)
+            damage, self._damage = self._damage, []
+            for error in damage:
+                self.repair.found(error, now)
 
     def kick(self, now: float) -> None:
         """Hand the staged records to the writer, with the messages that wait for them to be durable."""
@@ -338,11 +340,18 @@ class Host:
         messages.clear()
 
     def _advance(self, group: RaftGroup, now: float) -> None:
-        while group.raft.has_ready():
-            self._carry_out(group, group.raft.ready(), now)
+        try:
+            while group.raft.has_ready():
+                self._carry_out(group, group.raft.ready(), now)
+        except DamagedEntryError as error:
+            # Raised by `ready`, which has not handed out the work that it could not complete.
+            self._damage.append(error)
         self._report_role(group, now)
 
     def _carry_out(self, group: RaftGroup, ready: Ready, now: float) -> None:
+        """Carry out all of the work, also where an entry cannot be read in the middle of it: the core hands
+        the work out once. `_damage` has such entries.
+        """
         log = group.log
         if ready.snapshot is not None:
             self._install(group, ready.snapshot)
@@ -356,7 +365,10 @@ class Host:
         entries = [entry for entry in ready.committed if entry.kind == EntryKind.NORMAL and entry.data]
         self._report_role(group, now)
         if ready.committed:
-            group.machine.apply(entries, now)
+            try:
+                group.machine.apply(entries, now)
+            except DamagedEntryError as error:
+                self._damage.append(error)
         while group.proposed and group.proposed[0][0] <= group.raft.applied_index:
             self.commits.add(now - group.proposed.popleft()[1])
         for read in ready.reads:
@@ -407,7 +419,16 @@ class Host:
         self._send_stream(group.partition, request.to, sender)
 
     def _send_stream(self, partition: int, peer: str, sender: SnapshotSender) -> None:
-        for part in sender.parts():
+        """Send what the window has room for. An entry that cannot be read ends the stream: the leader steps
+        down, and the next leader begins another.
+        """
+        try:
+            parts = sender.parts()
+        except DamagedEntryError as error:
+            del self._senders[partition, peer]
+            self._damage.append(error)
+            return
+        for part in parts:
             self._send_stream_part(partition, peer, part)
 
     def _send_stream_part(self, partition: int, peer: str, part: Part) -> None:

@@ -22,8 +22,8 @@ Take = Callable[[str, Sequence[bytes], float], None]
 class Mended:
     """Three hosts with their repairs, and what these told."""
 
-    def __init__(self) -> None:
-        self.cluster = Cluster(1 << 30)
+    def __init__(self, snapshot_bytes: int = 1 << 30) -> None:
+        self.cluster = Cluster(snapshot_bytes)
         self.repairs: dict[str, Repair] = {}
         for name, node in self.cluster.nodes.items():
             repair = self.repairs[name] = node.host.repair
@@ -181,3 +181,31 @@ def test_an_entry_of_one_replica_alone_that_is_not_committed_gives_way_to_logs_w
     mended.cluster.leader().group.raft.step_down(mended.cluster.now)
     mended.run(5.0)
     assert mended.cluster.leader() is damaged
+
+
+@pytest.mark.interpreted
+def test_an_entry_that_a_snapshot_lacks_leaves_the_work_of_the_turn_complete() -> None:
+    """The leader finds the damage as it begins to stream a snapshot, with committed entries to apply."""
+    mended = Mended(snapshot_bytes=1 << 15)
+    leader, other, late = mended.leader, *(n for n in mended.cluster.up() if n is not mended.leader)
+    mended.cluster.stop(late.name)
+    while leader.group.log.first_index() <= late.group.log.last_index() + 1:
+        assert mended.cluster.now < 60.0
+        leader.host.propose(PARTITION, FILLING, mended.cluster.now)
+        mended.run(1.0)
+    mended.spoil(leader)
+    mended.cluster.down.discard(late.name)
+    for node in (leader, other):
+        node.host.peer_up(late.name, mended.cluster.now)
+    while mended.repairs[leader.name].found_here == 0:
+        assert mended.cluster.now < 90.0
+        if leader.host.leads(PARTITION, mended.cluster.now):
+            leader.host.propose(PARTITION, b"more", mended.cluster.now)
+        mended.run(0.02)
+    mended.run(5.0)
+    last = mended.cluster.leader().group.raft.applied_index
+    for node in (leader, other):
+        proposed = [index for index in node.machine.applied if index >= mended.index]
+        assert node.group.raft.applied_index == last and len(proposed) >= 8
+        assert proposed == other.machine.applied[-len(proposed) :]
+    assert late.group.raft.applied_index == last and late.machine.restored
