@@ -87,14 +87,11 @@ class Host:
         """Entries that could not be read in this turn, and that `repair` has still to hear of."""
         self.failed: BaseException | None = None
         self.of_last_release = of_last_release
-        self._config = config
         self._withheld = False
         self.newest_lost = _EVERY
         """Partitions with higher numbers were founded after this node lost its disk: it has no votes in
         them."""
-        self._journal = journal
-        self._send_parts = send
-        self._random = random
+        self._config, self._journal, self._send_parts, self._random = config, journal, send, random
         self._compaction = Compaction(snapshot_bytes, config.election_timeout_s)
         self._dirty: dict[int, RaftGroup] = {}
         self._early: list[tuple[str, Sequence[bytes]]] = []
