@@ -41,6 +41,7 @@ def return_leased(owner: OwnerState, number: int, queue: QueueOwner, front_end: 
     Deliveries that it had have failed. Messages that it may have had from a former owner count as
     redelivered.
     """
+    queue.delivery.lost.forget(front_end)
     leased = list(queue.delivery.leases[front_end].ranges()) if front_end in queue.delivery.leases else []
     leased = queue.lifecycle.returnable(front_end, leased)
     if leased:

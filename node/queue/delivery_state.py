@@ -8,6 +8,8 @@ from node.message.reason import Reason
 from node.queue.annotations import Annotations
 from node.queue.consumers import Consumers
 from node.queue.leases import Leases
+from node.queue.lost_leases import LostLeases
+from node.queue.operations import Semantics
 from node.queue.order import Order, ReadyByAge
 from node.queue.queue import QueueState
 from node.queue.schedule import Schedule
@@ -75,16 +77,17 @@ class Tally:
 class DeliveryState:
     """One queue's messages by place, and its consumers. `node.queue.life` has the transitions.
 
-    `leases` has the leased messages by front end. `timed` has the leases with tokens and deadlines; None
-    where no feature asks for them. `now` is the time of the current turn for their deadlines, in milliseconds
+    `leases` has the leased messages by front end, `lost` the messages of leases that were given to others
+    while the front end was out of reach. `timed` has the leases with tokens and deadlines; None where no
+    feature asks for them. `now` is the time of the current turn for their deadlines, in milliseconds
     since the epoch. `awaited` are the front ends that may have the messages in `held`. `granted` is the
     newest message that an owner has ever delivered. `term` is the owner's term. `fresh`: no former owner can
     have leased a message of the queue.
     """
 
     __slots__ = (
-        "annotations", "awaited", "consumers", "fresh", "granted", "held", "leases", "now", "ready",
-        "redelivered", "scheduled", "settings", "soft", "state", "tally", "term", "timed",
+        "annotations", "awaited", "consumers", "fresh", "granted", "held", "leases", "lost", "now",
+        "ready", "redelivered", "scheduled", "settings", "soft", "state", "tally", "term", "timed",
     )  # fmt: skip
 
     def __init__(self, state: QueueState, settings: QueueSettings, term: int, fresh: bool) -> None:
@@ -97,6 +100,7 @@ class DeliveryState:
         self.scheduled: Schedule | None = None
         self.held = RangeSet()
         self.leases: dict[int, RangeSet] = {}
+        self.lost = LostLeases()
         self.timed: Leases | None = None
         self.now = 0
         self.awaited: set[int] = set()
@@ -129,6 +133,19 @@ class DeliveryState:
         """The messages of the range that are leased to the front end, or held."""
         lease = self.leases.get(front_end)
         return (lease.intersection(first, last) if lease else []) + self.held.intersection(first, last)
+
+    def leased_elsewhere(self, front_end: int, ranges: list[Range]) -> list[Range]:
+        """The messages of the ranges that the queue still has, and that a front end tells as its leases while
+        others have the leases by now.
+        """
+        if self.state.semantics is Semantics.AT_MOST_ONCE:
+            return []
+        others, mine = RangeSet(ranges), self.leases.get(front_end)
+        if mine is not None:
+            others.remove_all(mine.ranges())
+        found = RangeSet(part for one in others.ranges() for part in self.state.living(*one).ranges())
+        found.update(part for one in others.ranges() for part in self.soft.numbers.intersection(*one))
+        return list(found.ranges())
 
     def failures(self, first: int, last: int) -> list[Span]:
         """The failed deliveries of each message of a range, as spans. All messages of the range are soft, or

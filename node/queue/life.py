@@ -81,6 +81,7 @@ LIFE: Final[tuple[Transition, ...]] = (
     Transition(L, "settled, rejected or failed too often", G, ("SETTLE", "DISCARD", "REMOVE")),
     Transition(L, "rejected or failed too often, with a dead-letter exchange", D, ("ANNOTATE",)),
     Transition(L, "given back, or the front end is lost", R, ("RETURN", "RETURN_FAILED")),
+    Transition(L, "given back, and another consumer that had lost it has it", L, ("RETURN", "RETURN_FAILED")),
     Transition(L, "lease lapsed", R, ("RETURN_FAILED",)),
     Transition(L, "lease lapsed, and rests", S, ("RETURN_FAILED", "ANNOTATE")),
     Transition(L, "given back, and rests", S, ("RETURN_FAILED", "ANNOTATE")),

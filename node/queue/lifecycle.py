@@ -8,7 +8,6 @@ after a failed delivery; when they are due they are ready, or held.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -20,27 +19,15 @@ from node.queue.leases import NO_DEADLINE, NO_TOKEN, Leases
 from node.queue.operations import OWNER, Aspect, Semantics
 from node.queue.schedule import Schedule
 from node.queue.settings import PLAIN, QueueSettings
+from node.queue.settled import Settled
 from node.ranges.range_map import ABOVE_ALL, RangeMap, Span
 from node.ranges.range_set import Range, RangeSet, count_of
 
 NO_NOTES: Final[Mapping[Aspect, Sequence[Span]]] = MappingProxyType({})
 """No annotations, as most messages have."""
 
-
 UNKNOWN: Final = 0
 """The number of a consumer that the owner does not know."""
-
-
-@dataclass(init=False, slots=True)
-class Settled:
-    """The number of messages settled or removed, and the ranges that an operation in the log must name."""
-
-    count: int
-    durable: list[Range]
-
-    def __init__(self, count: int, durable: list[Range]) -> None:
-        self.count = count
-        self.durable = durable
 
 
 class Lifecycle:
@@ -295,6 +282,8 @@ class Lifecycle:
             if not ranges:
                 return Settled(0, [])
             delivery.timed.end(ranges)
+        if delivery.lost:
+            delivery.lost.settled(ranges)
         lease = delivery.leases.get(front_end)
         count = lease.remove_all(ranges) if lease is not None else 0
         if delivery.ready.by_consumer:
@@ -331,6 +320,7 @@ class Lifecycle:
         granted.
         """
         delivery = self._delivery
+        delivery.lost.given_back(front_end, first, last)
         places = (delivery.leases.get(front_end), delivery.held)
         return sum(
             self.give_back(place, place.intersection(first, last), redelivered) for place in places if place
@@ -362,21 +352,32 @@ class Lifecycle:
             for feature in self.hooks.return_:
                 feature.return_(*part)
             # A consumer that had lost its lease may have settled some of the messages meanwhile.
-            for first, last in delivery.state.alive.intersection(*part) + delivery.soft.numbers.intersection(
-                *part
-            ):
-                count += self._come_back(first, last)
-                if redelivered:
-                    delivery.redelivered.add(first, last)
+            back = delivery.state.alive.intersection(*part) + delivery.soft.numbers.intersection(*part)
+            count += count_of(back)
+            if redelivered:
+                delivery.redelivered.update(back)
+            for first, last in self._regain(back) if delivery.lost else back:
+                self._come_back(first, last)
                 for feature in self.hooks.ready:
                     feature.ready(first, last, [(first, last)] if redelivered else [])
         return count
 
-    def _come_back(self, first: int, last: int) -> int:
-        """Make messages ready again, or have them rest first; return how many they are."""
+    def _regain(self, ranges: list[Range]) -> list[Range]:
+        """Lease messages again to front ends that have lost the leases, and whose consumers still have the
+        messages; return the other messages.
+        """
+        regained, left = self._delivery.lost.take(ranges)
+        for front_end, first, last, consumer in regained:
+            self._rests.remove(first, last)
+            self._take_over(front_end, (first, last), RangeMap([(first, last, consumer)]))
+        return left
+
+    def _come_back(self, first: int, last: int) -> None:
+        """Make messages ready again, or have them rest first."""
         delivery = self._delivery
         if not self._rests:
-            return delivery.ready.add(first, last)
+            delivery.ready.add(first, last)
+            return
         for start, end, until in self._rests.cover(first, last):
             if until:
                 self._rests.remove(start, end)
@@ -384,7 +385,6 @@ class Lifecycle:
                 delivery.ready.rest(start, end)
             else:
                 delivery.ready.add(start, end)
-        return last - first + 1
 
     def _unschedule(self, first: int, last: int) -> int:
         """Take messages out of the schedule; return how many were in it."""
@@ -436,6 +436,7 @@ class Lifecycle:
         delivery = self._delivery
         delivery.consumers.detach_all(front_end)
         delivery.consumers.resume(front_end)
+        delivery.lost.forget(front_end)
         lease = delivery.leases.pop(front_end, None)
         if lease is not None:
             ranges = list(lease.ranges())
@@ -456,21 +457,27 @@ class Lifecycle:
         Deadlines begin anew, as only the former owner had them. When all awaited front ends have answered,
         messages that no front end has are ready.
         """
-        delivery = self._delivery
-        accepted: list[Range] = []
-        consumers = RangeMap(holders)
-        for first, last in ranges:
-            for part in self.find_waiting(first, last):
-                delivery.lease_of(front_end).add(*part)
-                self.begin_lease(front_end, None, [part])
-                accepted.append(part)
-                if delivery.ready.by_consumer:
-                    for start, end, consumer in consumers.cover(*part, UNKNOWN):
-                        delivery.ready.claim((front_end, consumer), start, end)
+        delivery, told, consumers = self._delivery, list(ranges), RangeMap(holders)
+        accepted = [part for one in told for part in self.find_waiting(*one)]
+        for part in accepted:
+            self._take_over(front_end, part, consumers)
         if accepted:
             self.given_out(max(accepted)[1])
+        if delivery.timed is None:
+            # A message whose lease has lapsed is its consumer's no more.
+            lost = delivery.leased_elsewhere(front_end, told)
+            delivery.lost.tell(front_end, [span for one in lost for span in consumers.cover(*one, UNKNOWN)])
         self._answered(front_end)
         return sorted(accepted)
+
+    def _take_over(self, front_end: int, part: Range, consumers: RangeMap) -> None:
+        """Lease messages to a front end whose consumers have them already."""
+        delivery = self._delivery
+        delivery.lease_of(front_end).add(*part)
+        self.begin_lease(front_end, None, [part])
+        if delivery.ready.by_consumer:
+            for start, end, consumer in consumers.cover(*part, UNKNOWN):
+                delivery.ready.claim((front_end, consumer), start, end)
 
     def _answered(self, front_end: int) -> None:
         delivery = self._delivery

@@ -185,6 +185,7 @@ BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[o
     "counts on a lost lease": (SimulatedNode, planted_queues.unconfirmed_counts),
     "taken again after an outage": (SimulatedNode, planted_queues.forgotten_batches),
     "leases not taken over": (SimulatedNode, planted_queues.unheard_leases),
+    "lost leases forgotten": (SimulatedNode, planted_queues.forgotten_losses),
     "stale routes": (SimulatedNode, planted_queues.stale_routes),
     "one routing key for a run": (SimulatedNode, planted_queues.keys_of_the_first),
     "removed before it is sent": (SimulatedNode, planted_queues.early_removals),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -18,6 +18,7 @@ from node.message.run import Run
 from node.queue.features import limits
 from node.queue.features.limits import surplus
 from node.queue.features.ttl import Lifetimes
+from node.queue.lost_leases import LostLeases
 from node.queue.operations import Cause
 from node.queue.queue import QueueState
 from node.queue.settings import QueueSettings
@@ -111,6 +112,17 @@ def unheard_leases() -> AbstractContextManager[object]:
         intact(self, front_end, epoch, {}, {})
 
     return mock.patch.object(FrontEndSessions, "held", deaf)
+
+
+def forgotten_losses() -> AbstractContextManager[object]:
+    """A message that a consumer still has goes to no other consumer of its front end. With the bug it does,
+    once the owner has given up the front end and has leased the message to others.
+    """
+
+    def forgetful(self: LostLeases, front_end: int, spans: Iterable[Span]) -> None:
+        """Remember nothing."""
+
+    return mock.patch.object(LostLeases, "tell", forgetful)
 
 
 def doubled_limit() -> AbstractContextManager[object]:

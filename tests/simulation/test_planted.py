@@ -27,6 +27,7 @@ SHOWN_BY = {
     "counts on a lost lease": 16,
     "taken again after an outage": 3,
     "leases not taken over": 2,
+    "lost leases forgotten": 3017827,
     "stale routes": 18,
     "limit counted twice": 3,
     "expired messages delivered": 65,

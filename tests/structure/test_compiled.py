@@ -28,7 +28,7 @@ MODULES = sorted(path for root in ROOTS for path in (root.rglob("*.py") if root.
 HOT = {
     "node/message/run.py": {"Run"},
     "node/queue/operations.py": {"Publish", "Applied"},
-    "node/queue/lifecycle.py": {"Settled"},
+    "node/queue/settled.py": {"Settled"},
     "node/wire/amqp091/effects.py": {"PublishEffect", "SettleEffect", "Credit"},
     "node/wire/amqp10/definitions.py": {"Transfer", "Disposition", "Flow"},
     "node/wire/amqp10/frames.py": {"Frame"},
