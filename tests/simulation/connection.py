@@ -74,6 +74,10 @@ class Connection:
         self.node = node
         self.lost = self.closed = False
         """`lost`: the client has left without a word. `closed`: the broker has closed the socket."""
+        self.sent_at = 0.0
+        """The time at which the node has sent the octets that the client receives at present."""
+        self.closed_at = float("inf")
+        """The time at which the node has closed the connection, and given unsettled messages back."""
         self._receiver = receiver
         self._latency_s = latency_s
         self._flushing = False
@@ -142,6 +146,7 @@ class Connection:
 
     def force_close(self, reason: str) -> None:
         """The node closes the client's connection, with a reason."""
+        self.closed_at = self.node.world.now
         self.session.force_close(reason)
         self._flush_soon()
 
@@ -165,15 +170,16 @@ class Connection:
             self._flush_soon()
         if not data:
             return
+        sent_at = self.node.world.now
         if self._latency_s:
-            self.node.world.after(self._latency_s, lambda: self._arrived(data))
+            self.node.world.after(self._latency_s, lambda: self._arrived(data, sent_at))
         else:
-            self._arrived(data)
+            self._arrived(data, sent_at)
 
     # -- at the client --------------------------------------------------------------------------
 
-    def _arrived(self, data: bytes) -> None:
-        at = 0
+    def _arrived(self, data: bytes, sent_at: float) -> None:
+        self.sent_at, at = sent_at, 0
         while at < len(data) and not self.lost:
             kind, _, size = FRAME.unpack_from(data, at)
             stop = at + size + FRAME_OVERHEAD

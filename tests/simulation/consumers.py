@@ -88,7 +88,10 @@ class Consumer(Client):
     def receive(self, tag: int, content: bytes, redelivered: bool, consumer: int) -> None:
         """Add a message to the history and to the unsettled ones."""
         publisher, number = name_of(content)
-        receipt = Receipt(consumer, self.node.name, self.life, self.node.world.now)
+        receipt = Receipt(
+            consumer, self.node.name, self.life, self.node.world.now,
+            sent=self.connection.sent_at, closed=self.connection.closed_at,
+        )  # fmt: skip
         if self.no_ack:
             receipt.outcome = Outcome.SETTLED
         self.history.deliver(self.terms.name, publisher, number, receipt, redelivered)

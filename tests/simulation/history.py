@@ -51,7 +51,11 @@ class QueueTerms:
 
 @dataclass(slots=True)
 class Receipt:
-    """One delivery: its consumer, the life of the consumer's node, and its outcome."""
+    """One delivery: its consumer, the life of the consumer's node, and its outcome.
+
+    The client has got the message at `time`. The node has sent the message at `sent`. `closed` is the time at
+    which the node closed the client's connection, if the message was on its way then: the node gave it back.
+    """
 
     consumer: int
     node: str
@@ -59,6 +63,9 @@ class Receipt:
     time: float
     outcome: Outcome | None = None
     transaction: Transaction | None = None
+    sent: float = 0.0
+    closed: float = float("inf")
+    redelivered: bool = False
 
     @property
     def done(self) -> bool:
@@ -207,13 +214,18 @@ class History:
         self.delivered += 1
         self.redelivered += redelivered
         self._places.setdefault(queue, set()).add(receipt.node)
-        earlier = message.receipts.setdefault(queue, [])
-        if earlier:
-            self._check_again(queue, message, earlier)
-            self._check_flag(queue, message, receipt, redelivered)
+        receipt.redelivered = redelivered
+        receipts = message.receipts.get(queue, [])
+        earlier = [one for one in receipts if one.sent <= receipt.closed]
+        # Deliveries after the node gave the message back, which have overtaken this one.
+        later = [one for one in receipts if one.sent > receipt.closed]
+        message.receipts[queue] = [*earlier, receipt, *later]
+        for one, before in ((receipt, earlier), *((one, [receipt]) for one in later)):
+            if before:
+                self._check_again(queue, message, before)
+                self._check_flag(queue, message, one)
         if not redelivered:
             self._check_order(queue, message, receipt)
-        earlier.append(receipt)
 
     def _check_again(self, queue: str, message: Message, earlier: list[Receipt]) -> None:
         """D2: an at-most-once queue delivers no message twice; an at-least-once queue delivers again only
@@ -242,7 +254,7 @@ class History:
                     raise Violation(accusation)
                 unanswered.accusations.append(accusation)
 
-    def _check_flag(self, queue: str, message: Message, receipt: Receipt, redelivered: bool) -> None:
+    def _check_flag(self, queue: str, message: Message, receipt: Receipt) -> None:
         """AMQP 0-9-1 (basic.deliver): `redelivered` says that a client has had the message before.
 
         A link may publish a transient message again. A node that wakes up first delivers the messages that
@@ -250,7 +262,7 @@ class History:
         """
         if not message.persistent and self._circumstances.disturbed(message.time):
             return
-        if not redelivered and not self._circumstances.cut_off(receipt):
+        if not receipt.redelivered and not self._circumstances.cut_off(receipt):
             raise Violation(f"{queue} delivers {message} again without saying so")
 
     def _check_order(self, queue: str, message: Message, receipt: Receipt) -> None:

@@ -6,10 +6,11 @@ from contextlib import nullcontext
 
 import pytest
 
-from tests.simulation.history import History, QueueTerms, Receipt, Transaction
+from tests.simulation.history import History, Outcome, QueueTerms, Receipt, Transaction
 from tests.simulation.world import Violation
 
 TRANSACTOR, PUBLISHER, OTHER = 1, 2, 3
+TERMS = QueueTerms("q", ("n1", "n2", "n3"))
 
 
 class Calm:
@@ -40,7 +41,7 @@ class Woken(Calm):
 
 def delivered_to_another_during_a_commit() -> tuple[History, Transaction]:
     """A message that a client has unsettled, and that its commit does not settle, goes to another client."""
-    history = History([QueueTerms("q", ("n1", "n2", "n3"))], Calm())
+    history = History([TERMS], Calm())
     history.published(PUBLISHER, 1, ("q",), persistent=True)
     history.deliver("q", PUBLISHER, 1, Receipt(TRANSACTOR, "n1", 1, 1.0), redelivered=False)
     first = history.published(TRANSACTOR, 1, ("q",), persistent=True)
@@ -69,7 +70,7 @@ def test_without_a_commit_there_is_no_excuse() -> None:
 
 
 def test_a_commit_is_no_excuse_for_what_an_earlier_one_has_settled() -> None:
-    history = History([QueueTerms("q", ("n1", "n2", "n3"))], Calm())
+    history = History([TERMS], Calm())
     history.published(PUBLISHER, 1, ("q",), persistent=True)
     settled = Receipt(TRANSACTOR, "n1", 1, 1.0)
     history.deliver("q", PUBLISHER, 1, settled, redelivered=False)
@@ -86,8 +87,52 @@ def test_a_commit_is_no_excuse_for_what_an_earlier_one_has_settled() -> None:
 def test_only_what_waited_for_a_node_that_wakes_up_comes_again_without_saying_so(
     node: str, excused: bool
 ) -> None:
-    history = History([QueueTerms("q", ("n1", "n2", "n3"))], Woken())
+    history = History([TERMS], Woken())
     history.published(PUBLISHER, 1, ("q",), persistent=True)
     history.deliver("q", PUBLISHER, 1, Receipt(OTHER, "n3", 1, 1.0), redelivered=True)
     with nullcontext() if excused else pytest.raises(Violation, match="without saying so"):
         history.deliver("q", PUBLISHER, 1, Receipt(TRANSACTOR, node, 1, 1.0), redelivered=False)
+
+
+CLOSED = 2.0
+"""The node of a client has closed the client's connection, with a message on its way, and gave that back."""
+
+
+def overtaken(
+    sent: float, *, redelivered: bool = True, terms: QueueTerms = TERMS, closed: float = CLOSED
+) -> History:
+    """Another client got the message, which was sent to it at `sent`, before the first one did."""
+    history = History([terms], Calm())
+    history.published(PUBLISHER, 1, ("q",), persistent=True)
+    history.deliver("q", PUBLISHER, 1, Receipt(OTHER, "n2", 1, 2.5, sent=sent), redelivered)
+    late = Receipt(TRANSACTOR, "n1", 1, 2.6, Outcome.RETURNED, sent=1.9, closed=closed)
+    history.deliver("q", PUBLISHER, 1, late, redelivered=False)
+    return history
+
+
+def test_what_a_node_gave_back_may_reach_its_client_after_the_next_one() -> None:
+    history = overtaken(sent=2.1)
+    (message,) = history
+    assert [one.consumer for one in message.receipts["q"]] == [TRANSACTOR, OTHER]
+    with pytest.raises(Violation, match="consumer 3 on n2"):
+        history.deliver("q", PUBLISHER, 1, Receipt(TRANSACTOR, "n3", 1, 2.7, sent=2.7), redelivered=True)
+
+
+def test_what_another_client_got_before_the_node_gave_it_back_is_delivered_twice() -> None:
+    with pytest.raises(Violation, match="consumer 3 on n2, which is alive"):
+        overtaken(sent=1.95)
+
+
+def test_a_connection_that_is_open_is_no_excuse_for_being_late() -> None:
+    with pytest.raises(Violation, match="consumer 3 on n2, which is alive"):
+        overtaken(sent=2.1, closed=float("inf"))
+
+
+def test_a_delivery_that_overtakes_another_one_says_that_it_is_not_the_first() -> None:
+    with pytest.raises(Violation, match="without saying so"):
+        overtaken(sent=2.1, redelivered=False)
+
+
+def test_what_is_removed_before_it_is_sent_goes_to_one_client_whatever_is_closed() -> None:
+    with pytest.raises(Violation, match="delivers message 1 of publisher 2 twice"):
+        overtaken(sent=2.1, terms=QueueTerms("q", ("n1", "n2", "n3"), at_most_once=True))
