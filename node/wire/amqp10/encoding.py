@@ -123,6 +123,11 @@ def write_fields(fields: Mapping[Any, AmqpValue]) -> bytes:
     return _compound(0xC1, len(parts), parts)
 
 
+def write_encoded_map(parts: list[bytes]) -> bytes:
+    """A map of keys and values in turn, each encoded."""
+    return _compound(0xC1, len(parts), parts)
+
+
 def write_described_list(code: int, fields: list[bytes]) -> bytes:
     """The composite type with the descriptor `code`, at most 255, of encoded fields."""
     body = b"".join(fields)

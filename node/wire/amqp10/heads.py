@@ -1,0 +1,148 @@
+"""The head of a message as fields, and fields as a head.
+
+Fields have encoded values in the shortest encodings, so that equal values are equal octets. `durable` and
+`first-acquirer` are no fields: a run states whether its messages are durable, and a delivery whether its
+consumer is the first.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from node.wire.amqp10.crossing import ANNOTATIONS, APPLICATION, HEADER, PROPERTIES, Fields10
+from node.wire.amqp10.definitions import Header, Properties
+from node.wire.amqp10.encoding import (
+    NULL_OCTET,
+    encode_amqp,
+    write_binary,
+    write_boolean,
+    write_described_list,
+    write_encoded_map,
+    write_message_id,
+    write_string,
+    write_symbol,
+    write_timestamp,
+    write_ubyte,
+    write_uint,
+)
+from node.wire.amqp10.errors import SectionError
+from node.wire.amqp10.messages import pairs_of
+from node.wire.amqp10.sections import (
+    Sections,
+    annotations_of,
+    application_properties_of,
+    header_of,
+    properties_of,
+)
+
+DELIVERY_ANNOTATIONS: Final = 0x71
+FOOTER: Final = 0x78
+
+_TEXTS: Final = frozenset(("to", "subject", "reply_to", "group_id", "reply_to_group_id"))
+_SYMBOLS: Final = frozenset(("content_type", "content_encoding"))
+_TIMES: Final = frozenset(("absolute_expiry_time", "creation_time"))
+_IDS: Final = frozenset(("message_id", "correlation_id"))
+
+
+class Head:
+    """The fields of a head. `broken` has the sections whose values are malformed, of which there are none."""
+
+    __slots__ = ("broken", "fields")
+
+    def __init__(self) -> None:
+        self.fields: Fields10 = {}
+        self.broken: set[int] = set()
+
+
+def split_head(data: bytes, sections: Sections) -> Head:
+    """The fields of a head, section by section."""
+    head = Head()
+    for section, read in ((HEADER, _header), (ANNOTATIONS, _annotations), (PROPERTIES, _properties), (
+        APPLICATION, _application)):  # fmt: skip
+        try:
+            head.fields |= read(data, sections)
+        except SectionError:
+            head.broken.add(section)
+    return head
+
+
+def _header(data: bytes, sections: Sections) -> Fields10:
+    found: Fields10 = {}
+    if sections.header is not None:
+        header = header_of(data, sections)
+        if header.priority is not None:
+            found[HEADER, b"priority"] = write_ubyte(header.priority)
+        if header.ttl is not None:
+            found[HEADER, b"ttl"] = write_uint(header.ttl)
+        if header.delivery_count is not None:
+            found[HEADER, b"delivery_count"] = write_uint(header.delivery_count)
+    return found
+
+
+def _annotations(data: bytes, sections: Sections) -> Fields10:
+    pairs = pairs_of(annotations_of(data, sections.message_annotations))
+    return {(ANNOTATIONS, encode_amqp(key)): encode_amqp(value) for key, value in pairs}
+
+
+def _properties(data: bytes, sections: Sections) -> Fields10:
+    found: Fields10 = {}
+    if sections.properties is not None:
+        properties = properties_of(data, sections)
+        for name in Properties.FIELDS:
+            value = getattr(properties, name)
+            if value is not None:
+                found[PROPERTIES, name.encode()] = _property(name, value)
+    return found
+
+
+def _property(name: str, value: object) -> bytes:
+    if name in _TEXTS:
+        assert isinstance(value, str)
+        return write_string(value)
+    if name in _SYMBOLS:
+        assert isinstance(value, str)
+        return write_symbol(value)
+    if isinstance(value, int) and name not in _IDS:
+        return write_timestamp(value) if name in _TIMES else write_uint(value)
+    if isinstance(value, bytes) and name == "user_id":
+        return write_binary(value)
+    return write_message_id(value)  # type: ignore[arg-type]  # one of the ids
+
+
+def _application(data: bytes, sections: Sections) -> Fields10:
+    if sections.application_properties is None:
+        return {}
+    found = application_properties_of(data, sections)
+    return {(APPLICATION, write_string(name)): encode_amqp(value) for name, value in found.items()}
+
+
+# -- fields to octets -------------------------------------------------------------------------------
+
+
+def section_of(fields: Fields10, section: int) -> list[tuple[bytes, bytes]]:
+    """The names and values of the fields of a section, in order."""
+    return [(name, octets) for (standing_in, name), octets in fields.items() if standing_in == section]
+
+
+def write_header(fields: Fields10, durable: bool) -> bytes:
+    """The header. It states whether the message is durable."""
+    values = [fields.get((HEADER, name), NULL_OCTET) for name in (b"priority", b"ttl")]
+    count = fields.get((HEADER, b"delivery_count"), NULL_OCTET)
+    return write_described_list(Header.CODE, [write_boolean(durable), *values, NULL_OCTET, count])
+
+
+def write_properties(fields: Fields10) -> bytes:
+    """The properties; no octets for none."""
+    found = dict(section_of(fields, PROPERTIES))
+    if not found:
+        return b""
+    values = [found.get(name.encode(), NULL_OCTET) for name in Properties.FIELDS]
+    return write_described_list(Properties.CODE, values)
+
+
+def write_map(section: int, fields: list[tuple[bytes, bytes]]) -> bytes:
+    """A section of encoded names and values; no octets for none."""
+    if not fields:
+        return b""
+    parts = [part for field in fields for part in field]
+    return bytes((0, 0x53, section)) + write_encoded_map(parts)
