@@ -16,6 +16,7 @@ from cluster.gateway.cancellations import Cancellations
 from cluster.gateway.client_connections import ClientConnections
 from cluster.gateway.commits import Attached, Commits, shares_of
 from cluster.gateway.context import GatewayContext
+from cluster.gateway.drains import Drains
 from cluster.gateway.gets import Gets
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.local_queues import LocalQueues
@@ -79,6 +80,7 @@ class FrontEnd:
         self._cancellations = Cancellations(
             catalog, formats, links, local, context.config.auto_delete_after_s
         )
+        self._drains = Drains(links)
         self._consumers: dict[int, Attached] = {}
         self._gets = Gets(catalog.state, links, local, self._consumers, self._new_consumer)
         self._last_consumer = FIRST_CONSUMER
@@ -389,6 +391,13 @@ class FrontEnd:
         attached = self._consumers.get(consumer)
         if attached is not None:
             attached.link.credit(consumer, limit)
+
+    def drain(self, consumer: int, limit: int, done: Callable[[], None]) -> None:
+        attached = self._consumers.get(consumer)
+        if attached is None:
+            done()
+        else:
+            self._drains.drain(attached.link, attached.queue, consumer, limit, done)
 
     def settle(self, consumer: int, ranges: list[Range]) -> None:
         attached = self._consumers.get(consumer)

@@ -189,7 +189,10 @@ class PartitionLink:
     def credit(self, consumer: int, limit: int) -> None:
         """Set a consumer's limit: how many messages it may have got since it was attached."""
         attached = self.consumers.get(consumer)
-        if attached is None or attached.limit == limit:
+        if attached is None:
+            return
+        attached.drain = 0
+        if attached.limit == limit:
             return
         attached.limit = limit
         self._credits[consumer] = attached

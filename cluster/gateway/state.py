@@ -128,6 +128,8 @@ class LinkConsumer:
     delivered: int = 0
     told: int = 0
     """The limit that the link has told the owner."""
+    drain: int = 0
+    """The number of the drain that the owner has not answered, if no credit was given since; else 0."""
 
     @property
     def credit_urgent(self) -> bool:

@@ -213,6 +213,8 @@ class PartitionOwner:
                 state.port.consumer_cancelled(state.epoch, consumer)
         for front_end, request in self._serving.refused(owner, queue, gone=True):
             self._front_ends.answer(front_end, request, NOT_FOUND)
+        # Callers that wait for the queue to be served are answered: it will not be any more.
+        self._serving.mark(queue)
 
     # -- queues ---------------------------------------------------------------------------------
 

@@ -94,6 +94,10 @@ class FrontEndRequests:
         elif name == "stop":
             stopping = partial(self._stop, front_end, epoch, request, *arguments)
             self._owner.after_proposed(lambda: self._serving.when_served(queue, stopping))
+        elif name == "drain":
+            # The consumers of former owners are attached again, and no message is held for them.
+            draining = partial(self._drain, front_end, epoch, request, *arguments)
+            self._owner.after_proposed(partial(self._front_ends.after_greetings, draining))
         elif name == "last":
             self._owner.after_proposed(lambda: found(self._owner.next_sequence - 1))
         else:
@@ -114,6 +118,37 @@ class FrontEndRequests:
         queue = self._owner.queues.get(number)
         if queue is not None and self._front_ends.greeted(front_end, epoch):
             queue.delivery.consumers.stop(front_end, consumer)
+        self._owner.after_proposed(removed)
+
+    def _drain(
+        self, front_end: int, epoch: int, request: int, number: int, consumer: int, limit: int
+    ) -> None:
+        """Deliver to a consumer what is ready for it, up to a limit, and take the rest of its credit away."""
+        queue = self._owner.queues.get(number)
+        if queue is not None and self._front_ends.greeted(front_end, epoch):
+            queue.delivery.consumers.credit(front_end, consumer, limit)
+        drained = partial(self._drained, front_end, epoch, request, number, consumer)
+        self._serving.when_served(number, drained)
+        self._owner.wake()
+
+    def _drained(self, front_end: int, epoch: int, request: int, number: int, consumer: int) -> None:
+        if not self._front_ends.greeted(front_end, epoch):
+            # The front end has greeted again since, and has sent the request again.
+            return
+        queue = self._owner.queues.get(number)
+        if queue is not None and queue.drain(front_end, consumer) is None:
+            # A message for the consumer waits for room on the way, or is held for another front end.
+            again = partial(self._drained, front_end, epoch, request, number, consumer)
+            self._serving.when_served_again(number, again)
+            if queue.unfinished:
+                self._owner.serve_again(number)
+            return
+
+        def removed() -> None:
+            if self._front_ends.greeted(front_end, epoch):
+                self._owner.linearizable_reads.answer(front_end, request, None)
+
+        # Messages without acknowledgement are sent once their removal is committed.
         self._owner.after_proposed(removed)
 
     def _browse(self, answer: SendAnswer, number: int, level: int, behind: int, wanted: int) -> None:

@@ -201,8 +201,12 @@ class Serving:
         """Call back once the queue has given consumers all messages that their credit allows, and has dropped
         those beyond its limits.
         """
-        self._counts.setdefault(queue, []).append(callback)
+        self.when_served_again(queue, callback)
         self.mark(queue)
+
+    def when_served_again(self, queue: int, callback: Callable[[], None]) -> None:
+        """As `when_served`, when the queue has something to hand out again, or is dropped."""
+        self._counts.setdefault(queue, []).append(callback)
 
     def counted(self, queue: int) -> list[Callable[[], None]]:
         """Take the callbacks of `when_served`."""

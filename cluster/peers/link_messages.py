@@ -135,7 +135,7 @@ class OwnerPort(Protocol):
 
     def request(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
         """Carry out a request by name: `get`, `purge`, `count`, `redeliver`, `browse`, `close`, `stop`,
-        `last`. `result(request)` answers it.
+        `drain`, `last`. `result(request)` answers it.
         """
 
 

@@ -94,7 +94,8 @@ class QueueOwner:
         """Take the consumer's credit away where the queue has no message for it; return how many messages the
         credit was.
 
-        None while a ready or held message may still go to the consumer. Called after `dispatch`.
+        None while a ready or held message may still go to the consumer. A consumer that is not active gets
+        no message. Called after `dispatch`.
         """
         delivery = self.delivery
         found = delivery.consumers.get(front_end, consumer)
@@ -107,6 +108,8 @@ class QueueOwner:
     def _may_come(self, consumer: Consumer) -> bool:
         """Whether the consumer may get one of the ready messages, now or in a later turn."""
         delivery = self.delivery
+        if not consumer.active:
+            return False
         removal = consumer.no_ack or delivery.state.semantics is Semantics.AT_MOST_ONCE
         offered = bool(self._offered(consumer, 1)) and (removal or self._room(consumer, 1) > 0)
         return offered or bool(delivery.awaited) or self.unfinished

@@ -268,6 +268,17 @@ class SessionCore:
         """The consumer takes `limit` messages in all since it began. A lower limit revokes credit."""
         self._port.credit(consumer, limit)
 
+    def drain(self, consumer: int, limit: int, done: Callable[[], None]) -> None:
+        """As `credit`; then take away the credit for which the queue has no message.
+
+        `done` is called once, at once or in a later turn, and not after `end`: see `BrokerPort.drain`.
+        """
+        self._port.drain(consumer, limit, partial(self._drained, done))
+
+    def _drained(self, done: Callable[[], None]) -> None:
+        if not self.ended:
+            done()
+
     def settle(self, consumer: int, ranges: list[Range], outcome: Outcome) -> None:
         """Settle deliveries, or messages that the client got, by ranges of their sequence numbers.
 

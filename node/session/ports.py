@@ -331,6 +331,14 @@ class BrokerPort(Protocol):
     def credit(self, consumer: int, limit: int) -> None:
         """The consumer takes `limit` messages in all since it began. A lower limit revokes credit."""
 
+    def drain(self, consumer: int, limit: int, done: Callable[[], None]) -> None:
+        """As `credit`; then take away the credit for which the queue has no message.
+
+        `done` is called once: when the consumer has got all messages that are ready for it now, up to the
+        limit, or has ended. From then on it has no credit before the next `credit`. A call of `credit` before
+        `done` stands: that credit is not taken away.
+        """
+
     def settle(self, consumer: int, ranges: list[Range]) -> None:
         """The client has accepted the messages: the queue removes them."""
 

@@ -13,6 +13,7 @@ from node.queue.entry_format import (
     encode_batch,
     encode_create_queue,
     encode_discard,
+    encode_drop_queue,
     encode_entry,
     encode_mark,
     encode_publish,
@@ -125,6 +126,9 @@ class Recording(Node):
     def disk_idle(self) -> bool:
         return True
 
+    def may_serve(self, partition: int) -> bool:
+        return True
+
     def propose(self, partition: int, data: bytes) -> int:
         self.entries.append(data)
         return super().propose(partition, data)
@@ -219,3 +223,16 @@ def test_a_message_that_is_dead_already_does_not_die_again() -> None:
         assert len(rejected) == (front_end == FRONT_END)
         for entry in rejected:
             owner.apply(4, entry, 0.2)
+
+
+def test_who_waits_for_a_queue_to_be_served_is_answered_when_the_queue_is_dropped() -> None:
+    """The queue may be waiting for a mark, which is then asked for no more."""
+    node, answered = Recording(), list[bool]()
+    owner = taken_over(node)
+    owner.serve()
+    owner._serving.when_served_again(QUEUE, lambda: answered.append(True))
+    owner.serve()
+    assert not answered
+    owner.apply(4, encode_entry([encode_batch(OWNER, 0, 0, [encode_drop_queue(QUEUE)])]), 0.2)
+    owner.serve()
+    assert answered

@@ -215,6 +215,10 @@ class AnsweringBroker:
     def credit(self, consumer: int, limit: int) -> None:
         self._called()
 
+    def drain(self, consumer: int, limit: int, done: Callable[[], None]) -> None:
+        self._called()
+        done()
+
     def _release(self, consumer: int, ranges: list[Range]) -> None:
         for sequence in numbers_of(ranges):
             self.leased.remove((consumer, sequence))

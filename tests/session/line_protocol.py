@@ -1,8 +1,8 @@
 """A toy protocol, and the example for the next: the header LINES001, then a line for each command.
 
 log-in USER PASSWORD VHOST; declare, delete, purge or get QUEUE; bind QUEUE EXCHANGE KEY; publish EXCHANGE KEY
-BODY; consume QUEUE CREDIT; credit CONSUMER LIMIT (since it began); accept, reject, return or release FIRST
-LAST; cancel CONSUMER. They are answered in their order: `ok` and the result, `nothing`, `unroutable`,
+BODY; consume QUEUE CREDIT; credit or drain CONSUMER LIMIT (since it began); accept, reject, return or release
+FIRST LAST; cancel CONSUMER. They are answered in their order: `ok` and the result, `nothing`, `unroutable`,
 `rejected`, or `refused` and why. Deliveries are lines too: message CONSUMER NUMBER BODY, where NUMBER grows
 by one with each delivery of the session. Who settles a number that is not unsettled hears `closed` and why.
 """
@@ -153,6 +153,11 @@ class LineSession:
             link.granted = limit
             self._credits.touch(link.consumer)
             self._answer("ok")
+        elif verb == "drain":
+            consumer, limit = map(int, words)
+            link = self._links[consumer]
+            link.granted = link.consumer.announced = limit
+            self._core.drain(consumer, limit, partial(self._drained, link))
         elif verb in OUTCOMES:
             first, last = map(int, words)
             self._settle(first, last, OUTCOMES[verb])
@@ -190,6 +195,10 @@ class LineSession:
             self._credits.consumers[result.consumer] = link.consumer
             self._credits.touch(link.consumer)
         self._answered(result)
+
+    def _drained(self, link: LinkCredit) -> None:
+        link.granted = link.consumer.announced = link.consumer.received
+        self._answer(f"ok {link.granted}")
 
     def _logged_in(self, vhost: str, identity: Identity | None, reason: str) -> None:
         if identity is None:

@@ -138,6 +138,39 @@ def test_credit_bounds_what_is_delivered_whatever_is_settled() -> None:
     assert client.say(f"credit {consumer} 20") == ["ok"]
 
 
+def test_a_drain_gives_what_is_there_and_takes_the_rest_of_the_credit_away() -> None:
+    node = Node()
+    client, other = Liner(node).open(), Liner(node).open()
+    client.say("declare q", *(f"publish  q {number}" for number in range(3)))
+    (began,) = client.say("consume q 0")
+    consumer = began.split(" ")[1]
+    assert client.say(f"drain {consumer} 2") == [
+        f"message {consumer} 1 0", f"message {consumer} 2 1", "ok 2",
+    ]  # fmt: skip
+    assert client.say(f"drain {consumer} 9") == [f"message {consumer} 3 2", "ok 3"]
+    assert other.say("publish  q 3") == ["ok"]
+    assert client.read() == []
+    assert client.say(f"credit {consumer} 4") == ["ok", f"message {consumer} 4 3"]
+
+
+def test_a_client_that_leaves_hears_no_answer_to_its_drain() -> None:
+    node, answers = Node(), list[str]()
+    client = Liner(node).open()
+    client.say("declare q")
+    (began,) = client.say("consume q 0")
+    session = client.client.session
+    assert isinstance(session, LineSession)
+    core = session._core
+
+    def leave() -> None:
+        core.drain(int(began.split(" ")[1]), 5, lambda: answers.append("done"))
+        client.client.connection_lost(None)
+
+    node.node.input(leave)
+    node.run()
+    assert answers == []
+
+
 def test_a_range_of_deliveries_is_settled_whatever_consumers_they_are_of() -> None:
     node = Node()
     client, other = Liner(node).open(), Liner(node).open()

@@ -1,0 +1,74 @@
+"""Consumers that speak to a node's front end themselves: sessions without a protocol."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from node.message.run import Run
+from node.ranges.range_set import Numbers, ranges_of
+from node.refusal import Refusal
+from node.session.ports import ConsumerOptions
+from tests import messages
+from tests.cluster.recorders import RecordedSubscriber
+from tests.site import Site
+
+
+class Taker(RecordedSubscriber):
+    """Takes the messages of one queue, with a consumer that has no credit yet. `said` has in their order the
+    messages that came, as octets, and the answers to questions, as words.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        name: str,
+        queue: str = "q",
+        *,
+        no_ack: bool = False,
+        holder: int = 0,
+        limit: int = 0,
+    ) -> None:
+        super().__init__()
+        self.site, self.node, self.front_end = site, site.nodes[name], site.front_end(name)
+        self.said: list[bytes | str] = []
+        self.numbers: list[int] = []
+        self.redelivered: list[bool] = []
+        self.queue = self.front_end.queue("/", queue, holder)
+        self._attached: list[int] = []
+        options = ConsumerOptions(no_ack, False, 0, limit)
+        self.node.input(partial(self.front_end.consume, self, self.queue, options, self._began))
+        site.until(lambda: self._attached)
+        (self.consumer,) = self._attached
+
+    def _began(self, consumer: int, refusal: Refusal | None) -> None:
+        assert refusal is None
+        self._attached.append(consumer)
+
+    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
+        self.said += [messages.parts(content)[1] for content in run.contents()]
+        self.numbers += numbers
+        self.redelivered += [redelivered] * len(numbers)
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [one for one in self.said if isinstance(one, bytes)]
+
+    def credit(self, limit: int) -> None:
+        self.node.input(lambda: self.front_end.credit(self.consumer, limit))
+
+    def ask_drain(self, limit: int, word: str = "done") -> None:
+        self.node.input(lambda: self.front_end.drain(self.consumer, limit, lambda: self.said.append(word)))
+
+    def drain(self, limit: int) -> list[bytes]:
+        """Drain, and wait for that; returns the messages that came meanwhile."""
+        before = len(self.said)
+        self.ask_drain(limit, "drained")
+        self.site.until(lambda: "drained" in self.said[before:])
+        *came, last = self.said[before:]
+        assert last == "drained"
+        return [one for one in came if isinstance(one, bytes)]
+
+    def settle(self) -> None:
+        """Settle all that came."""
+        ranges = ranges_of(sorted(self.numbers))
+        self.node.input(lambda: self.front_end.settle(self.consumer, ranges))
