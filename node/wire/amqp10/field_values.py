@@ -1,7 +1,7 @@
 """Values of annotations and application-properties as values of field tables, and back.
 
-The types are those of RabbitMQ's tables. A uuid, a char and a decimal, which are not there, become a text or a
-decimal. Encoded values go in and come out. None stands for a value that the other protocol cannot hold.
+The types are those of RabbitMQ's tables. A uuid, a char and a decimal, which are not there, become a text or
+a decimal. Encoded values go in and come out. None stands for a value that the other protocol cannot hold.
 """
 
 from __future__ import annotations

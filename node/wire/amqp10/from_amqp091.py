@@ -190,7 +190,8 @@ def _annotations(found: Fields10, lost: Fields091, carried: Carried) -> bytes:
     for (name, header), octets in lost.items():
         key = f"{name}/{header.decode()}" if name == "headers" else name
         value[key] = octets if octets or name != "delivery_mode" else None
-    pairs = [*section_of(found, ANNOTATIONS), (CARRIED_KEY[1], encode_amqp(value))]
+    pairs = [pair for pair in section_of(found, ANNOTATIONS) if pair[0] != CARRIED_KEY[1]]
+    pairs.append((CARRIED_KEY[1], encode_amqp(value)))
     return write_map(ANNOTATIONS, pairs)
 
 

@@ -74,7 +74,7 @@ def _header(data: bytes, sections: Sections) -> Fields10:
             found[HEADER, b"priority"] = write_ubyte(header.priority)
         if header.ttl is not None:
             found[HEADER, b"ttl"] = write_uint(header.ttl)
-        if header.delivery_count is not None:
+        if header.delivery_count:
             found[HEADER, b"delivery_count"] = write_uint(header.delivery_count)
     return found
 

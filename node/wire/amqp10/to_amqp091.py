@@ -117,7 +117,9 @@ def _property_list(durable: bool, carrying: bool, head: bytes, footer: bytes, en
     sections = scan_sections(head, 0, len(head))
     split = split_head(head, sections)
     fields = split.fields
-    there = carried_fields(fields.pop(CARRIED_KEY, b""))
+    there = carried_fields(fields.get(CARRIED_KEY, b""))
+    if there:
+        del fields[CARRIED_KEY]
     found = restored(
         fields, there, partial(plain, encoded_body=encoded_body), partial(shown, encoded_body=encoded_body)
     )
@@ -125,7 +127,8 @@ def _property_list(durable: bool, carrying: bool, head: bytes, footer: bytes, en
         found = shown(fields, encoded_body)
     if not carrying:
         return _written(found, durable, [])
-    carried = _carried(head, sections, split, found, encoded_body)
+    # The maps of a message that came from AMQP 0-9-1 were a table, which has no order.
+    carried = _carried(head, sections, split, found, encoded_body, ordered=not there)
     if footer:
         carried.append((SECTION_NAMES[FOOTER], footer))
     return _written(found, durable, carried)
@@ -155,7 +158,7 @@ def carried_fields(octets: bytes) -> Fields091:
 
 
 def _carried(
-    head: bytes, sections: Sections, split: Head, found: Fields091, encoded_body: bool
+    head: bytes, sections: Sections, split: Head, found: Fields091, encoded_body: bool, *, ordered: bool
 ) -> list[tuple[bytes, bytes]]:
     """The names and octets of the sections that do not come back from what AMQP 0-9-1 shows."""
     back = plain(found, encoded_body)
@@ -164,8 +167,8 @@ def _carried(
         PROPERTIES: sections.properties,
         APPLICATION: sections.application_properties,
     }
-    lost = split.broken | {section for section in spans if not _same(split.fields, back, section)}
-    if lost and not _comes_back(split.fields, found, lost, encoded_body):
+    lost = split.broken | {section for section in spans if not _same(split.fields, back, section, ordered)}
+    if lost and not _comes_back(split.fields, found, lost, encoded_body, ordered):
         lost = set(spans)
     octets: dict[int, bytes] = {}
     if sections.delivery_annotations is not None:
@@ -179,18 +182,20 @@ def _carried(
     return [(SECTION_NAMES[section], one) for section, one in octets.items() if one]
 
 
-def _same(fields: Fields10, others: Fields10, section: int) -> bool:
+def _same(fields: Fields10, others: Fields10, section: int, ordered: bool) -> bool:
     """Whether both have the same fields in a section. Maps have an order (part 1, section 1.6.23)."""
     one, other = section_of(fields, section), section_of(others, section)
-    return one == other if section in _MAPS else dict(one) == dict(other)
+    return one == other if ordered and section in _MAPS else dict(one) == dict(other)
 
 
-def _comes_back(fields: Fields10, found: Fields091, lost: set[int], encoded_body: bool) -> bool:
+def _comes_back(
+    fields: Fields10, found: Fields091, lost: set[int], encoded_body: bool, ordered: bool
+) -> bool:
     carried = {place: octets for place, octets in fields.items() if place[0] in lost}
     back = restored(
         found, carried, partial(shown, encoded_body=encoded_body), partial(plain, encoded_body=encoded_body)
     )
-    return all(_same(fields, back, section) for section in SECTION_NAMES)
+    return all(_same(fields, back, section, ordered) for section in SECTION_NAMES)
 
 
 def _cut(head: bytes, span: SectionSpan) -> bytes:
