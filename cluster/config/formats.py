@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMAT_LEVEL: Final = 1
+FORMAT_LEVEL: Final = 2
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
-candidate. Operations may have messages with routing keys of their own."""
+candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
+of AMQP 1.0."""
 
 METHODS_IN_RUNS: Final = 1
 """From this level on nodes read runs whose messages state their routing keys each
 (`node.message.run.OWN_METHODS`).
 """
+
+SECTIONS_IN_RUNS: Final = 2
+"""From this level on nodes read runs of messages of AMQP 1.0 (`node.wire.formats.AMQP_1_0`)."""
 
 SEALED_QUEUES: Final = 1
 """From this level on nodes read logs of partitions that seal a queue before it is deleted as empty or

@@ -10,7 +10,7 @@ from cluster.catalog.access.control import Access
 from cluster.catalog.definitions import parse_local_queue_name
 from cluster.catalog.redeclaration import locked
 from cluster.catalog.virtual_host import exchange_to_plain
-from cluster.config.formats import METHODS_IN_RUNS
+from cluster.config.formats import METHODS_IN_RUNS, SECTIONS_IN_RUNS
 from cluster.gateway.browsing import Bookmark, Shown, browse
 from cluster.gateway.cancellations import Cancellations
 from cluster.gateway.client_connections import ClientConnections
@@ -174,6 +174,10 @@ class FrontEnd:
     @property
     def keeps_keys(self) -> bool:
         return self._formats.everywhere >= METHODS_IN_RUNS
+
+    @property
+    def keeps_sections(self) -> bool:
+        return self._formats.everywhere >= SECTIONS_IN_RUNS
 
     def route(
         self, scope: Scope, exchange: str, key: str, headers: Mapping[str, Any] | None = None,

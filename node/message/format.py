@@ -93,7 +93,9 @@ class MessageFormat(Protocol):
     # -- of properties --------------------------------------------------------------------------
 
     def text(self, properties: bytes, name: str) -> bytes | None:
-        """A property whose value is a text, by its name in AMQP 0-9-1 (`message_id`); None without it."""
+        """A property whose value is a text, by its name in AMQP 0-9-1 (`message_id`); None without it. A
+        message of AMQP 1.0 has `group_id` as well.
+        """
 
     def headers(self, properties: bytes) -> Mapping[str, Any]:
         """The application's headers, by name."""

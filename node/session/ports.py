@@ -234,6 +234,12 @@ class BrokerPort(Protocol):
     def keeps_keys(self) -> bool:
         """Whether the queues of all nodes take a run of messages with different routing keys."""
 
+    @property
+    def keeps_sections(self) -> bool:
+        """Whether the queues of all nodes take messages of AMQP 1.0 as they come
+        (`node.wire.formats.AMQP_1_0`). Otherwise a session converts messages before it publishes them.
+        """
+
     def route(
         self,
         scope: Scope,

@@ -39,6 +39,9 @@ ROUTING_KEY: Final = "routing_key"
 PROPERTIES: Final = frozenset(("message_id", "correlation_id", "type", "app_id", "user_id", "reply_to"))
 """The properties that can be a key. Any other name is the name of a header."""
 
+GROUP_ID: Final = "group_id"
+"""A property of AMQP 1.0. A message of AMQP 0-9-1 may have a header with this name."""
+
 _CACHED: Final = 4096
 
 SCAN: Final = 2048
@@ -342,6 +345,10 @@ def group_of(messages: MessageFormat, properties: bytes, name: str) -> int:
     if name in PROPERTIES:
         value = messages.text(properties, name)
         return NO_GROUP if value is None else group_named(value)
+    if name.replace("-", "_") == GROUP_ID:
+        value = messages.text(properties, GROUP_ID)
+        if value is not None:
+            return group_named(value)
     header = messages.headers(properties).get(name)
     if header is None:
         return NO_GROUP

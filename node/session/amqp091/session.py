@@ -39,6 +39,8 @@ from node.wire.amqp091.intake import Pieces
 from node.wire.amqp091.lifecycle import ConnectionState
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.primitives import Method
+from node.wire.conversion import converted
+from node.wire.formats import AMQP_0_9_1
 
 NO_ROUTE: Final = 312
 """The reply code for a mandatory message that no queue takes."""
@@ -306,8 +308,9 @@ class Session(Containment):
                     channel, method.consumer_tag, result.consumer, result.returnable, result.reply_to
                 )
             elif isinstance(result, Got):
+                run = result.run if result.run.format == AMQP_0_9_1 else converted(result.run, AMQP_0_9_1)
                 connection.deliver_get(
-                    channel, result.run, result.sequence, result.redelivered, result.ready, result.consumer
+                    channel, run, result.sequence, result.redelivered, result.ready, result.consumer
                 )
             elif isinstance(result, Nothing):
                 connection.get_empty(channel)
@@ -445,6 +448,8 @@ class Session(Containment):
 
     def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
         with self:
+            if run.format != AMQP_0_9_1:
+                run = converted(run, AMQP_0_9_1)
             self.connection.deliver(consumer, run, numbers, redelivered)
             self._transport.wanted()
 

@@ -63,6 +63,12 @@ _MAX_LIST: Final = FRAME_BODY_OCTETS - 16
 
 _DATA: Final = 0x75
 _OCTETS: Final = frozenset(("priority", "delivery_mode", "timestamp"))
+_SHORT: Final = range(256)
+_SIZES: Final = {
+    "priority": range(1, 2), "delivery_mode": range(1, 2), "timestamp": range(8, 9),
+    "headers": range(1, _MAX_LIST),
+}  # fmt: skip
+"""The octets of a property's value; a short string where there is no entry."""
 
 
 def run_to_amqp091(run: Run) -> Run:
@@ -150,7 +156,7 @@ def carried_fields(octets: bytes) -> Fields091:
     for key, field in value.items() if isinstance(value, dict) else ():
         name, slash, header = key.partition("/") if isinstance(key, str) else ("", "", "")
         if name in PROPERTY_FLAGS and bool(slash) is (name == "headers"):
-            if isinstance(field, bytes):
+            if isinstance(field, bytes) and len(field) in _SIZES.get(name, _SHORT):
                 found[name, header.encode()] = field
             elif field is None and name == "delivery_mode":
                 found[name, b""] = b""

@@ -1,0 +1,281 @@
+"""Queues keep their promises for messages of AMQP 1.0, and clients of AMQP 0-9-1 get these messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cluster.catalog.membership.formats import Formats
+from cluster.config.formats import SECTIONS_IN_RUNS
+from node.message.run import Run
+from node.refusal import PreconditionFailedError
+from node.session.core import SessionCore
+from node.session.ports import Got
+from node.wire.amqp091 import methods as m
+from node.wire.amqp10 import definitions as d
+from node.wire.amqp10.deaths import DEATHS, death_maps
+from node.wire.amqp10.messages import annotation, header_in
+from node.wire.amqp10.values import Symbol, TypedArray, UInt
+from node.wire.formats import AMQP_1_0, FORMATS
+from tests.cluster.kinds import declare
+from tests.cluster.recorders import RecordedSubscriber
+from tests.site import Client, Site
+from tests.wire.amqp10.sections import annotations, application, message, run_of
+
+FORMAT = FORMATS[AMQP_1_0]
+
+
+class Publisher(RecordedSubscriber):
+    """A session that publishes messages of AMQP 1.0."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__()
+        self.client = client
+        self.returned: list[Run] = []
+        self.refusals: list[Any] = []
+        self._core = SessionCore(client.site.front_end(client.node.name), self, lambda channel: ())
+        self._core.enter("guest", "/")
+        self._tag = 1
+
+    def hold(self, channel: int) -> None:
+        raise AssertionError("no test fills a link")
+
+    def return_unroutable(self, channel: int, run: Run) -> None:
+        self.returned.append(run)
+
+    def publish_refused(self, channel: int, refusal: Any) -> None:
+        self.refusals.append(refusal)
+
+    def publish(self, queue: str, *messages: bytes, exchange: str = "") -> tuple[int, int]:
+        """Publish messages of one run; return the numbers of confirmed and rejected ones."""
+        self.confirmed.clear()
+        self.rejected.clear()
+        run = run_of(*messages, key=queue, exchange=exchange, skip=b"transfer")
+        self._core.publish(1, run, True, self._tag)
+        self._tag += len(messages)
+        if not self.refusals:
+            self.client.site.until(lambda: _count(self.confirmed + self.rejected) == len(messages))
+        return _count(self.confirmed), _count(self.rejected)
+
+
+def _count(ranges: list[tuple[int, int, int]]) -> int:
+    return sum(last - first + 1 for _, first, last in ranges)
+
+
+@pytest.fixture
+def client() -> Client:
+    return Site("n1", "n2", "n3").client("n1")
+
+
+@pytest.fixture
+def publisher(client: Client) -> Publisher:
+    return Publisher(client)
+
+
+def get(client: Client, queue: str) -> bytes | None:
+    """The sections of the next message, which is removed."""
+    port, answers = client.site.front_end(client.node.name), list[Got | None]()
+    port.get(port.queue("/", queue, client.holder), True, lambda got, _: answers.append(got))
+    client.site.until(lambda: answers)
+    got = answers[0]
+    if got is None:
+        return None
+    assert got.run.format == AMQP_1_0
+    (octets,) = got.run.contents()
+    return octets
+
+
+def sections(client: Client, queue: str) -> list[bytes]:
+    """The messages in the queue, got one by one."""
+    found = []
+    while (octets := get(client, queue)) is not None:
+        found.append(octets)
+    return found
+
+
+def test_sections_cross_the_cluster_as_they_came(client: Client, publisher: Publisher) -> None:
+    queue = declare(client, "replicated")
+    sent = [message(d.Properties(to="q").encode(), body=b"one"), message(body=b"two")]
+    assert publisher.publish(queue, *sent) == (2, 0)
+    assert sections(client.site.client("n2"), queue) == sent
+
+
+def test_messages_are_given_out_by_the_priority_in_their_headers(
+    client: Client, publisher: Publisher
+) -> None:
+    queue = declare(client, "replicated", max_priority=9)
+    low, high, none = (
+        message(d.Header(priority=1).encode()), message(d.Header(priority=7).encode()), message()
+    )  # fmt: skip
+    publisher.publish(queue, low, high)
+    publisher.publish(queue, none)
+    assert sections(client, queue) == [high, low, none]
+
+
+@pytest.mark.parametrize(
+    "delaying",
+    [
+        annotations(x_opt_delivery_delay=UInt(2000)),
+        annotations(x_delay=2000),
+        application(**{"x-delay": 2000}),
+    ],
+)
+def test_messages_wait_for_their_delay(client: Client, publisher: Publisher, delaying: bytes) -> None:
+    queue = declare(client, "replicated")
+    later, now = message(delaying), message()
+    publisher.publish(queue, later)
+    publisher.publish(queue, now)
+    assert sections(client, queue) == [now]
+    client.site.run(2.5)
+    assert sections(client, queue) == [later]
+
+
+def test_messages_expire_by_the_ttl_in_their_headers(client: Client, publisher: Publisher) -> None:
+    queue = declare(client, "replicated")
+    long = message(d.Header(ttl=60_000).encode())
+    publisher.publish(queue, message(d.Header(ttl=500).encode()), long)
+    client.site.run(1.0)
+    assert sections(client, queue) == [long]
+
+
+def test_a_message_id_that_the_queue_has_seen_is_a_duplicate_in_either_protocol(
+    client: Client, publisher: Publisher
+) -> None:
+    queue = declare(client, "replicated", deduplication_window=1000)
+    first, again, other = (
+        message(d.Properties(message_id=id).encode(), body=body)
+        for id, body in (("a", b"1"), ("a", b"2"), (b"a", b"3"))
+    )
+    assert publisher.publish(queue, first, again, other) == (3, 0)
+    client.confirms(client.publish(queue, b"4", message_id="a"))
+    assert sections(client, queue) == [first, other]
+
+
+def test_the_octets_of_bodies_count(client: Client, publisher: Publisher) -> None:
+    queue = declare(client, "replicated", max_length_bytes=6, overflow="reject-publish")
+    sent = [message(d.Properties(subject="s").encode(), body=body) for body in (b"1234", b"5678", b"9")]
+    assert publisher.publish(queue, *sent) == (2, 1)
+    assert sections(client, queue) == [sent[0], sent[2]]
+
+
+def test_a_dead_letter_tells_its_deaths_and_keeps_its_bare_message(
+    client: Client, publisher: Publisher
+) -> None:
+    grave = declare(client, "replicated")
+    client.declare("dying", dead_letter_exchange="", dead_letter_routing_key=grave)
+    bare = d.Properties(message_id="id").encode() + application(**{"x-delay": 5})
+    publisher.publish("dying", d.Header(priority=3, ttl=100).encode() + message(bare))
+    client.site.run(2.0)
+    (octets,) = sections(client, grave)
+    assert octets.endswith(message(bare))
+    header = header_in(octets)
+    assert (header.priority, header.ttl) == (3, None)
+    (death,) = death_maps(annotation(octets, DEATHS))
+    assert {key: value for key, value in death.items() if not key.endswith("time")} == {
+        "ttl": 100, "queue": "dying", "reason": "expired", "count": 1, "exchange": "",
+        "routing-keys": TypedArray(0xB1, ["dying"]),
+    }  # fmt: skip
+    assert annotation(octets, "x-first-death-queue") == "dying"
+    assert FORMAT.asked_in(run_of(octets))[0][2] == 0, "the delay is over"
+
+
+def test_a_client_of_0_9_1_reads_the_deaths_of_a_dead_letter(client: Client, publisher: Publisher) -> None:
+    grave = declare(client, "replicated")
+    client.declare("dying", dead_letter_exchange="", dead_letter_routing_key=grave)
+    publisher.publish("dying", message(d.Header(ttl=100).encode(), body=b"mortal"))
+    client.site.until(lambda: client.depth(grave) == 1)
+    (found,) = client.drain(grave)
+    assert found.body == b"mortal"
+    (death,) = found.headers["x-death"]
+    assert (death["queue"], death["reason"], death["count"]) == ("dying", "expired", 1)
+    assert (death["routing-keys"], death["original-expiration"]) == (["dying"], "100")
+    assert found.headers["x-first-death-reason"] == "expired"
+
+
+def test_a_cycle_of_dead_letters_ends(client: Client, publisher: Publisher) -> None:
+    client.declare("round", message_ttl=100, dead_letter_exchange="", dead_letter_routing_key="round")
+    publisher.publish("round", message())
+    client.site.run(2.0)
+    assert client.depth("round") == 0
+
+
+def test_the_header_counts_failed_deliveries(client: Client, publisher: Publisher) -> None:
+    queue = declare(client, "replicated")
+    publisher.publish(queue, message(body=b"again"))
+    client.consume(queue)
+    client.site.until(lambda: client.deliveries)
+    client.nack(client.deliveries[0], requeue=True)
+    client.site.until(lambda: len(client.deliveries) == 2)
+    first, second = client.deliveries
+    assert (first.body, second.body) == (b"again", b"again")
+    assert first.headers.get("x-delivery-count") is None
+    assert second.headers["x-delivery-count"] == 1
+
+
+def test_application_properties_and_annotations_choose_the_route_of_a_headers_exchange(
+    client: Client, publisher: Publisher
+) -> None:
+    client.declare_exchange("e", "headers", durable=True)
+    queue = declare(client, "replicated")
+    client.call(m.QueueBind(queue, "e", "", arguments={"kind": "a"}), m.QueueBindOk)
+    marked = {"x-match": "all-with-x", "x-mark": 5}
+    client.call(m.QueueBind(queue, "e", "", arguments=marked), m.QueueBindOk)
+    sent = [
+        message(application(kind="a", number=1)), message(application(kind="b")),
+        message(annotations(x_mark=UInt(5))), message(application(kind="a", number=2)),
+    ]  # fmt: skip
+    assert publisher.publish("", *sent, exchange="e") == (4, 0)
+    assert sections(client, queue) == [sent[0], sent[2], sent[3]]
+    assert [bytes(run.raw) for run in publisher.returned] == [b"transfer" + sent[1]]
+
+
+def test_further_keys_are_routed_to_and_the_blind_ones_are_taken_out(
+    client: Client, publisher: Publisher
+) -> None:
+    first, second, third = (str(client.declare(name).queue) for name in ("first", "second", "third"))
+    sent = message(annotations(x_cc=[second], x_bcc=[third]))
+    assert publisher.publish(first, sent) == (1, 0)
+    kept = message(annotations(x_cc=[second]))
+    assert [sections(client, queue) for queue in (first, second, third)] == [[kept]] * 3
+
+
+def test_further_keys_that_are_no_list_are_refused(client: Client, publisher: Publisher) -> None:
+    queue = declare(client, "replicated")
+    publisher.publish(queue, message(annotations(x_cc=Symbol("second"))))
+    (refusal,) = publisher.refusals
+    assert isinstance(refusal, PreconditionFailedError)
+
+
+def test_a_queue_groups_messages_by_their_group_id(client: Client, publisher: Publisher) -> None:
+    queue = declare(client, "replicated", group_by="group-id")
+    sent = [message(d.Properties(group_id=group).encode(), body=group.encode()) for group in "aab"]
+    publisher.publish(queue, *sent)
+    other = client.site.client("n2")
+    for one in (client, other):
+        one.consume(queue, prefetch=1)
+    client.site.until(lambda: client.deliveries and other.deliveries)
+    assert {one.deliveries[0].body for one in (client, other)} == {b"a", b"b"}
+    client.site.run(0.5)
+    assert len(client.deliveries) + len(other.deliveries) == 2
+
+
+def test_a_client_of_0_9_1_gets_and_consumes_messages(client: Client, publisher: Publisher) -> None:
+    queue = declare(client, "replicated")
+    properties = d.Properties(message_id="id", content_type="text/plain", to="q").encode()
+    publisher.publish(queue, *[message(properties, application(n=7), body=body) for body in (b"1", b"2")])
+    got = client.get(queue)
+    client.consume(queue)
+    client.site.until(lambda: client.deliveries)
+    for found, body in ((got, b"1"), (client.deliveries[0], b"2")):
+        assert (found.body, found.properties.message_id, found.headers["n"]) == (body, "id", 7)
+        assert found.properties.content_type == "text/plain"
+
+
+def test_sections_are_kept_once_all_members_read_them(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = client.site.front_end("n1")
+    assert port.keeps_sections
+    monkeypatch.setattr(Formats, "everywhere", SECTIONS_IN_RUNS - 1)
+    assert not port.keeps_sections
