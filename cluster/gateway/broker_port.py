@@ -12,6 +12,7 @@ from cluster.catalog.redeclaration import locked
 from cluster.catalog.virtual_host import exchange_to_plain
 from cluster.config.formats import METHODS_IN_RUNS, SECTIONS_IN_RUNS
 from cluster.gateway.browsing import Bookmark, Shown, browse
+from cluster.gateway.browsing_consumers import BrowsingConsumers
 from cluster.gateway.cancellations import Cancellations
 from cluster.gateway.client_connections import ClientConnections
 from cluster.gateway.commits import Attached, Commits, shares_of
@@ -80,7 +81,7 @@ class FrontEnd:
         self._cancellations = Cancellations(
             catalog, formats, links, local, context.config.auto_delete_after_s
         )
-        self._drains = Drains(links)
+        self._drains, self._browsing = Drains(links), BrowsingConsumers(links)
         self._consumers: dict[int, Attached] = {}
         self._gets = Gets(catalog.state, links, local, self._consumers, self._new_consumer)
         self._last_consumer = FIRST_CONSUMER
@@ -336,14 +337,21 @@ class FrontEnd:
         self._gets.get(queue, no_ack, answer)
 
     def _new_consumer(self, link: PartitionLink, queue: int) -> int:
+        number = self._next_number()
+        self._consumers[number] = Attached(link, queue)
+        return number
+
+    def _next_number(self) -> int:
         self._last_consumer += 1
-        self._consumers[self._last_consumer] = Attached(link, queue)
         return self._last_consumer
 
     def consume(
         self, subscriber: Subscriber, queue: QueueRef, options: ConsumerOptions,
         answer: Callable[[int, Refusal | None], None],
     ) -> None:  # fmt: skip
+        if options.browse:
+            self._browsing.begin(self._next_number(), subscriber, queue, options.limit, answer)
+            return
         link = self._links.to(queue.partition)
         number = self._new_consumer(link, queue.id)
         described = rules_of(self._settings_of(queue) or PLAIN).described
@@ -376,6 +384,7 @@ class FrontEnd:
     def cancel(self, consumer: int, done: Callable[[], None]) -> None:
         attached = self._consumers.get(consumer)
         if attached is None:
+            self._browsing.end(consumer)
             done()
         else:
             attached.link.detach(consumer)
@@ -384,6 +393,7 @@ class FrontEnd:
     def leave(self, consumer: int, done: Callable[[], None]) -> None:
         attached = self._consumers.get(consumer)
         if attached is None:
+            self._browsing.end(consumer)
             done()
         else:
             self._cancellations.cancel(attached.link, attached.queue, consumer, done)
@@ -393,13 +403,15 @@ class FrontEnd:
 
     def credit(self, consumer: int, limit: int) -> None:
         attached = self._consumers.get(consumer)
-        if attached is not None:
+        if attached is None:
+            self._browsing.credit(consumer, limit)
+        else:
             attached.link.credit(consumer, limit)
 
     def drain(self, consumer: int, limit: int, done: Callable[[], None]) -> None:
         attached = self._consumers.get(consumer)
         if attached is None:
-            done()
+            self._browsing.drain(consumer, limit, done)
         else:
             self._drains.drain(attached.link, attached.queue, consumer, limit, done)
 

@@ -1,18 +1,23 @@
 """Shows the ready messages of a queue: the owner leases and counts nothing, and writes nothing to the log.
 
 A page begins behind a bookmark. Messages that arrive, leave or are delivered between two pages do not change
-the places of the others.
+the places of the others. A browsing consumer is shown first the messages that were there when it began, in
+the order of delivery, and then later ones in the order of their numbers.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
 
 from cluster.owner.failures import with_failure_counts
 from cluster.owner.state import OwnerState
 from node.message.run import Run
 from node.queue.dispatch import QueueOwner
 from node.queue.entry_format import encode_publish
+from node.queue.order import Order
+from node.ranges.range_map import ABOVE_ALL
+from node.ranges.range_set import Range
 
 PAGE_OCTETS: Final = 1024 * 1024
 """A page of so many octets gets no further message."""
@@ -27,17 +32,64 @@ def page(owner: OwnerState, id: int, queue: QueueOwner, place: tuple[int, int], 
     Returns the number of ready messages, and a row for each message: its priority, its number, whether it
     would be delivered as redelivered, and its content as an encoded publish to no queue.
     """
+    left = min(wanted, PAGE_MESSAGES)
+    ready = queue.delivery.ready
+    return [len(ready), _rows(owner, id, queue, ready.behind(*place, left), left)]
+
+
+class BrowsingQuestion(NamedTuple):
+    """A browsing consumer's question for the `wanted` next messages behind a place.
+
+    Messages up to the number `through` were there when the consumer began; 0: it begins now. `waits`: where
+    there is no message, the answer waits for one.
+    """
+
+    front_end: int
+    epoch: int
+    request: int
+    queue: int
+    consumer: int
+    level: int
+    number: int
+    through: int
+    wanted: int
+    waits: bool
+
+
+def next_page(owner: OwnerState, queue: QueueOwner, question: BrowsingQuestion) -> list[list[Any]]:
+    """The next messages for a browsing consumer, as rows of a page."""
+    wanted = min(question.wanted, PAGE_MESSAGES)
+    found = _next_ranges(queue.delivery.ready, question)
+    return _rows(owner, question.queue, queue, found, wanted) if wanted > 0 else []
+
+
+def _next_ranges(ready: Order, question: BrowsingQuestion) -> Iterator[tuple[int, Range]]:
+    """(level, range) for the messages behind the consumer's place."""
+    number, through = question.number, question.through
+    if number <= through:
+        for level, (first, last) in ready.behind(question.level, number, ABOVE_ALL):
+            if first <= through:
+                yield level, (first, min(last, through))
+    yield from ((0, part) for part in ready.intersection(max(number, through) + 1, ABOVE_ALL))
+
+
+def _rows(
+    owner: OwnerState, id: int, queue: QueueOwner, found: Iterable[tuple[int, Range]], left: int
+) -> list[list[Any]]:
+    """Rows for the first messages of the ranges, up to `left` and to the octets of a page."""
     rows: list[list[Any]] = []
-    octets, left = 0, min(wanted, PAGE_MESSAGES)
-    telling = owner.tells_failures(id)
-    for at, (first, last) in queue.delivery.ready.behind(*place, left):
+    octets, telling = 0, owner.tells_failures(id)
+    for at, (first, last) in found:
         for each in range(first, min(last, first + left - 1) + 1):
-            if octets < PAGE_OCTETS:
-                redelivered, run = _shown(owner, queue, each, telling)
-                octets += len(run.raw)
-                rows.append([at, each, redelivered, b"".join(encode_publish(run, []))])
-                left -= 1
-    return [len(queue.delivery.ready), rows]
+            if octets >= PAGE_OCTETS:
+                return rows
+            redelivered, run = _shown(owner, queue, each, telling)
+            octets += len(run.raw)
+            rows.append([at, each, redelivered, b"".join(encode_publish(run, []))])
+            left -= 1
+        if not left:
+            break
+    return rows
 
 
 def _shown(owner: OwnerState, queue: QueueOwner, number: int, telling: bool) -> tuple[bool, Run]:

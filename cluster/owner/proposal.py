@@ -62,7 +62,8 @@ class FrontEndState:
     `tried` is the highest batch that may have reached an owner before this epoch, and `told` the highest that
     the front end knows to be committed. `held` has the leases that the front end has told and the
     owner has not taken over yet, by queue. `consumers` has the queues of attached consumers by their numbers.
-    `returning` has the consumers of the greeting that are not attached again yet.
+    `returning` has the consumers of the greeting that are not attached again yet. `browsing` has the requests
+    of browsing consumers that wait for a message, by their numbers.
     """
 
     front_end: int
@@ -75,6 +76,7 @@ class FrontEndState:
     told: int = 0
     consumers: dict[int, int] = field(default_factory=dict)
     held: dict[int, RangeSet] = field(default_factory=dict)
+    browsing: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from cluster.owner.browsing import page
+from cluster.owner.browsing import BrowsingQuestion, next_page, page
+from cluster.owner.proposal import FrontEndState
 from cluster.owner.serving import Serving, regrant
 from cluster.owner.state import OwnerState
 from cluster.owner.two_phase_commit import TwoPhaseCommit
@@ -94,6 +95,9 @@ class FrontEndRequests:
         elif name == "stop":
             stopping = partial(self._stop, front_end, epoch, request, *arguments)
             self._owner.after_proposed(lambda: self._serving.when_served(queue, stopping))
+        elif name == "browse_next":
+            browsing = partial(self._browse_next, BrowsingQuestion(front_end, epoch, request, *arguments))
+            self._owner.after_proposed(browsing)
         elif name == "drain":
             # The consumers of former owners are attached again, and no message is held for them.
             draining = partial(self._drain, front_end, epoch, request, *arguments)
@@ -118,6 +122,7 @@ class FrontEndRequests:
         queue = self._owner.queues.get(number)
         if queue is not None and self._front_ends.greeted(front_end, epoch):
             queue.delivery.consumers.stop(front_end, consumer)
+        self._void_question(self._front_ends.state(front_end, epoch), consumer)
         self._owner.after_proposed(removed)
 
     def _drain(
@@ -154,6 +159,39 @@ class FrontEndRequests:
     def _browse(self, answer: SendAnswer, number: int, level: int, behind: int, wanted: int) -> None:
         queue = self._owner.queues.get(number)
         answer(NOT_FOUND if queue is None else page(self._owner, number, queue, (level, behind), wanted))
+
+    def _browse_next(self, question: BrowsingQuestion) -> None:
+        state = self._front_ends.state(question.front_end, question.epoch)
+        if state is not None:
+            self._void_question(state, question.consumer)
+            state.browsing[question.consumer] = question.request
+            self._serving.when_served(question.queue, partial(self._show_next, question))
+            self._owner.wake()
+
+    def _void_question(self, state: FrontEndState | None, consumer: int) -> None:
+        """Answer a browsing consumer's question that waits: the consumer has asked anew, or has ended."""
+        waiting = None if state is None else state.browsing.pop(consumer, None)
+        if state is not None and waiting is not None:
+            self._front_ends.answer(state.front_end, waiting, None)
+
+    def _show_next(self, question: BrowsingQuestion) -> None:
+        """Answer a browsing consumer's question with the number of the last message that was there when the
+        consumer began, and a page; a question that waits is kept while there is no message.
+        """
+        state = self._front_ends.state(question.front_end, question.epoch)
+        if state is None or state.browsing.get(question.consumer) != question.request:
+            return
+        queue, through = self._owner.queues.get(question.queue), question.through
+        answer: Any = NOT_FOUND
+        if queue is not None:
+            rows = next_page(self._owner, queue, question)
+            # The consumer would not come back to a message that is held for a consumer of a former owner.
+            if queue.delivery.held or (question.waits and not rows):
+                self._serving.when_served_again(question.queue, partial(self._show_next, question))
+                return
+            answer = [through or self._owner.next_sequence - 1, rows]
+        del state.browsing[question.consumer]
+        self._owner.linearizable_reads.answer(question.front_end, question.request, answer)
 
     def _purge(self, front_end: int, request: int, number: int, through: int) -> None:
         """Remove the ready messages up to a number. Answers their count once the purge is committed."""

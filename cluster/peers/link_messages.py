@@ -134,8 +134,8 @@ class OwnerPort(Protocol):
         """Set the limits of consumers, as (consumer, limit)."""
 
     def request(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
-        """Carry out a request by name: `get`, `purge`, `count`, `redeliver`, `browse`, `close`, `stop`,
-        `drain`, `last`. `result(request)` answers it.
+        """Carry out a request by name: `get`, `purge`, `count`, `redeliver`, `browse`,
+        `browse_next`, `close`, `stop`, `drain`, `last`. `result(request)` answers it.
         """
 
 

@@ -100,7 +100,11 @@ class PurgeQueue:
 
 @dataclass(frozen=True, slots=True)
 class Consume:
-    """Start a consumer. `settled`: a delivery is settled when it is made (no-ack). Result: Consuming."""
+    """Start a consumer. `settled`: a delivery is settled when it is made (no-ack). Result: Consuming.
+
+    `browse`: the consumer is shown a copy of each ready message, and of those that become ready later. The
+    queue keeps the messages, and ignores the consumer's settlements. The consumer counts nowhere as one.
+    """
 
     queue: str
     credit: int
@@ -108,6 +112,7 @@ class Consume:
     settled: bool = False
     exclusive: bool = False
     arguments: dict[str, Any] = field(default_factory=dict)
+    browse: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,9 @@ class ConsumerOptions:
     limit: int
     """The consumer's first credit, in messages."""
 
+    browse: bool = False
+    """The consumer is shown copies: see `node.session.commands.Consume`."""
+
 
 @dataclass(init=False, slots=True)
 class Got:

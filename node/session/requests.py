@@ -213,18 +213,20 @@ class Requests:
     # -- consuming ------------------------------------------------------------------------------
 
     def _consume(self, caller: Caller, command: Consume, answered: Answered) -> None:
-        reply_to = ""
+        reply_to, browse = "", command.browse
         if command.queue == REPLY_TO:
             queue = self._port.reply_queue(caller.vhost, caller.holder)
-            reply_to = queue.name
+            # The queue is deleted with its consumer, which takes its messages.
+            reply_to, browse = queue.name, False
         else:
             queue = self._port.queue(caller.vhost, command.queue, caller.holder)
         priority = _priority(queue, command.arguments)
-        options = ConsumerOptions(command.settled, command.exclusive, priority, command.credit)
+        options = ConsumerOptions(command.settled, command.exclusive, priority, command.credit, browse)
 
         def attached(consumer: int, refusal: Refusal | None) -> None:
             if refusal is None:
-                answered(Consuming(consumer, self._port.keeps_until_settled(queue), reply_to))
+                returnable = not browse and self._port.keeps_until_settled(queue)
+                answered(Consuming(consumer, returnable, reply_to))
             else:
                 answered(refusal)
 

@@ -27,6 +27,7 @@ class Taker(RecordedSubscriber):
         no_ack: bool = False,
         holder: int = 0,
         limit: int = 0,
+        browse: bool = False,
     ) -> None:
         super().__init__()
         self.site, self.node, self.front_end = site, site.nodes[name], site.front_end(name)
@@ -35,7 +36,7 @@ class Taker(RecordedSubscriber):
         self.redelivered: list[bool] = []
         self.queue = self.front_end.queue("/", queue, holder)
         self._attached: list[int] = []
-        options = ConsumerOptions(no_ack, False, 0, limit)
+        options = ConsumerOptions(no_ack, False, 0, limit, browse)
         self.node.input(partial(self.front_end.consume, self, self.queue, options, self._began))
         site.until(lambda: self._attached)
         (self.consumer,) = self._attached
@@ -58,6 +59,11 @@ class Taker(RecordedSubscriber):
 
     def ask_drain(self, limit: int, word: str = "done") -> None:
         self.node.input(lambda: self.front_end.drain(self.consumer, limit, lambda: self.said.append(word)))
+
+    def leave(self) -> None:
+        """End the consumer, and wait for that."""
+        self.node.input(lambda: self.front_end.leave(self.consumer, lambda: self.said.append("left")))
+        self.site.until(lambda: "left" in self.said)
 
     def drain(self, limit: int) -> list[bytes]:
         """Drain, and wait for that; returns the messages that came meanwhile."""

@@ -156,6 +156,25 @@ def test_a_new_owner_waits_for_the_consumers_of_other_front_ends(
     assert taker.said == [*BODIES[:3], "done"]
 
 
+def test_the_consumer_that_becomes_active_after_a_loss_gets_what_is_there(site: Site) -> None:
+    """The active consumer is lost with its node and the owner."""
+    site.client("n1").declare("q", single_active_consumer=True)
+    owner = owner_of(site)
+    staying, going = (name for name in site.nodes if name != owner)
+    active = site.client(going)
+    active.consume("q", prefetch=2)
+    taker, client = Taker(site, staying), site.client(staying)
+    publish(client, *BODIES)
+    site.until(lambda: len(active.deliveries) == 2)
+    site.nodes[going].stop(power=False)
+    site.nodes[owner].stop(power=False)
+    site.run(0.01)
+    site.nodes[owner].start()
+    taker.ask_drain(10)
+    site.until(lambda: "done" in taker.said)
+    assert taker.said == [*BODIES, "done"]
+
+
 def test_a_former_owner_does_not_answer_for_its_successor(site: Site) -> None:
     site.client("n1").declare("q")
     partition, old = partition_of(site), owner_of(site)

@@ -1,10 +1,11 @@
 """A toy protocol, and the example for the next: the header LINES001, then a line for each command.
 
 log-in USER PASSWORD VHOST; declare, delete, purge or get QUEUE; bind QUEUE EXCHANGE KEY; publish EXCHANGE KEY
-BODY; consume QUEUE CREDIT; credit or drain CONSUMER LIMIT (since it began); accept, reject, return or release
-FIRST LAST; cancel CONSUMER. They are answered in their order: `ok` and the result, `nothing`, `unroutable`,
-`rejected`, or `refused` and why. Deliveries are lines too: message CONSUMER NUMBER BODY, where NUMBER grows
-by one with each delivery of the session. Who settles a number that is not unsettled hears `closed` and why.
+BODY; consume or browse QUEUE CREDIT; credit or drain CONSUMER LIMIT (since it began); accept, reject, return
+or release FIRST LAST; cancel CONSUMER. They are answered in their order: `ok` and the result, `nothing`,
+`unroutable`, `rejected`, or `refused` and why. Deliveries are lines too: message CONSUMER NUMBER BODY, where
+NUMBER grows by one with each delivery of the session. Who settles a number that is not unsettled hears
+`closed` and why.
 """
 
 from __future__ import annotations
@@ -162,10 +163,10 @@ class LineSession:
             first, last = map(int, words)
             self._settle(first, last, OUTCOMES[verb])
             self._answer("ok")
-        elif verb == "consume":
+        elif verb in ("consume", "browse"):
             queue, limit = words
             began = partial(self._began, int(limit))
-            self._core.carry_out(CHANNEL, c.Consume(queue, 0), began)
+            self._core.carry_out(CHANNEL, c.Consume(queue, 0, browse=verb == "browse"), began)
         elif verb == "cancel":
             (number,) = map(int, words)
             self._links[number].consumer.ended = True

@@ -153,6 +153,20 @@ def test_a_drain_gives_what_is_there_and_takes_the_rest_of_the_credit_away() -> 
     assert client.say(f"credit {consumer} 4") == ["ok", f"message {consumer} 4 3"]
 
 
+def test_a_browser_sees_copies_and_what_it_settles_stays_in_the_queue() -> None:
+    client = Liner(Node()).open()
+    client.say("declare q", *(f"publish  q {number}" for number in range(3)))
+    began, *messages = client.say("browse q 2")
+    consumer = began.split(" ")[1]
+    assert began == f"ok {consumer} False ", "no delivery can go back"
+    assert [one.split(" ")[2:] for one in messages] == [["1", "0"], ["2", "1"]]
+    assert client.say("accept 1 1", "reject 2 2", f"drain {consumer} 9") == [
+        "ok", "ok", f"message {consumer} 3 2", "ok 3",
+    ]  # fmt: skip
+    assert client.say("return 3 3", f"cancel {consumer}") == ["ok", "ok"]
+    assert [one.split(" ")[-1] for one in client.say(*["get q"] * 4)] == ["0", "1", "2", "nothing"]
+
+
 def test_a_client_that_leaves_hears_no_answer_to_its_drain() -> None:
     node, answers = Node(), list[str]()
     client = Liner(node).open()

@@ -1,0 +1,153 @@
+"""Consumers that are shown copies of a queue's messages (docs/decisions/0021-browsing.md).
+
+The owner has no such consumer: a browsing consumer is a question of its front end, which asks for the page
+behind the last message that it has shown. Where there is no message, the owner answers when there is one. A
+new owner gets the question again, like every request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from cluster.gateway.browsing import BEGINNING, Bookmark
+from cluster.gateway.link import Links, PartitionLink
+from cluster.gateway.refusals import refusal_of
+from cluster.peers.link_messages import NOT_FOUND, NOTHING_TO_GET, UNREACHABLE
+from node.queue.entry_format import read_run
+from node.refusal import Refusal
+from node.session.ports import QueueRef, Subscriber
+
+
+@dataclass(slots=True)
+class BrowsingConsumer:
+    """One browsing consumer. It has been shown `delivered` messages, the last one at `place`.
+
+    Messages up to the number `through` were there when it began. `question` is the number of its newest
+    question to the owner, and `idle` says that this one asks for no message. `drains` wait for the answer.
+    With `revokes` they take the credit away.
+    """
+
+    number: int
+    queue: QueueRef
+    link: PartitionLink
+    subscriber: Subscriber
+    limit: int
+    delivered: int = 0
+    place: Bookmark = BEGINNING
+    through: int = 0
+    question: int = 0
+    idle: bool = False
+    drains: list[Callable[[], None]] = field(default_factory=list)
+    revokes: bool = False
+
+    @property
+    def credit(self) -> int:
+        """How many messages it takes now."""
+        return max(0, self.limit - self.delivered)
+
+    def end_drains(self) -> None:
+        """Everything that was there has been shown, up to the limit."""
+        drains, self.drains = self.drains, []
+        if drains and self.revokes:
+            self.limit = self.delivered
+        for done in drains:
+            done()
+
+
+class BrowsingConsumers:
+    """The browsing consumers of one front end. Calls for other consumers are ignored."""
+
+    def __init__(self, links: Links) -> None:
+        self._links = links
+        self._consumers: dict[int, BrowsingConsumer] = {}
+
+    def begin(
+        self, number: int, subscriber: Subscriber, queue: QueueRef, limit: int,
+        answer: Callable[[int, Refusal | None], None],
+    ) -> None:  # fmt: skip
+        """Answers the number of the consumer once the owner knows where it begins, or a refusal."""
+        consumer = BrowsingConsumer(number, queue, self._links.to(queue.partition), subscriber, limit)
+
+        def began(value: Any, _: object) -> None:
+            refusal = refusal_of(queue, value)
+            if refusal is None:
+                consumer.through = value[0]
+                self._consumers[number] = consumer
+            answer(number, refusal)
+            self._ask(consumer)
+
+        arguments = [*NOTHING_TO_GET, queue.id, number, *BEGINNING, 0, 0, False]
+        self._links.request(consumer.link, "browse_next", arguments, began)
+
+    def credit(self, number: int, limit: int) -> None:
+        """See `node.session.ports.BrokerPort.credit`."""
+        consumer = self._consumers.get(number)
+        if consumer is not None:
+            consumer.limit, consumer.revokes = limit, False
+            if consumer.idle and consumer.credit:
+                self._ask(consumer)
+
+    def drain(self, number: int, limit: int, done: Callable[[], None]) -> None:
+        """See `node.session.ports.BrokerPort.drain`."""
+        consumer = self._consumers.get(number)
+        if consumer is None:
+            done()
+            return
+        consumer.limit, consumer.revokes = limit, True
+        consumer.drains.append(done)
+        if consumer.link.unreachable:
+            consumer.end_drains()
+        else:
+            self._ask(consumer)
+
+    def end(self, number: int) -> None:
+        """Show the consumer nothing more."""
+        consumer = self._consumers.pop(number, None)
+        if consumer is not None:
+            consumer.end_drains()
+            arguments = [*NOTHING_TO_GET, consumer.queue.id, number]
+            self._links.request(consumer.link, "stop", arguments, _unanswered)
+
+    def _ask(self, consumer: BrowsingConsumer) -> None:
+        """Ask for the next messages. An earlier question of the consumer is void: its answer is ignored."""
+        if consumer.number not in self._consumers:
+            return
+        consumer.question += 1
+        consumer.idle = not consumer.credit
+        arguments = [
+            *NOTHING_TO_GET, consumer.queue.id, consumer.number, *consumer.place, consumer.through,
+            consumer.credit, not consumer.drains,
+        ]  # fmt: skip
+        answered = partial(self._answered, consumer, consumer.question)
+        self._links.request(consumer.link, "browse_next", arguments, answered)
+
+    def _answered(self, consumer: BrowsingConsumer, question: int, value: Any, _: object) -> None:
+        if question != consumer.question or consumer.number not in self._consumers:
+            return
+        if value == NOT_FOUND:
+            del self._consumers[consumer.number]
+            consumer.end_drains()
+            consumer.subscriber.consumer_cancelled(consumer.number)
+            return
+        rows = [] if value == UNREACHABLE else value[1]
+        self._show(consumer, rows)
+        if not (rows and consumer.credit):
+            consumer.end_drains()
+        self._ask(consumer)
+
+    def _show(self, consumer: BrowsingConsumer, rows: list[list[Any]]) -> None:
+        """Show messages, as far as the consumer has credit and does not end."""
+        for level, number, redelivered, data in rows:
+            if not consumer.credit or consumer.number not in self._consumers:
+                break
+            consumer.place = Bookmark(level, number)
+            consumer.delivered += 1
+            numbers = range(number, number + 1)
+            consumer.subscriber.deliver(consumer.number, read_run(data, 0), numbers, redelivered)
+
+
+def _unanswered(value: Any, delivery: object) -> None:
+    """No answer is needed: the consumer has ended."""
