@@ -215,6 +215,9 @@ class FrontEnd:
     def commit(
         self, publishes: Sequence[tuple[Run, Route]], settled: Sequence[Settlement], answer: Done
     ) -> None:
+        for consumer, ranges, outcome in settled:
+            if outcome.undeliverable_here:
+                self._keep_from(consumer, ranges)
         self._commits.commit(shares_of(publishes, settled, self._consumers), answer)
 
     def still_leads(self, route: Route) -> bool:
@@ -421,10 +424,22 @@ class FrontEnd:
         if attached is not None and mine:
             attached.link.settle(attached.queue, mine)
 
-    def give_back(self, consumer: int, ranges: list[Range], failed: bool) -> None:
+    def _keep_from(self, consumer: int, ranges: list[Range]) -> None:
+        """Have the owner keep messages from their consumer, before the queue has the messages again."""
+        attached = self._consumers.get(consumer)
+        if attached is not None and not attached.link.unreachable:
+            # An owner of the release before does not know this, and keeps the messages from no consumer.
+            arguments = [*NOTHING_TO_GET, attached.queue, consumer, ranges]
+            self._links.request(attached.link, "undeliverable_here", arguments, _unanswered)
+
+    def give_back(
+        self, consumer: int, ranges: list[Range], failed: bool, undeliverable_here: bool = False
+    ) -> None:
         attached = self._consumers.get(consumer)
         mine = [] if attached is None else attached.still_with(consumer, ranges)
         if attached is not None and mine:
+            if undeliverable_here:
+                self._keep_from(consumer, mine)
             attached.link.give_back(attached.queue, mine, failed=failed)
 
     def discard(self, consumer: int, ranges: list[Range]) -> None:
@@ -447,3 +462,7 @@ def _binding_to_plain(vhost: str, binding: Binding, arguments: dict[str, Any]) -
 
 def _nothing() -> None:
     """The first of two answers: the caller waits for the second one."""
+
+
+def _unanswered(value: Any, delivery: Delivery | None) -> None:
+    """No answer is needed: the owner does at once what is asked."""

@@ -65,10 +65,8 @@ def _encode_settled(queue: int, outcome: Outcome, ranges: Ranges) -> bytes:
             return encode_settle(queue, ranges)
         case Outcome.REJECTED:
             return encode_discard(queue, ranges)
-        case Outcome.RETURNED:
-            return encode_return(queue, ranges, True)
-        case Outcome.RELEASED:
-            return encode_return(queue, ranges, False)
+        case _:
+            return encode_return(queue, ranges, outcome.failed)
 
 
 PartitionShares = dict[PartitionLink, Share]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -98,6 +98,9 @@ class FrontEndRequests:
         elif name == "browse_next":
             browsing = partial(self._browse_next, BrowsingQuestion(front_end, epoch, request, *arguments))
             self._owner.after_proposed(browsing)
+        elif name == "undeliverable_here":
+            # At once: the messages are returned by operations that come behind the request.
+            self._keep_from(front_end, request, *arguments)
         elif name == "drain":
             # The consumers of former owners are attached again, and no message is held for them.
             draining = partial(self._drain, front_end, epoch, request, *arguments)
@@ -124,6 +127,15 @@ class FrontEndRequests:
             queue.delivery.consumers.stop(front_end, consumer)
         self._void_question(self._front_ends.state(front_end, epoch), consumer)
         self._owner.after_proposed(removed)
+
+    def _keep_from(
+        self, front_end: int, request: int, number: int, consumer: int, ranges: list[Sequence[int]]
+    ) -> None:
+        """Deliver these messages no more to a consumer."""
+        queue = self._owner.queues.get(number)
+        if queue is not None:
+            queue.keep_from(front_end, consumer, [(first, last) for first, last in ranges])
+        self._front_ends.answer(front_end, request, None)
 
     def _drain(
         self, front_end: int, epoch: int, request: int, number: int, consumer: int, limit: int

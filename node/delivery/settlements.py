@@ -19,6 +19,20 @@ class Outcome(Enum):
     """The message goes back to its queue, and the delivery counts as failed."""
     RELEASED = 4
     """The message goes back to its queue, as if it had not been delivered."""
+    UNDELIVERABLE_HERE = 5
+    """As RELEASED, and this consumer gets the message no more (AMQP 1.0, part 3 §3.4.5)."""
+    FAILED_UNDELIVERABLE_HERE = 6
+    """As RETURNED, and this consumer gets the message no more."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the delivery counts as failed, where the message goes back to its queue."""
+        return self in (Outcome.RETURNED, Outcome.FAILED_UNDELIVERABLE_HERE)
+
+    @property
+    def undeliverable_here(self) -> bool:
+        """Whether the message goes back to its queue for other consumers alone."""
+        return self in (Outcome.UNDELIVERABLE_HERE, Outcome.FAILED_UNDELIVERABLE_HERE)
 
 
 class Settlement(NamedTuple):

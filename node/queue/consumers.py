@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
+from node.ranges.range_set import Range, RangeSet
 from node.refusal import AccessRefusedError
 
 ConsumerKey = tuple[int, int]
@@ -16,13 +18,35 @@ class ExclusiveConsumerError(AccessRefusedError):
     """The queue has an exclusive consumer, or an exclusive consumer subscribes to a queue that has others."""
 
 
+KEPT_RANGES: Final = 64
+"""With so many ranges of messages that a consumer does not get, the owner looks for those that are gone."""
+
+
+class UndeliverableMessages:
+    """The `numbers` of messages that a queue keeps from one consumer, some of which may be gone."""
+
+    __slots__ = ("_look_at", "numbers")
+
+    def __init__(self) -> None:
+        self.numbers = RangeSet()
+        self._look_at = KEPT_RANGES
+
+    def keep(self, ranges: list[Range], alive: Callable[[int, int], list[Range]]) -> None:
+        """Add messages; `alive` gives the messages of a range that the queue still has."""
+        self.numbers.update(ranges)
+        if self.numbers.range_count() >= self._look_at:
+            self.numbers = RangeSet(part for one in self.numbers.ranges() for part in alive(*one))
+            self._look_at = max(KEPT_RANGES, 2 * self.numbers.range_count())
+
+
 @dataclass(slots=True, eq=False)
 class Consumer:
     """One consumer. It gets messages while it is `active` and `sent < limit`; both count from its beginning.
 
     `counted` is False for a link of basic.get. `joined` and `activated` belong to queues with a single active
     consumer (`features.single_active`). `removes_soft`: soft messages are removed before it gets them; with
-    `no_ack` all messages are. `stopped`: it gets nothing more, whatever its credit.
+    `no_ack` all messages are. `stopped`: it gets nothing more, whatever its credit. `undeliverable` are
+    messages that it does not get; None for most consumers.
     """
 
     front_end: int
@@ -39,6 +63,7 @@ class Consumer:
     activated: int = 0
     stopped: bool = False
     removes_soft: bool = False
+    undeliverable: UndeliverableMessages | None = None
 
 
 class Consumers:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from node.queue.consumers import Consumer
+from node.queue.consumers import Consumer, UndeliverableMessages
 from node.queue.delivery_state import DeliveryState
 from node.queue.hooks import FeatureRegistry
 from node.queue.lifecycle import Lifecycle
@@ -105,6 +105,23 @@ class QueueOwner:
             return None
         return delivery.consumers.revoke(found)
 
+    def keep_from(self, front_end: int, number: int, messages: list[Range]) -> None:
+        """Deliver these messages to this consumer no more, as long as it and this owner stay.
+
+        In a queue with groups the consumer gets nothing behind such a message before another one has it.
+        """
+        found = self.delivery.consumers.get(front_end, number)
+        if found is not None:
+            if found.undeliverable is None:
+                found.undeliverable = UndeliverableMessages()
+            found.undeliverable.keep(merged(messages), self._alive)
+
+    def _alive(self, first: int, last: int) -> list[Range]:
+        """The messages of the closed range that the queue has."""
+        delivery = self.delivery
+        durable = delivery.state.alive.intersection(first, last)
+        return merged(durable + delivery.soft.numbers.intersection(first, last))
+
     def _may_come(self, consumer: Consumer) -> bool:
         """Whether the consumer may get one of the ready messages, now or in a later turn."""
         delivery = self.delivery
@@ -194,7 +211,12 @@ class QueueOwner:
         """Move granted messages from ready to leased; return how many they are."""
         delivery = self.delivery
         ranges, count = grant.ranges, grant.messages
-        delivery.ready.hand_over((consumer.front_end, consumer.number), ranges, count)
+        key = consumer.front_end, consumer.number
+        if consumer.undeliverable is None:
+            delivery.ready.hand_over(key, ranges, count)
+        else:
+            for part in ranges:
+                delivery.ready.claim(key, *part)
         ranges = ranges if len(ranges) == 1 else merged(ranges)
         delivery.lease_of(OWNER if grant.removal else grant.front_end).update(ranges)
         if delivery.timed is not None and not grant.removal:
@@ -291,8 +313,15 @@ class QueueOwner:
         if ready.by_consumer and delivery.awaited:
             # A front end that has not answered may have a message of any group.
             return []
-        offered = ready.offered(consumer, limit, alone=alone, begun=begun)
+        kept = None if consumer.undeliverable is None else consumer.undeliverable.numbers
+        more = 0 if kept is None or ready.by_consumer else len(kept)
+        offered = ready.offered(consumer, limit + more, alone=alone, begun=begun)
         self.unfinished = self.unfinished or ready.unfinished
+        if kept and offered:
+            if not ready.by_consumer:
+                return first_of(_outside(kept, offered), limit)
+            inside, alike = _alike(kept, offered)
+            return [] if inside else alike
         return offered
 
     # -- the mark -------------------------------------------------------------------------------
@@ -313,6 +342,19 @@ class QueueOwner:
             return None
         self._asked_mark = position + MARK_AHEAD
         return self._asked_mark
+
+
+def _outside(numbers: RangeSet, ranges: list[Range]) -> list[Range]:
+    """The parts of the ranges that are not in the set, in the order of the ranges."""
+    found: list[Range] = []
+    for first, last in ranges:
+        while first <= last:
+            inside, upto = numbers.span(first)
+            end = last if upto is None else min(upto, last)
+            if not inside:
+                found.append((first, end))
+            first = end + 1
+    return found
 
 
 def _alike(numbers: RangeSet, ranges: list[Range]) -> tuple[bool, list[Range]]:

@@ -289,7 +289,7 @@ class SessionCore:
         elif outcome is Outcome.REJECTED:
             self._port.discard(consumer, ranges)
         else:
-            self._port.give_back(consumer, ranges, outcome is Outcome.RETURNED)
+            self._port.give_back(consumer, ranges, outcome.failed, outcome.undeliverable_here)
 
     # -- the end --------------------------------------------------------------------------------
 

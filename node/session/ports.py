@@ -351,8 +351,13 @@ class BrokerPort(Protocol):
     def settle(self, consumer: int, ranges: list[Range]) -> None:
         """The client has accepted the messages: the queue removes them."""
 
-    def give_back(self, consumer: int, ranges: list[Range], failed: bool) -> None:
-        """Return the messages to the queue. `failed`: the deliveries count as failed."""
+    def give_back(
+        self, consumer: int, ranges: list[Range], failed: bool, undeliverable_here: bool = False
+    ) -> None:
+        """Return the messages to the queue. `failed`: the deliveries count as failed. `undeliverable_here`:
+        the queue keeps the messages for other consumers, as long as its owner and this consumer stay. In a
+        queue with groups the consumer gets no later message before another one has them.
+        """
 
     def discard(self, consumer: int, ranges: list[Range]) -> None:
         """The client has rejected the messages: the queue removes them, or makes them dead letters."""

@@ -34,6 +34,7 @@ class Taker(RecordedSubscriber):
         self.said: list[bytes | str] = []
         self.numbers: list[int] = []
         self.redelivered: list[bool] = []
+        self.settled = False
         self.queue = self.front_end.queue("/", queue, holder)
         self._attached: list[int] = []
         options = ConsumerOptions(no_ack, False, 0, limit, browse)
@@ -73,6 +74,11 @@ class Taker(RecordedSubscriber):
         *came, last = self.said[before:]
         assert last == "drained"
         return [one for one in came if isinstance(one, bytes)]
+
+    def refuse(self, *numbers: int, failed: bool = True) -> None:
+        """Return messages that are not to come to this consumer again, or all that came."""
+        ranges = ranges_of(sorted(numbers or self.numbers))
+        self.node.input(lambda: self.front_end.give_back(self.consumer, ranges, failed, True))
 
     def settle(self) -> None:
         """Settle all that came."""

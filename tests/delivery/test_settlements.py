@@ -40,3 +40,10 @@ def test_whatever_order_numbers_come_in_their_ranges_are_disjoint_and_sorted(
     ((channel, (consumer, ranges, outcome)),) = settlements.take_all()
     assert (channel, consumer, outcome) == (1, 1, Outcome.REJECTED)
     assert ranges == merged(ranges) and list(numbers_of(ranges)) == sorted(numbers)
+
+
+def test_an_outcome_says_what_becomes_of_a_message_that_goes_back() -> None:
+    """AMQP 1.0, part 3 §3.4.5: the fields delivery-failed and undeliverable-here."""
+    assert [(one.failed, one.undeliverable_here) for one in Outcome] == [
+        (False, False), (False, False), (True, False), (False, False), (False, True), (True, True),
+    ]  # fmt: skip

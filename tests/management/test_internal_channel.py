@@ -36,7 +36,9 @@ class LateBroker:
         self.answers.append(answer)
         self.asked.set()
 
-    def give_back(self, consumer: int, ranges: list[tuple[int, int]], failed: bool) -> None:
+    def give_back(
+        self, consumer: int, ranges: list[tuple[int, int]], failed: bool, undeliverable_here: bool = False
+    ) -> None:
         self.given_back.append((consumer, ranges, failed))
 
     def release_holder(self, holder: int, released: Callable[[], None]) -> None:

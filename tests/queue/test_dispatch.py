@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from node.queue.consumers import ExclusiveConsumerError
+from node.queue.consumers import KEPT_RANGES, ExclusiveConsumerError
 from node.queue.dispatch import Grant
 from node.queue.operations import OWNER, Semantics
 from node.ranges.range_set import Range, count_of
@@ -394,3 +394,31 @@ def test_nothing_comes_again_from_a_queue_that_delivers_at_most_once() -> None:
     owner = owner_with(3, Semantics.AT_MOST_ONCE)
     attach(owner, A)
     assert owner.regrant(A, 1, 1, 3, whole) == []
+
+
+def test_messages_that_are_kept_from_a_consumer_go_to_others() -> None:
+    owner = owner_with(9)
+    attach(owner, A, limit=2)
+    owner.keep_from(A, 1, [(5, 5), (1, 3)])
+    owner.keep_from(B, 1, [(4, 4)])
+    assert got(owner.dispatch(99)) == [(A, 1, 4, 4), (A, 1, 6, 6)]
+    assert list(owner.delivery.ready.ranges()) == [(1, 3), (5, 5), (7, 9)]
+    attach(owner, B, limit=3)
+    assert got(owner.dispatch(99)) == [(B, 1, 1, 3)]
+    owner.delivery.consumers.credit(A, 1, 4)
+    assert got(owner.dispatch(99)) == [(A, 1, 7, 8)]
+    owner.delivery.consumers.credit(A, 1, 99)
+    assert got(owner.dispatch(99)) == [(A, 1, 9, 9)]
+    assert owner.drain(A, 1) == 99 - 5, "the last message is not for this consumer"
+    owner.delivery.consumers.detach(A, 1)
+    attach(owner, A)
+    assert got(owner.dispatch(99)) == [(A, 1, 5, 5)]
+
+
+def test_soft_messages_stay_kept_from_a_consumer_however_many_there_are() -> None:
+    owner, count = owner_with(0), 4 * KEPT_RANGES
+    owner.lifecycle.add_soft(1, uniform_run(count))
+    attach(owner, A)
+    for number in range(1, count, 2):
+        owner.keep_from(A, 1, [(number, number)])
+    assert got(owner.dispatch(9999)) == [(A, 1, number, number) for number in range(2, count + 1, 2)]

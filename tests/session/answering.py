@@ -226,7 +226,9 @@ class AnsweringBroker:
     def settle(self, consumer: int, ranges: list[Range]) -> None:
         self._release(consumer, ranges)
 
-    def give_back(self, consumer: int, ranges: list[Range], failed: bool) -> None:
+    def give_back(
+        self, consumer: int, ranges: list[Range], failed: bool, undeliverable_here: bool = False
+    ) -> None:
         self._release(consumer, ranges)
 
     def discard(self, consumer: int, ranges: list[Range]) -> None:

@@ -1,11 +1,11 @@
 """A toy protocol, and the example for the next: the header LINES001, then a line for each command.
 
 log-in USER PASSWORD VHOST; declare, delete, purge or get QUEUE; bind QUEUE EXCHANGE KEY; publish EXCHANGE KEY
-BODY; consume or browse QUEUE CREDIT; credit or drain CONSUMER LIMIT (since it began); accept, reject, return
-or release FIRST LAST; cancel CONSUMER. They are answered in their order: `ok` and the result, `nothing`,
-`unroutable`, `rejected`, or `refused` and why. Deliveries are lines too: message CONSUMER NUMBER BODY, where
-NUMBER grows by one with each delivery of the session. Who settles a number that is not unsettled hears
-`closed` and why.
+BODY; consume or browse QUEUE CREDIT; credit or drain CONSUMER LIMIT (since it began); accept, reject, return,
+release, release-elsewhere or return-elsewhere FIRST LAST; cancel CONSUMER. They are answered in their order:
+`ok` and the result, `nothing`, `unroutable`, `rejected`, or `refused` and why. Deliveries are lines too:
+message CONSUMER NUMBER BODY, where NUMBER grows by one with each delivery of the session. Who settles a
+number that is not unsettled hears `closed` and why.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ CHANNEL, TAG, BODY_MAX = 1, 1, 1 << 20
 FRAMING = Framing(0, 0, None, 0, b"message ")
 """A connection has one channel, and a frame is a line."""
 WINDOWS = Windows(2000, 16, 1 << 22, 1 << 24)
-OUTCOMES = dict(zip(("accept", "reject", "return", "release"), Outcome, strict=True))
+VERBS = ("accept", "reject", "return", "release", "release-elsewhere", "return-elsewhere")
+OUTCOMES = dict(zip(VERBS, Outcome, strict=True))
 COMMANDS: dict[str, Callable[..., c.Command]] = {
     "declare": lambda queue: c.DeclareQueue(QueueDeclaration(queue, True, False, False)),
     "delete": c.DeleteQueue,

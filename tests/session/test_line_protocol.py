@@ -153,6 +153,17 @@ def test_a_drain_gives_what_is_there_and_takes_the_rest_of_the_credit_away() -> 
     assert client.say(f"credit {consumer} 4") == ["ok", f"message {consumer} 4 3"]
 
 
+def test_a_message_that_a_client_sends_elsewhere_comes_to_another() -> None:
+    node = Node()
+    client, other = Liner(node).open(), Liner(node).open()
+    client.say("declare q", "publish  q one", "publish  q two")
+    assert len(client.say("consume q 9")) == 3
+    assert client.say("release-elsewhere 1 1", "return-elsewhere 2 2") == ["ok", "ok"]
+    assert client.read() == []
+    assert [one.split(" ")[-1] for one in other.say("consume q 9")][1:] == ["one", "two"]
+    assert client.read() == []
+
+
 def test_a_browser_sees_copies_and_what_it_settles_stays_in_the_queue() -> None:
     client = Liner(Node()).open()
     client.say("declare q", *(f"publish  q {number}" for number in range(3)))
