@@ -35,10 +35,11 @@ _FRAME_OVERHEAD: Final = 8
 class Run:
     """`count` messages, end to end in `raw`.
 
-    Each message is `skip` octets of a basic.publish method frame, which readers skip, followed by one content
-    header frame and any number of content body frames, whose channel number is `channel`. Where all messages
-    have the same length in octets, `stride` is that length and `lengths` is None; otherwise `stride` is 0 and
-    `lengths` has the length of each message.
+    Each message is `skip` octets, which readers skip, and then the message in its format. In AMQP 0-9-1 the
+    octets to skip are a basic.publish method frame, and the message is one content header frame and any
+    number of content body frames, whose channel number is `channel`. `node.wire.amqp10.message_format` tells
+    what they are in AMQP 1.0. Where all messages have the same length in octets, `stride` is that length and
+    `lengths` is None; otherwise `stride` is 0 and `lengths` has the length of each message.
     Where the routing keys differ, `routing_key` is None and `skip` is OWN_METHODS: the method frame of each
     message states its key, `MessageFormat.routing_keys` reads the keys, and `lengths` is not None.
     `largest_frame` is the size in octets of the largest frame in the run, end octet included.

@@ -1,14 +1,15 @@
 """The fields of a message in AMQP 0-9-1 and in AMQP 1.0, and the tables by which each stands for the other.
 
-The tables are RabbitMQ's (https://www.rabbitmq.com/docs/conversions). `shown` and `plain` follow them, and
-both leave out a field that the other protocol has no place for. A field that does not come back from there is
-*carried* beside the others, in the form that it had. `restored` puts a carried field in its place again, as
-long as the client has not changed the field that stands for it.
+The tables are RabbitMQ's (https://www.rabbitmq.com/docs/conversions). `shown_fields` and `plain_fields`
+follow them, and both leave out a field that the other protocol has no place for. A field that does not come
+back from there is *carried* beside the others, in the form that it had. `restored` puts a carried field in its
+place again, as long as the client has not changed the field that stands for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -28,10 +29,10 @@ from node.wire.amqp10.encoding import (
 from node.wire.amqp10.field_values import field_of, value_of
 from node.wire.amqp10.format_codes import OCTETS_4, OCTETS_8
 
-HEADER: Final = int(SectionCode.HEADER)
-ANNOTATIONS: Final = int(SectionCode.MESSAGE_ANNOTATIONS)
-PROPERTIES: Final = int(SectionCode.PROPERTIES)
-APPLICATION: Final = int(SectionCode.APPLICATION_PROPERTIES)
+HEADER_SECTION: Final = int(SectionCode.HEADER)
+ANNOTATIONS_SECTION: Final = int(SectionCode.MESSAGE_ANNOTATIONS)
+PROPERTIES_SECTION: Final = int(SectionCode.PROPERTIES)
+APPLICATION_SECTION: Final = int(SectionCode.APPLICATION_PROPERTIES)
 
 Fields10: TypeAlias = "dict[tuple[int, bytes], bytes]"
 """Encoded values by section and name. In maps the name is the encoded key."""
@@ -50,7 +51,7 @@ CARRIED_FIELDS: Final = b"x-opt-amqp-0-9-1"
 CARRIED_SECTIONS: Final = b"x-amqp-1.0-"
 """The begin of the names of headers that carry sections of AMQP 1.0. Some are RabbitMQ's."""
 
-DELIVERY_COUNT: Final = b"x-delivery-count"
+COUNT_HEADER: Final = b"x-delivery-count"
 
 _MAX_SHORT: Final = 255
 
@@ -78,13 +79,13 @@ def content_of(octets: bytes) -> bytes:
 # -- AMQP 1.0 to AMQP 0-9-1 -------------------------------------------------------------------------
 
 
-def shown(fields: Fields10, encoded_body: bool) -> Fields091:
+def shown_fields(fields: Fields10, encoded_body: bool) -> Fields091:
     """What AMQP 0-9-1 shows of the fields of AMQP 1.0. `encoded_body`: its body has the encoded sections."""
     found: Fields091 = {}
     if encoded_body:
         found["type", b""] = ENCODED_BODY
     # Where two fields have one name in AMQP 0-9-1, the annotation comes first.
-    for section in (HEADER, ANNOTATIONS, PROPERTIES, APPLICATION):
+    for section in (HEADER_SECTION, ANNOTATIONS_SECTION, PROPERTIES_SECTION, APPLICATION_SECTION):
         show = _SHOWING[section]
         for (standing_in, name), octets in fields.items():
             if standing_in == section:
@@ -98,7 +99,7 @@ def _show_header(found: Fields091, name: bytes, octets: bytes, encoded_body: boo
     elif name == b"ttl":
         found["expiration", b""] = b"%d" % _unsigned(octets)
     elif name == b"delivery_count" and _unsigned(octets):
-        found["headers", DELIVERY_COUNT] = _COUNT + OCTETS_8.pack(_unsigned(octets))
+        found["headers", COUNT_HEADER] = _COUNT + OCTETS_8.pack(_unsigned(octets))
 
 
 def _show_property(found: Fields091, name: bytes, octets: bytes, encoded_body: bool) -> None:
@@ -164,10 +165,10 @@ def _show_value(found: Fields091, name: bytes, octets: bytes) -> None:
 
 
 _SHOWING: Final[dict[int, Callable[[Fields091, bytes, bytes, bool], None]]] = {
-    HEADER: _show_header,
-    ANNOTATIONS: _show_annotation,
-    PROPERTIES: _show_property,
-    APPLICATION: _show_application,
+    HEADER_SECTION: _show_header,
+    ANNOTATIONS_SECTION: _show_annotation,
+    PROPERTIES_SECTION: _show_property,
+    APPLICATION_SECTION: _show_application,
 }
 
 
@@ -187,7 +188,7 @@ def _is_text(octets: bytes) -> bool:
 # -- AMQP 0-9-1 to AMQP 1.0 -------------------------------------------------------------------------
 
 
-def plain(fields: Fields091, encoded_body: bool) -> Fields10:
+def plain_fields(fields: Fields091, encoded_body: bool) -> Fields10:
     """The fields of AMQP 1.0 that stand for those of AMQP 0-9-1."""
     found: Fields10 = {}
     for (name, header), octets in fields.items():
@@ -195,7 +196,7 @@ def plain(fields: Fields091, encoded_body: bool) -> Fields10:
             _take_header(found, header, octets)
         elif name == "type" and not encoded_body:
             if _is_text(octets):
-                found[ANNOTATIONS, write_symbol("x-basic-type")] = write_string(octets.decode())
+                found[ANNOTATIONS_SECTION, write_symbol("x-basic-type")] = write_string(octets.decode())
         elif name in _TAKING:
             section, field, take = _TAKING[name]
             value = take(octets)
@@ -234,22 +235,22 @@ def _take_time(octets: bytes) -> bytes | None:
 
 
 _TAKING: Final[dict[str, tuple[int, bytes, Callable[[bytes], bytes | None]]]] = {
-    "content_type": (PROPERTIES, b"content_type", _take_symbol),
-    "content_encoding": (PROPERTIES, b"content_encoding", _take_symbol),
-    "priority": (HEADER, b"priority", lambda octets: write_ubyte(octets[0])),
-    "correlation_id": (PROPERTIES, b"correlation_id", _take_id),
-    "reply_to": (PROPERTIES, b"reply_to", _take_text),
-    "expiration": (HEADER, b"ttl", _take_expiration),
-    "message_id": (PROPERTIES, b"message_id", _take_id),
-    "timestamp": (PROPERTIES, b"creation_time", _take_time),
-    "user_id": (PROPERTIES, b"user_id", write_binary),
-    "app_id": (PROPERTIES, b"group_id", _take_text),
+    "content_type": (PROPERTIES_SECTION, b"content_type", _take_symbol),
+    "content_encoding": (PROPERTIES_SECTION, b"content_encoding", _take_symbol),
+    "priority": (HEADER_SECTION, b"priority", lambda octets: write_ubyte(octets[0])),
+    "correlation_id": (PROPERTIES_SECTION, b"correlation_id", _take_id),
+    "reply_to": (PROPERTIES_SECTION, b"reply_to", _take_text),
+    "expiration": (HEADER_SECTION, b"ttl", _take_expiration),
+    "message_id": (PROPERTIES_SECTION, b"message_id", _take_id),
+    "timestamp": (PROPERTIES_SECTION, b"creation_time", _take_time),
+    "user_id": (PROPERTIES_SECTION, b"user_id", write_binary),
+    "app_id": (PROPERTIES_SECTION, b"group_id", _take_text),
 }
 
 
 def _take_header(found: Fields10, name: bytes, field: bytes) -> None:
-    if name == DELIVERY_COUNT and field[:1] == _COUNT and 0 < int.from_bytes(field[1:], "big") < 1 << 32:
-        found[HEADER, b"delivery_count"] = write_uint(OCTETS_4.unpack_from(field, 5)[0])
+    if name == COUNT_HEADER and field[:1] == _COUNT and 0 < int.from_bytes(field[1:], "big") < 1 << 32:
+        found[HEADER_SECTION, b"delivery_count"] = write_uint(OCTETS_4.unpack_from(field, 5)[0])
         return
     if name == CARRIED_FIELDS:
         return
@@ -265,9 +266,9 @@ def _take_header(found: Fields10, name: bytes, field: bytes) -> None:
         return
     if symbol.startswith(b"x-"):
         if symbol.isascii():
-            found.setdefault((ANNOTATIONS, write_symbol(symbol.decode())), value)
+            found.setdefault((ANNOTATIONS_SECTION, write_symbol(symbol.decode())), value)
     elif value[0] not in _NOT_SIMPLE:
-        found[APPLICATION, write_string(symbol.decode())] = value
+        found[APPLICATION_SECTION, write_string(symbol.decode())] = value
 
 
 _NOT_SIMPLE: Final = frozenset((0x45, 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0))
@@ -275,6 +276,16 @@ _NOT_SIMPLE: Final = frozenset((0x45, 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0))
 
 
 # -- and back ---------------------------------------------------------------------------------------
+
+
+def both_ways(
+    encoded_body: bool,
+) -> tuple[Callable[[Fields10], Fields091], Callable[[Fields091], Fields10]]:
+    """`shown_fields` and `plain_fields` for a message whose body has the encoded sections, or has not."""
+    return (
+        partial(shown_fields, encoded_body=encoded_body), partial(plain_fields, encoded_body=encoded_body)
+    )  # fmt: skip
+
 
 _Seen = TypeVar("_Seen")
 _Carried = TypeVar("_Carried")

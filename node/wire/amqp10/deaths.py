@@ -13,9 +13,9 @@ from node.message.deaths import REASON_NAMES, Death
 from node.message.reason import Reason
 from node.wire.amqp10.format_codes import FormatCode
 from node.wire.amqp10.messages import (
+    DELAY,
     DELIVERY_DELAY,
     X_CC,
-    X_DELAY,
     Pairs,
     annotation,
     annotation_pairs,
@@ -75,7 +75,7 @@ def dead_head(head: bytes, death: Death, *, routed_anew: bool) -> bytes:
     if done:
         # The delay is over, as RabbitMQ's delayed message plugin tells with a negative number. The annotation
         # also outweighs an application-property, which stays.
-        changes[Symbol(X_DELAY)] = -done
+        changes[Symbol(DELAY)] = -done
     mortal = header.ttl is not None
     header.ttl = None
     return edited(head, header if mortal else None, changed_pairs(pairs, changes, gone))
@@ -86,17 +86,17 @@ def delay_asked(head: bytes) -> int:
 
     An annotation outweighs the application-property of RabbitMQ's clients.
     """
-    if X_DELAY.encode() not in head and DELIVERY_DELAY.encode() not in head:
+    if DELAY.encode() not in head and DELIVERY_DELAY.encode() not in head:
         return 0
     found = whole_number(annotation(head, DELIVERY_DELAY))
     if found is None:
-        found = whole_number(annotation(head, X_DELAY))
+        found = whole_number(annotation(head, DELAY))
     if found is None:
-        found = whole_number(dict(application_pairs(head, sections_in(head))).get(X_DELAY))
+        found = whole_number(dict(application_pairs(head, sections_in(head))).get(DELAY))
     return max(0, int(found)) if found is not None else 0
 
 
-def cycles(head: bytes, queue: str) -> bool:
+def dies_again(head: bytes, queue: str) -> bool:
     """Whether the message has died in the queue before, and no client has rejected it since."""
     queue = plain_text(queue)
     for death in death_maps(annotation(head, DEATHS)):
@@ -107,7 +107,7 @@ def cycles(head: bytes, queue: str) -> bool:
     return False
 
 
-def copied_keys(head: bytes) -> list[str]:
+def further_keys(head: bytes) -> list[str]:
     """The routing keys in the annotation x-cc."""
     return texts_of(annotation(head, X_CC))
 

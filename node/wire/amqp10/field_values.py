@@ -34,7 +34,7 @@ from node.wire.amqp10.values import (
     decimal128_of,
 )
 
-MAX_NESTING: Final = 24
+MAX_FIELD_NESTING: Final = 24
 """The largest depth of a value that is converted. Both protocols bound the depth of what stands around it."""
 
 _MAX_NAME: Final = 255
@@ -63,7 +63,7 @@ class UnknownThereError(ValueError):
 def field_of(octets: bytes) -> bytes | None:
     """The encoded field value, type octet included, of an encoded value of AMQP 1.0."""
     try:
-        return _field(decode_value(octets), MAX_NESTING)
+        return _field(decode_value(octets), MAX_FIELD_NESTING)
     except UnknownThereError:
         return None
 
@@ -71,7 +71,7 @@ def field_of(octets: bytes) -> bytes | None:
 def value_of(field: bytes) -> bytes | None:
     """The encoded value of AMQP 1.0 of an encoded field value, whose type octet comes first."""
     try:
-        return encode_amqp(_value(field, MAX_NESTING))
+        return encode_amqp(_value(field, MAX_FIELD_NESTING))
     except UnknownThereError:
         return None
 

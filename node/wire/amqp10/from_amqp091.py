@@ -11,16 +11,15 @@ from node.wire.amqp091.codec import END, FRAME
 from node.wire.amqp091.fields import split_table
 from node.wire.amqp091.properties import HEADER_FIXED, PERSISTENT, property_places
 from node.wire.amqp10.crossing import (
-    ANNOTATIONS,
-    APPLICATION,
+    ANNOTATIONS_SECTION,
+    APPLICATION_SECTION,
     CARRIED_SECTIONS,
     ENCODED_BODY,
-    PROPERTIES,
+    PROPERTIES_SECTION,
     Fields091,
     Fields10,
-    plain,
+    both_ways,
     restored,
-    shown,
 )
 from node.wire.amqp10.encoding import encode_amqp, write_binary
 from node.wire.amqp10.errors import SectionError
@@ -128,7 +127,7 @@ def _head_and_footer(durable: bool, properties: bytes, encoded_body: bool) -> tu
     """The head and the footer of a message with this property list."""
     fields = fields_of(properties, durable)
     carried = _take_carried(fields)
-    show, take = partial(shown, encoded_body=encoded_body), partial(plain, encoded_body=encoded_body)
+    show, take = both_ways(encoded_body)
     found = restored(fields, carried.fields, show, take)
     lost = _lost(fields, found, encoded_body)
     parts = [
@@ -136,7 +135,7 @@ def _head_and_footer(durable: bool, properties: bytes, encoded_body: bool) -> tu
         carried.octets.get(DELIVERY_ANNOTATIONS, b""),
         _annotations(found, lost, carried),
     ]
-    for section in (PROPERTIES, APPLICATION):
+    for section in (PROPERTIES_SECTION, APPLICATION_SECTION):
         parts.append(_section(found, section, carried))
     return b"".join(parts), carried.octets.get(FOOTER, b"")
 
@@ -166,16 +165,16 @@ def _only(sections: Sections, section: int) -> tuple[int, int] | None:
     """Where the section stands."""
     return {
         DELIVERY_ANNOTATIONS: sections.delivery_annotations,
-        ANNOTATIONS: sections.message_annotations,
-        PROPERTIES: sections.properties,
-        APPLICATION: sections.application_properties,
+        ANNOTATIONS_SECTION: sections.message_annotations,
+        PROPERTIES_SECTION: sections.properties,
+        APPLICATION_SECTION: sections.application_properties,
         FOOTER: sections.footer,
     }[section]
 
 
 def _lost(fields: Fields091, found: Fields10, encoded_body: bool) -> Fields091:
     """The fields that do not come back from the fields of AMQP 1.0."""
-    show, take = partial(shown, encoded_body=encoded_body), partial(plain, encoded_body=encoded_body)
+    show, take = both_ways(encoded_body)
     back = show(found)
     lost = {place: octets for place, octets in fields.items() if back.get(place) != octets}
     if restored(found, lost, take, show) != fields:
@@ -185,14 +184,14 @@ def _lost(fields: Fields091, found: Fields10, encoded_body: bool) -> Fields091:
 
 def _annotations(found: Fields10, lost: Fields091, carried: Carried) -> bytes:
     if not lost:
-        return _section(found, ANNOTATIONS, carried)
+        return _section(found, ANNOTATIONS_SECTION, carried)
     value: dict[str, bytes | None] = {}
     for (name, header), octets in lost.items():
         key = f"{name}/{header.decode()}" if name == "headers" else name
         value[key] = octets if octets or name != "delivery_mode" else None
-    pairs = [pair for pair in section_of(found, ANNOTATIONS) if pair[0] != CARRIED_KEY[1]]
+    pairs = [pair for pair in section_of(found, ANNOTATIONS_SECTION) if pair[0] != CARRIED_KEY[1]]
     pairs.append((CARRIED_KEY[1], encode_amqp(value)))
-    return write_map(ANNOTATIONS, pairs)
+    return write_map(ANNOTATIONS_SECTION, pairs)
 
 
 def _section(found: Fields10, section: int, carried: Carried) -> bytes:
@@ -201,4 +200,4 @@ def _section(found: Fields10, section: int, carried: Carried) -> bytes:
     octets = carried.octets.get(section)
     if octets is not None and fields == section_of(carried.fields, section):
         return octets
-    return write_properties(found) if section == PROPERTIES else write_map(section, fields)
+    return write_properties(found) if section == PROPERTIES_SECTION else write_map(section, fields)

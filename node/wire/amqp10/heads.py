@@ -7,9 +7,16 @@ consumer is the first.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-from node.wire.amqp10.crossing import ANNOTATIONS, APPLICATION, HEADER, PROPERTIES, Fields10
+from node.wire.amqp10.crossing import (
+    ANNOTATIONS_SECTION,
+    APPLICATION_SECTION,
+    HEADER_SECTION,
+    PROPERTIES_SECTION,
+    Fields10,
+)
 from node.wire.amqp10.definitions import Header, Properties
 from node.wire.amqp10.encoding import (
     NULL_OCTET,
@@ -57,8 +64,7 @@ class Head:
 def split_head(data: bytes, sections: Sections) -> Head:
     """The fields of a head, section by section."""
     head = Head()
-    for section, read in ((HEADER, _header), (ANNOTATIONS, _annotations), (PROPERTIES, _properties), (
-        APPLICATION, _application)):  # fmt: skip
+    for section, read in _READERS:
         try:
             head.fields |= read(data, sections)
         except SectionError:
@@ -71,17 +77,17 @@ def _header(data: bytes, sections: Sections) -> Fields10:
     if sections.header is not None:
         header = header_of(data, sections)
         if header.priority is not None:
-            found[HEADER, b"priority"] = write_ubyte(header.priority)
+            found[HEADER_SECTION, b"priority"] = write_ubyte(header.priority)
         if header.ttl is not None:
-            found[HEADER, b"ttl"] = write_uint(header.ttl)
+            found[HEADER_SECTION, b"ttl"] = write_uint(header.ttl)
         if header.delivery_count:
-            found[HEADER, b"delivery_count"] = write_uint(header.delivery_count)
+            found[HEADER_SECTION, b"delivery_count"] = write_uint(header.delivery_count)
     return found
 
 
 def _annotations(data: bytes, sections: Sections) -> Fields10:
     pairs = pairs_of(annotations_of(data, sections.message_annotations))
-    return {(ANNOTATIONS, encode_amqp(key)): encode_amqp(value) for key, value in pairs}
+    return {(ANNOTATIONS_SECTION, encode_amqp(key)): encode_amqp(value) for key, value in pairs}
 
 
 def _properties(data: bytes, sections: Sections) -> Fields10:
@@ -91,7 +97,7 @@ def _properties(data: bytes, sections: Sections) -> Fields10:
         for name in Properties.FIELDS:
             value = getattr(properties, name)
             if value is not None:
-                found[PROPERTIES, name.encode()] = _property(name, value)
+                found[PROPERTIES_SECTION, name.encode()] = _property(name, value)
     return found
 
 
@@ -113,7 +119,15 @@ def _application(data: bytes, sections: Sections) -> Fields10:
     if sections.application_properties is None:
         return {}
     found = application_properties_of(data, sections)
-    return {(APPLICATION, write_string(name)): encode_amqp(value) for name, value in found.items()}
+    return {(APPLICATION_SECTION, write_string(name)): encode_amqp(value) for name, value in found.items()}
+
+
+_READERS: Final[tuple[tuple[int, Callable[[bytes, Sections], Fields10]], ...]] = (
+    (HEADER_SECTION, _header),
+    (ANNOTATIONS_SECTION, _annotations),
+    (PROPERTIES_SECTION, _properties),
+    (APPLICATION_SECTION, _application),
+)
 
 
 # -- fields to octets -------------------------------------------------------------------------------
@@ -126,14 +140,14 @@ def section_of(fields: Fields10, section: int) -> list[tuple[bytes, bytes]]:
 
 def write_header(fields: Fields10, durable: bool) -> bytes:
     """The header. It states whether the message is durable."""
-    values = [fields.get((HEADER, name), NULL_OCTET) for name in (b"priority", b"ttl")]
-    count = fields.get((HEADER, b"delivery_count"), NULL_OCTET)
+    values = [fields.get((HEADER_SECTION, name), NULL_OCTET) for name in (b"priority", b"ttl")]
+    count = fields.get((HEADER_SECTION, b"delivery_count"), NULL_OCTET)
     return write_described_list(Header.CODE, [write_boolean(durable), *values, NULL_OCTET, count])
 
 
 def write_properties(fields: Fields10) -> bytes:
     """The properties; no octets for none."""
-    found = dict(section_of(fields, PROPERTIES))
+    found = dict(section_of(fields, PROPERTIES_SECTION))
     if not found:
         return b""
     values = [found.get(name.encode(), NULL_OCTET) for name in Properties.FIELDS]

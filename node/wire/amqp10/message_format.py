@@ -28,14 +28,14 @@ from node.wire.amqp10.messages import (
     annotation,
     annotation_pairs,
     application_pairs,
-    body_octets,
-    body_sizes,
     edited,
     header_in,
     heads_in,
     messages_in,
-    properties_in,
+    octets_of_body,
+    properties_of_head,
     sections_in,
+    sizes_of_bodies,
     with_heads,
 )
 from node.wire.amqp10.to_amqp091 import shown_contents
@@ -54,14 +54,14 @@ class Amqp10Format:
         return heads_in(run)
 
     def body_sizes(self, run: Run) -> array[int] | None:
-        return body_sizes(run)
+        return sizes_of_bodies(run)
 
     def body_size(self, run: Run) -> int:
         data, _, behind, end = next(messages_in(run))
-        return body_octets(data, behind, end)
+        return octets_of_body(data, behind, end)
 
     def size_spans(self, run: Run) -> list[Span]:
-        return spans_of(body_sizes(run), 0)
+        return spans_of(sizes_of_bodies(run), 0)
 
     def asked_in(self, run: Run) -> list[Asked]:
         found: list[Asked] = []
@@ -102,7 +102,7 @@ class Amqp10Format:
         if name == "type":
             value = annotation(properties, "x-basic-type")
             return value.encode() if isinstance(value, str) else None
-        found = properties_in(properties)
+        found = properties_of_head(properties)
         match name:
             case "message_id":
                 return _id_text(found.message_id)
@@ -157,10 +157,10 @@ class Amqp10Format:
         return with_heads(run, {properties: changed}.__getitem__)
 
     def copied_keys(self, properties: bytes) -> list[str]:
-        return deaths.copied_keys(properties)
+        return deaths.further_keys(properties)
 
     def cycles(self, properties: bytes, queue: str) -> bool:
-        return deaths.cycles(properties, queue)
+        return deaths.dies_again(properties, queue)
 
     def composed(
         self,

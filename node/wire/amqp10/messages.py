@@ -34,7 +34,7 @@ from node.wire.amqp10.values import AmqpValue, PairMap, Symbol
 
 X_CC: Final = Symbol("x-cc")
 X_BCC: Final = Symbol("x-bcc")
-X_DELAY: Final = "x-delay"
+DELAY: Final = "x-delay"
 DELIVERY_DELAY: Final = Symbol("x-opt-delivery-delay")
 
 _ASKING: Final = (b"x-cc", b"x-bcc", b"x-delay", b"x-opt-delivery-delay")
@@ -132,7 +132,7 @@ def heads_in(run: Run) -> Iterator[tuple[int, int, bytes]]:
         yield first, index + 1 - first, previous
 
 
-def body_octets(data: bytes, behind: int, end: int) -> int:
+def octets_of_body(data: bytes, behind: int, end: int) -> int:
     """The octets of the body that stands behind a head: the contents of data sections, or the encoded
     sections of another body.
     """
@@ -158,9 +158,9 @@ def data_contents(data: bytes, sections: Sections) -> Iterator[SectionSpan]:
         yield first + (5 if data[first] & 0x10 else 2), last
 
 
-def body_sizes(run: Run) -> array[int]:
+def sizes_of_bodies(run: Run) -> array[int]:
     """The size in octets of each message's body."""
-    return array("Q", [body_octets(data, behind, end) for data, _, behind, end in messages_in(run)])
+    return array("Q", [octets_of_body(data, behind, end) for data, _, behind, end in messages_in(run)])
 
 
 # -- the sections of a head -------------------------------------------------------------------------
@@ -171,7 +171,7 @@ def sections_in(head: bytes) -> Sections:
     return scan_sections(head, 0, len(head))
 
 
-def properties_in(head: bytes) -> Properties:
+def properties_of_head(head: bytes) -> Properties:
     """The properties; such without any field where the section is malformed."""
     try:
         return properties_of(head, sections_in(head))

@@ -18,16 +18,15 @@ from node.wire.amqp091.primitives import LONG, SHORT
 from node.wire.amqp091.properties import PERSISTENT, PROPERTY_FLAGS, check_properties
 from node.wire.amqp091.property_values import encode_header
 from node.wire.amqp10.crossing import (
-    ANNOTATIONS,
-    APPLICATION,
+    ANNOTATIONS_SECTION,
+    APPLICATION_SECTION,
     CARRIED_FIELDS,
     CARRIED_SECTIONS,
-    PROPERTIES,
+    PROPERTIES_SECTION,
     Fields091,
     Fields10,
-    plain,
+    both_ways,
     restored,
-    shown,
 )
 from node.wire.amqp10.decoding import decode_value
 from node.wire.amqp10.encoding import write_symbol
@@ -42,22 +41,22 @@ from node.wire.amqp10.heads import (
 from node.wire.amqp10.messages import data_contents
 from node.wire.amqp10.sections import Sections, SectionSpan, scan_sections
 
-CHANNEL: Final = 1
+CONTENT_CHANNEL: Final = 1
 
 SECTION_NAMES: Final = {
     DELIVERY_ANNOTATIONS: CARRIED_SECTIONS + b"delivery-annotations",
-    ANNOTATIONS: CARRIED_SECTIONS + b"message-annotations",
-    PROPERTIES: CARRIED_SECTIONS + b"properties",
-    APPLICATION: CARRIED_SECTIONS + b"app-properties",
+    ANNOTATIONS_SECTION: CARRIED_SECTIONS + b"message-annotations",
+    PROPERTIES_SECTION: CARRIED_SECTIONS + b"properties",
+    APPLICATION_SECTION: CARRIED_SECTIONS + b"app-properties",
     FOOTER: CARRIED_SECTIONS + b"footer",
 }
 """The headers that carry sections. RabbitMQ has those of the message annotations, the properties, the
 application-properties and the footer.
 """
 
-CARRIED_KEY: Final = (ANNOTATIONS, write_symbol(CARRIED_FIELDS.decode()))
+CARRIED_KEY: Final = (ANNOTATIONS_SECTION, write_symbol(CARRIED_FIELDS.decode()))
 
-_MAPS: Final = (ANNOTATIONS, APPLICATION)
+_MAPS: Final = (ANNOTATIONS_SECTION, APPLICATION_SECTION)
 _MAX_LIST: Final = FRAME_BODY_OCTETS - 16
 """The largest property list. A content header is one frame (§4.2.6.1), and most clients take such frames."""
 
@@ -94,16 +93,16 @@ def _converted(run: Run, *, carrying: bool) -> Run:
         footer = sections.footer or (end, end)
         behind = (sections.body or footer)[0]
         properties = listed(data[begin:behind], data[footer[0] : footer[1]], encoded)
-        frames = [encode_frame(FRAME_HEADER, CHANNEL, encode_header(len(body), properties))]
+        frames = [encode_frame(FRAME_HEADER, CONTENT_CHANNEL, encode_header(len(body), properties))]
         for first in range(0, len(body), FRAME_BODY_OCTETS):
-            frames.append(encode_frame(FRAME_BODY, CHANNEL, body[first : first + FRAME_BODY_OCTETS]))
+            frames.append(encode_frame(FRAME_BODY, CONTENT_CHANNEL, body[first : first + FRAME_BODY_OCTETS]))
         sizes = list(map(len, frames))
         lengths.append(sum(sizes))
         largest = max(largest, *sizes)
         pieces += frames
         at = end
     return Run(
-        run.exchange, run.routing_key, CHANNEL, run.persistent, run.count, 0, 0, lengths, largest,
+        run.exchange, run.routing_key, CONTENT_CHANNEL, run.persistent, run.count, 0, 0, lengths, largest,
         b"".join(pieces), run.special,
     )  # fmt: skip
 
@@ -126,11 +125,10 @@ def _property_list(durable: bool, carrying: bool, head: bytes, footer: bytes, en
     there = carried_fields(fields.get(CARRIED_KEY, b""))
     if there:
         del fields[CARRIED_KEY]
-    found = restored(
-        fields, there, partial(plain, encoded_body=encoded_body), partial(shown, encoded_body=encoded_body)
-    )
+    show, take = both_ways(encoded_body)
+    found = restored(fields, there, take, show)
     if there and not _sound(found, durable):
-        found = shown(fields, encoded_body)
+        found = show(fields)
     if not carrying:
         return _written(found, durable, [])
     # The maps of a message that came from AMQP 0-9-1 were a table, which has no order.
@@ -167,11 +165,12 @@ def _carried(
     head: bytes, sections: Sections, split: Head, found: Fields091, encoded_body: bool, *, ordered: bool
 ) -> list[tuple[bytes, bytes]]:
     """The names and octets of the sections that do not come back from what AMQP 0-9-1 shows."""
-    back = plain(found, encoded_body)
+    _, take = both_ways(encoded_body)
+    back = take(found)
     spans: dict[int, SectionSpan | None] = {
-        ANNOTATIONS: sections.message_annotations,
-        PROPERTIES: sections.properties,
-        APPLICATION: sections.application_properties,
+        ANNOTATIONS_SECTION: sections.message_annotations,
+        PROPERTIES_SECTION: sections.properties,
+        APPLICATION_SECTION: sections.application_properties,
     }
     lost = split.broken | {section for section in spans if not _same(split.fields, back, section, ordered)}
     if lost and not _comes_back(split.fields, found, lost, encoded_body, ordered):
@@ -181,7 +180,7 @@ def _carried(
         octets[DELIVERY_ANNOTATIONS] = _cut(head, sections.delivery_annotations)
     for section in sorted(lost):
         span = spans.get(section)
-        if section == ANNOTATIONS and section not in split.broken:
+        if section == ANNOTATIONS_SECTION and section not in split.broken:
             octets[section] = write_map(section, section_of(split.fields, section))
         elif span is not None:
             octets[section] = _cut(head, span)
@@ -198,9 +197,8 @@ def _comes_back(
     fields: Fields10, found: Fields091, lost: set[int], encoded_body: bool, ordered: bool
 ) -> bool:
     carried = {place: octets for place, octets in fields.items() if place[0] in lost}
-    back = restored(
-        found, carried, partial(shown, encoded_body=encoded_body), partial(plain, encoded_body=encoded_body)
-    )
+    show, take = both_ways(encoded_body)
+    back = restored(found, carried, show, take)
     return all(_same(fields, back, section, ordered) for section in SECTION_NAMES)
 
 
