@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from cluster.admin.api.message_format import shown_message
+from cluster.admin.traces.context import Stretch, TraceContext, stretches_in
 from cluster.catalog.membership.formats import Formats
 from cluster.config.formats import SECTIONS_IN_RUNS
 from node.message.run import Run
@@ -272,6 +274,28 @@ def test_a_client_of_0_9_1_gets_and_consumes_messages(client: Client, publisher:
         assert found.properties.content_type == "text/plain"
 
 
+def test_the_administration_shows_messages_of_both_protocols(client: Client, publisher: Publisher) -> None:
+    queue = declare(client, "replicated")
+    publisher.publish(queue, message(d.Properties(message_id="id").encode(), application(n=7), body=b"1.0"))
+    client.confirms(client.publish(queue, b"0-9-1", message_id="id", headers={"n": 7}))
+    port, found = client.site.front_end("n1"), list[Got | None]()
+    for count in (1, 2):
+        port.get(port.queue("/", queue, client.holder), True, lambda got, _: found.append(got))
+        client.site.until(lambda count=count: len(found) == count)
+    shown = [shown_message(got, "auto", None) for got in found if got is not None]
+    assert [one["payload"] for one in shown] == ["1.0", "0-9-1"]
+    assert {one["routing_key"] for one in shown} == {queue}
+    for one in shown:
+        assert one["properties"] == {"delivery_mode": 2, "message_id": "id", "headers": {"n": 7}}
+
+
+def test_a_sampled_trace_is_found_in_application_properties() -> None:
+    context = f"00-{1:032x}-{2:016x}-01"
+    run = run_of(message(application(traceparent=context)), message(), message(body=b"traceparent"))
+    assert stretches_in(run, lambda trace: True) == [Stretch(0, 1, TraceContext(1, 2))]
+
+
+@pytest.mark.interpreted
 def test_sections_are_kept_once_all_members_read_them(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

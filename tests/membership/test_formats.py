@@ -6,6 +6,7 @@ import pytest
 
 from cluster.catalog.observer import Observer
 from cluster.catalog.state import CatalogState, encode_command
+from cluster.config.formats import FORMAT_LEVEL
 from tests.membership.test_commands import Catalog
 from tests.site import Site
 
@@ -82,12 +83,12 @@ def written(site: Site) -> list[int]:
 
 def test_a_node_says_what_it_reads_to_its_peers_and_to_all() -> None:
     site = Site(*NODES)
-    site.until(lambda: written(site) == [1, 1, 1])
-    assert site.nodes["n1"].broker._peer_formats.of("n2") == 1
+    site.until(lambda: written(site) == [FORMAT_LEVEL] * 3)
+    assert site.nodes["n1"].broker._peer_formats.of("n2") == FORMAT_LEVEL
     restart(site, "n2", 0)
     site.until(lambda: written(site) == [0, 0, 0])
     assert site.nodes["n1"].broker._peer_formats.of("n2") == 0
-    assert site.nodes["n1"].broker._peer_formats.of("n3") == 1
+    assert site.nodes["n1"].broker._peer_formats.of("n3") == FORMAT_LEVEL
     assert site.nodes["n2"].broker._peer_formats.of("n3") == 0, "it is of the release from before itself"
 
 

@@ -2,8 +2,8 @@
 
 The tables are RabbitMQ's (https://www.rabbitmq.com/docs/conversions). `shown_fields` and `plain_fields`
 follow them, and both leave out a field that the other protocol has no place for. A field that does not come
-back from there is *carried* beside the others, in the form that it had. `restored` puts a carried field in its
-place again, as long as the client has not changed the field that stands for it.
+back from there is *carried* beside the others, in the form that it had. `restored` puts a carried field in
+its place again, as long as the client has not changed the field that stands for it.
 """
 
 from __future__ import annotations

@@ -40,6 +40,9 @@ TTL: Final = Symbol("ttl")
 _COUNT_MAX: Final = 2**64 - 1
 """The largest count on the wire; a client may have sent it."""
 
+_DELAY_MAX: Final = 2**63 - 1
+"""The longest delay, in milliseconds: the largest integer that a header of AMQP 0-9-1 can state."""
+
 DeathMap = dict[str, AmqpValue]
 
 
@@ -93,7 +96,7 @@ def delay_asked(head: bytes) -> int:
         found = whole_number(annotation(head, DELAY))
     if found is None:
         found = whole_number(dict(application_pairs(head, sections_in(head))).get(DELAY))
-    return max(0, int(found)) if found is not None else 0
+    return min(max(0, int(found)), _DELAY_MAX) if found is not None else 0
 
 
 def dies_again(head: bytes, queue: str) -> bool:

@@ -190,6 +190,7 @@ def test_pieces_of_runs_are_joined() -> None:
         (application(**{"x-delay": 500}), (500, 0, NO_EXPIRATION)),
         (annotations(x_delay=-1) + application(**{"x-delay": 500}), (0, 0, NO_EXPIRATION)),
         (annotations(x_delay=1, x_opt_delivery_delay=2), (2, 0, NO_EXPIRATION)),
+        (annotations(x_delay=ULong(2**64 - 1)), (2**63 - 1, 0, NO_EXPIRATION)),
         (annotations(x_delay="soon"), (0, 0, NO_EXPIRATION)),
         (annotations(x_delay=True), (0, 0, NO_EXPIRATION)),
         (annotations(other="x-delay"), (0, 0, NO_EXPIRATION)),
