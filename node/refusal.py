@@ -33,6 +33,12 @@ class HomeNodeDownError(Refusal):
     code = 404
 
 
+class ResourceLockedError(Refusal):
+    """The queue is exclusive to another connection."""
+
+    code = 405
+
+
 class PreconditionFailedError(Refusal):
     """The object exists with other properties, is in use, or the arguments contradict each other."""
 
@@ -59,3 +65,12 @@ class NotImplementedRefusal(Refusal):
 
     code = 540
     ends_connection = True
+
+
+def locked(vhost: str, queue: str) -> ResourceLockedError:
+    """The refusal to a connection without access to an exclusive queue."""
+    return ResourceLockedError(
+        f"cannot obtain exclusive access to locked queue '{queue}' in vhost '{vhost}'. It could be "
+        "originally declared on another connection or the exclusive property value does not match that of "
+        "the original declaration."
+    )

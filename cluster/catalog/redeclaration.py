@@ -8,7 +8,7 @@ from typing import Any, Final
 from cluster.catalog.definitions import PartitionDefinition, PartitionKind, QueueDefinition
 from cluster.catalog.placement import CLASSIC, QUORUM
 from node.queue.features.arguments import BY_NAME
-from node.refusal import AccessRefusedError, Refusal
+from node.refusal import AccessRefusedError, locked
 from node.routing.equivalence import check_equivalent_arguments, check_property
 from node.routing.exchange import RESERVED_PREFIX
 
@@ -19,12 +19,6 @@ COMPARED_ARGUMENTS: Final = frozenset(
 )
 """The arguments that have an effect on a queue. RabbitMQ compares no others, and neither does quorate:
 clients declare the same queue with and without arguments of plugins, tools and former versions."""
-
-
-class ResourceLockedError(Refusal):
-    """The queue is exclusive to another connection."""
-
-    code = 405
 
 
 def check_redeclared(
@@ -63,12 +57,3 @@ def refuse_reserved(name: str) -> None:
     """Raises AccessRefusedError for the name of a new queue with the prefix of the broker's own (§3.1.10)."""
     if name.startswith(RESERVED_PREFIX):
         raise AccessRefusedError(f"queue name '{name}' contains reserved prefix '{RESERVED_PREFIX}*'")
-
-
-def locked(vhost: str, queue: str) -> ResourceLockedError:
-    """The refusal to a connection without access to an exclusive queue."""
-    return ResourceLockedError(
-        f"cannot obtain exclusive access to locked queue '{queue}' in vhost '{vhost}'. It could be "
-        "originally declared on another connection or the exclusive property value does not match that of "
-        "the original declaration."
-    )

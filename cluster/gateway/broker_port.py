@@ -8,7 +8,6 @@ from typing import Any
 
 from cluster.catalog.access.control import Access
 from cluster.catalog.definitions import parse_local_queue_name
-from cluster.catalog.redeclaration import locked
 from cluster.catalog.virtual_host import exchange_to_plain
 from cluster.config.formats import METHODS_IN_RUNS, SECTIONS_IN_RUNS
 from cluster.gateway.browsing import Bookmark, Shown, browse
@@ -37,7 +36,7 @@ from node.message.run import Run
 from node.queue.features.registry import rules_of
 from node.queue.settings import PLAIN, QueueSettings
 from node.ranges.range_set import Range
-from node.refusal import Refusal
+from node.refusal import Refusal, locked
 from node.routing.exchange import Exchange
 from node.routing.matching import Binding, DestinationKind
 from node.session.logins import Login, PasswordLogin
@@ -156,7 +155,7 @@ class FrontEnd:
     def reply_queue(self, vhost: str, holder: int) -> QueueRef:
         return self._local.declare_reply(vhost, holder)
 
-    def find_reply_queue(self, vhost: str, name: str) -> QueueRef:
+    def find_local_queue(self, vhost: str, name: str) -> QueueRef:
         return self._routes.find_local(vhost, name)
 
     def header_names(self, scope: Scope, exchange: str) -> tuple[str, ...] | None:

@@ -15,11 +15,11 @@ from cluster.catalog.definitions import FIRST_LOCAL_ID, LOCAL_QUEUE_PREFIX, REPL
 from cluster.catalog.observer import Observer
 from cluster.catalog.placement import RestartedError
 from cluster.catalog.policies import ResourceKind
-from cluster.catalog.redeclaration import locked, refuse_reserved
+from cluster.catalog.redeclaration import refuse_reserved
 from cluster.catalog.replica import CatalogClient
 from node.queue.features.arguments import read_queue_arguments
 from node.queue.settings import PLAIN, QueueSettings
-from node.refusal import NotFoundError
+from node.refusal import NotFoundError, locked
 from node.routing.equivalence import check_property
 from node.session.ports import QueueDeclaration, QueueRef
 

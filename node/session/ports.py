@@ -206,9 +206,9 @@ class BrokerPort(Protocol):
     def reply_queue(self, vhost: str, holder: int) -> QueueRef:
         """Declare a queue for direct replies to one channel. The queue is deleted with its consumer."""
 
-    def find_reply_queue(self, vhost: str, name: str) -> QueueRef:
-        """The queue for direct replies with this name, on the node that the name states. Raises NotFoundError
-        where the name states no running node.
+    def find_local_queue(self, vhost: str, name: str) -> QueueRef:
+        """The queue for direct replies, or the server-named exclusive queue, with this name, on the node that
+        the name states. Raises NotFoundError where the name states no running node.
         """
 
     def header_names(self, scope: Scope, exchange: str) -> tuple[str, ...] | None:

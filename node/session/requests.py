@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from node.names import REPLY_TO
-from node.refusal import HomeNodeDownError, NotFoundError, PreconditionFailedError, Refusal
+from node.refusal import HomeNodeDownError, NotFoundError, PreconditionFailedError, Refusal, locked
 from node.routing.exchange import Exchange, asked_kind, refuse_default
 from node.routing.matching import Binding, DestinationKind
 from node.session.access_checks import AccessChecks
@@ -144,7 +144,14 @@ class Requests:
         if command.name.startswith(REPLY_TO):
             self._find_reply_queue(caller, command.name, answered)
             return
-        there = self._port.queue(caller.vhost, command.name, caller.holder)
+        try:
+            there = self._port.queue(caller.vhost, command.name, caller.holder)
+        except NotFoundError:
+            # The queue may be a server-named exclusive one of another node, which alone can tell.
+            elsewhere = self._port.find_local_queue(caller.vhost, command.name)
+            refused = locked(caller.vhost, command.name)
+            self._port.count(elsewhere, lambda _, refusal: answered(refusal or refused))
+            return
         self._port.when_visible(partial(self._answer_declared, there, answered))
 
     def _find_reply_queue(self, caller: Caller, name: str, answered: Answered) -> None:
@@ -153,7 +160,7 @@ class Requests:
         if name == REPLY_TO:
             answered(found)
         else:
-            queue = self._port.find_reply_queue(caller.vhost, name)
+            queue = self._port.find_local_queue(caller.vhost, name)
             self._port.count(queue, lambda _, refusal: answered(found if refusal is None else refusal))
 
     def _declare_queue(self, caller: Caller, command: DeclareQueue, answered: Answered) -> None:

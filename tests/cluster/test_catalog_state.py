@@ -17,9 +17,8 @@ from cluster.catalog.definitions import (
 )
 from cluster.catalog.observer import Observer
 from cluster.catalog.recent_requests import RECENT_REQUESTS, RecentRequests
-from cluster.catalog.redeclaration import ResourceLockedError
 from cluster.catalog.state import CatalogState, CommandOutcome, encode_command, encode_commands
-from node.refusal import NotFoundError, PreconditionFailedError
+from node.refusal import NotFoundError, PreconditionFailedError, ResourceLockedError
 
 FRONT_END = 77
 

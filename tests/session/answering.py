@@ -118,7 +118,7 @@ class AnsweringBroker:
     def reply_queue(self, vhost: str, holder: int) -> QueueRef:
         return self.queue(vhost, "reply", holder)
 
-    def find_reply_queue(self, vhost: str, name: str) -> QueueRef:
+    def find_local_queue(self, vhost: str, name: str) -> QueueRef:
         return self.queue(vhost, name, 0)
 
     def header_names(self, scope: Scope, exchange: str) -> None:
