@@ -99,4 +99,6 @@ def _shown(owner: OwnerState, queue: QueueOwner, number: int, telling: bool) -> 
     ((_, run),) = found
     if redelivered and telling:
         ((_, run),) = with_failure_counts(queue, number, run)
+    for feature in queue.lifecycle.hooks.as_told:
+        ((_, run),) = feature.as_told([(number, number)], run, owner.wall_ms())
     return redelivered, run

@@ -50,11 +50,18 @@ class Serving:
     """
 
     def __init__(
-        self, contents: Contents, tells_failures: Callable[[int], bool], marked: dict[int, None]
+        self,
+        contents: Contents,
+        tells_failures: Callable[[int], bool],
+        marked: dict[int, None],
+        wall_ms: Callable[[], int],
     ) -> None:
-        """`tells_failures`: see `OwnerContext`. `marked`: queues that may have messages to hand out."""
+        """`tells_failures`, `wall_ms`: see `OwnerContext`. `marked`: queues that may have messages to hand
+        out.
+        """
         self._contents = contents
         self._tells_failures = tells_failures
+        self._wall_ms = wall_ms
         self._dirty = marked
         # Requests of basic.get that wait, by queue, and by front end and link.
         self._gets: dict[int, dict[ConsumerKey, deque[int]]] = {}
@@ -252,11 +259,16 @@ class Serving:
         failed = grant.redelivered and bool(owner.delivery.state.failures or owner.delivery.soft.failures)
         telling = failed and self._tells_failures(queue)
         if len(grant.ranges) > 1 and not telling:
-            return source.gather(grant.ranges)
-        runs = [each for part in grant.ranges for each in source.runs(*part)]
-        if telling:
-            runs = [each for one in runs for each in with_failure_counts(owner, *one)]
-        return [([(first, first + run.count - 1)], run) for first, run in runs]
+            found = source.gather(grant.ranges)
+        else:
+            runs = [each for part in grant.ranges for each in source.runs(*part)]
+            if telling:
+                runs = [each for one in runs for each in with_failure_counts(owner, *one)]
+            found = [([(first, first + run.count - 1)], run) for first, run in runs]
+        for feature in owner.lifecycle.hooks.as_told:
+            now = self._wall_ms()
+            found = [each for ranges, run in found for each in feature.as_told(ranges, run, now)]
+        return found
 
 
 Room = Callable[[int], int | None]

@@ -114,6 +114,16 @@ class MessageFormat(Protocol):
     def with_delivery_count(self, run: Run, failures: int) -> Run:
         """The messages with the number of their failed deliveries, for consumers (`x-delivery-count`)."""
 
+    @property
+    def counts_down(self) -> bool:
+        """Whether a message states the time that it has left to live, and not the time of its publish."""
+
+    def with_time_left(self, run: Run, left: int, limit: int | None) -> Run:
+        """The messages, which expire in `left` milliseconds, with the rest of the time that each has stated.
+
+        `limit` is the queue's time to live in milliseconds: the shorter of both times has made the expiry.
+        """
+
     def dead_letters(self, run: Run, properties: bytes, death: Death, *, routed_anew: bool) -> Run:
         """The messages of a run, which all have these properties, as dead letters of a queue: with the death
         in their headers, and without an expiration. `routed_anew`: the queue states another routing key, so

@@ -10,7 +10,7 @@ asks for nothing has no shares, and calls no hook.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -27,6 +27,9 @@ from node.queue.weights import Weights
 from node.ranges.range_map import Span
 from node.ranges.range_set import Range
 from node.wire.formats import format_of
+
+ToldRun = tuple[list[Range], Run]
+"""Messages with the ranges of their numbers in the queue."""
 
 
 class FeatureContext(Protocol):
@@ -128,6 +131,13 @@ class Feature:
 
     def ready(self, first: int, last: int, had: list[Range]) -> None:
         """Messages are ready that were not new. `had` are those that a consumer may have had."""
+
+    def as_told(self, ranges: list[Range], run: Run, now: int) -> Iterable[ToldRun]:
+        """The messages of a run, with the numbers in `ranges`, as consumers get them.
+
+        `now` is in milliseconds since the epoch.
+        """
+        return ((ranges, run),)
 
 
 Notes = dict[Aspect, list[Span]]

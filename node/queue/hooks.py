@@ -21,8 +21,8 @@ class Hooks:
     """The shares that implement each hook, in the order of the registry. See `Feature`."""
 
     __slots__ = (
-        "exhausted", "given", "lease_until", "note", "passes_on", "ready", "rest", "return_", "room", "serve",
-        "served", "settle", "take_over",
+        "as_told", "exhausted", "given", "lease_until", "note", "passes_on", "ready", "rest", "return_",
+        "room", "serve", "served", "settle", "take_over",
     )  # fmt: skip
 
     def __init__(self, features: Sequence[tuple[Aspect | None, Feature]] = ()) -> None:
@@ -41,6 +41,7 @@ class Hooks:
         self.exhausted = _implementing(found, "exhausted")
         self.rest = _implementing(found, "rest")
         self.ready = _implementing(found, "ready")
+        self.as_told = _implementing(found, "as_told")
 
 
 def _implementing(features: list[Feature], hook: str) -> tuple[Feature, ...]:

@@ -84,6 +84,13 @@ class Lines:
     def with_delivery_count(self, run: Run, failures: int) -> Run:
         return run
 
+    @property
+    def counts_down(self) -> bool:
+        return False
+
+    def with_time_left(self, run: Run, left: int, limit: int | None) -> Run:
+        return run
+
     def copied_keys(self, properties: bytes) -> list[str]:
         return []
 

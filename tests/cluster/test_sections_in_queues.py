@@ -135,10 +135,46 @@ def test_messages_wait_for_their_delay(client: Client, publisher: Publisher, del
 
 def test_messages_expire_by_the_ttl_in_their_headers(client: Client, publisher: Publisher) -> None:
     queue = declare(client, "replicated")
-    long = message(d.Header(ttl=60_000).encode())
-    publisher.publish(queue, message(d.Header(ttl=500).encode()), long)
+    short, long = [message(d.Header(ttl=ttl).encode(), body=b"%d" % ttl) for ttl in (500, 60_000)]
+    publisher.publish(queue, short, long)
     client.site.run(1.0)
-    assert sections(client, queue) == [long]
+    (left,) = sections(client, queue)
+    assert left.endswith(message(body=b"60000"))
+
+
+def ttls(found: list[bytes]) -> list[int | None]:
+    """The ttl in the header of each message."""
+    return [header_in(one).ttl for one in found]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("kind", ["replicated", "transient"])
+def test_the_ttl_counts_down(client: Client, publisher: Publisher, kind: str, durable: bool) -> None:
+    queue = declare(client, kind)
+    sent = [d.Header(durable, ttl=ttl).encode() + message() for ttl in (60_000, 90_000, 60_000)]
+    publisher.publish(queue, *sent)
+    publisher.publish(queue, d.Header(durable).encode() + message())
+    client.site.run(10)
+    found = sections(client, queue)
+    waited = [
+        sent - left for sent, left in zip((60_000, 90_000, 60_000), ttls(found)[:3], strict=True) if left
+    ]
+    assert len(waited) == 3 and all(10_000 <= one < 10_500 for one in waited)
+    assert ttls(found)[3] is None
+    assert found[0].endswith(message()), "the rest of the message stays as it is"
+
+
+def test_the_ttl_counts_down_by_the_time_waited_where_the_queue_has_a_shorter_one(
+    client: Client, publisher: Publisher
+) -> None:
+    queue = declare(client, "replicated", message_ttl=20_000)
+    publisher.publish(queue, d.Header(ttl=60_000).encode() + message(), d.Header(ttl=0).encode() + message())
+    publisher.publish(queue, message())
+    client.site.run(10)
+    found = sections(client, queue)
+    assert found[1:] == [message()], "a message with no time to live has expired"
+    (left, _) = ttls(found)
+    assert left is not None and 49_500 < left <= 50_000
 
 
 def test_a_message_id_that_the_queue_has_seen_is_a_duplicate_in_either_protocol(

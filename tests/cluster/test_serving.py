@@ -37,7 +37,7 @@ class Queue:
     def __init__(self, count: int, size: int) -> None:
         self.owner = owner_of(QueueState(Semantics.AT_LEAST_ONCE), fresh=True)
         self.owner.lifecycle.add_soft(1, run_of(count, size, persistent=False))
-        self.serving = Serving(Contents(PartitionMachine(), NoEntries()), lambda _: True, {})
+        self.serving = Serving(Contents(PartitionMachine(), NoEntries()), lambda _: True, {}, lambda: 0)
 
     def consume(self, front_end: int) -> None:
         self.owner.delivery.consumers.attach(front_end, CONSUMER)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from node.message.format import NO_EXPIRATION
 from node.message.reason import Reason
+from node.message.run import Run
 from node.queue.argument import Argument, PolicyUse
 from node.queue.argument_types import read_time
 from node.queue.decision_format import encode_annotate
 from node.queue.delivery_state import DeliveryState
-from node.queue.feature import Declaration, Feature, FeatureContext, Incoming, Notes, Rule
+from node.queue.feature import Declaration, Feature, FeatureContext, Incoming, Notes, Rule, ToldRun
 from node.queue.operations import Aspect
 from node.queue.order import Order
 from node.queue.schedule import Schedule
 from node.queue.settings import QueueSettings
 from node.ranges.range_map import RangeMap, Span
 from node.ranges.range_set import Range, RangeSet
+from node.wire.formats import format_of
 
 MESSAGE_TTL: Final = Argument("x-message-ttl", read_time, "message_ttl_ms", policy=PolicyUse.LIMIT)
 
@@ -150,6 +152,22 @@ class TimeToLive(Feature):
             if complete:
                 context.discard(self._lifetimes.passed_by(self._delivery.ready), Reason.EXPIRED)
             context.wake(self._lifetimes.wake)
+
+    def as_told(self, ranges: list[Range], run: Run, now: int) -> Iterable[ToldRun]:
+        """Messages of AMQP 1.0 state the time that they have left (part 3, section 3.2.1, ttl)."""
+        if not run.special or not format_of(run).counts_down:
+            return ((ranges, run),)
+        return self._counted_down(ranges, run, now)
+
+    def _counted_down(self, ranges: list[Range], run: Run, now: int) -> Iterator[ToldRun]:
+        ttl, begin = MESSAGE_TTL.of(self._delivery.settings), 0
+        for part in ranges:
+            for first, last, expiry in self._delivery.annotations.cover(Aspect.EXPIRY, *part):
+                piece = run.slice(begin, last - first + 1)
+                begin += piece.count
+                if expiry != AT_ONCE:
+                    piece = format_of(piece).with_time_left(piece, expiry - now, ttl)
+                yield [(first, last)], piece
 
     def settle(self, ranges: list[Range]) -> None:
         self._lifetimes.remove_all(ranges)

@@ -66,6 +66,13 @@ class Amqp091Format:
     def with_delivery_count(self, run: Run, failures: int) -> Run:
         return with_delivery_count(run, failures)
 
+    @property
+    def counts_down(self) -> bool:
+        return False
+
+    def with_time_left(self, run: Run, left: int, limit: int | None) -> Run:
+        return run
+
     def dead_letters(self, run: Run, properties: bytes, death: Death, *, routed_anew: bool) -> Run:
         changed = deaths.dead_properties(properties, death, routed_anew=routed_anew)
         return with_properties(run, {properties: changed}.__getitem__)

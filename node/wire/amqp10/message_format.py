@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -152,6 +153,13 @@ class Amqp10Format:
 
         return with_heads(run, counted)
 
+    @property
+    def counts_down(self) -> bool:
+        return True
+
+    def with_time_left(self, run: Run, left: int, limit: int | None) -> Run:
+        return with_heads(run, partial(_with_time_left, left, limit))
+
     def dead_letters(self, run: Run, properties: bytes, death: Death, *, routed_anew: bool) -> Run:
         changed = deaths.dead_head(properties, death, routed_anew=routed_anew)
         return with_heads(run, {properties: changed}.__getitem__)
@@ -181,6 +189,16 @@ class Amqp10Format:
     def contents(self, run: Run) -> tuple[dict[str, Any], bytes]:
         """The properties by their names in AMQP 0-9-1, as far as they have one."""
         return _AMQP_0_9_1.contents(shown_contents(run))
+
+
+def _with_time_left(left: int, limit: int | None, head: bytes) -> bytes:
+    header = header_in(head)
+    ttl = header.ttl
+    if ttl is None:
+        return head
+    lives = ttl if limit is None else min(ttl, limit)
+    header.ttl = max(1, ttl - max(0, lives - left)) if ttl else 0
+    return edited(head, header, None)
 
 
 def _octets(text: str | None) -> bytes | None:

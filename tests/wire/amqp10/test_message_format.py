@@ -20,7 +20,7 @@ from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.deaths import DEATHS, death_maps
 from node.wire.amqp10.definitions import SectionCode
 from node.wire.amqp10.errors import SectionError
-from node.wire.amqp10.messages import annotation, facts_of, head_end, header_in
+from node.wire.amqp10.messages import acquired_before, annotation, facts_of, head_end, header_in
 from node.wire.amqp10.sections import scan_sections
 from node.wire.amqp10.values import Symbol, TimestampMs, TypedArray, UInt, ULong
 from node.wire.formats import AMQP_1_0, FORMATS, format_of
@@ -310,6 +310,21 @@ def test_the_delivery_count_is_in_the_header_and_nothing_else_changes() -> None:
         before = header_in(header)
         assert found.delivery_count == 3
         assert (found.durable, found.priority, found.ttl) == (before.durable, before.priority, before.ttl)
+
+
+def test_a_message_that_is_delivered_again_has_no_first_acquirer() -> None:
+    rest = annotations(x_a=1) + application(a=1)
+    first, other = d.Header(ttl=5, first_acquirer=True), d.Header(ttl=5, first_acquirer=False)
+    run = run_of(message(first.encode(), rest), message(other.encode(), rest), message(first.encode()))
+    again = acquired_before(run)
+    assert list(again.contents()) == [
+        message(d.Header(ttl=5, first_acquirer=False).encode(), rest),
+        message(other.encode(), rest),
+        message(d.Header(ttl=5, first_acquirer=False).encode()),
+    ]
+    assert again.special
+    plain = run_of(message(rest), message(d.Header(durable=False).encode()))
+    assert acquired_before(plain) is plain
 
 
 def test_deaths_are_counted_by_queue_and_reason() -> None:
