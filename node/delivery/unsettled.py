@@ -148,6 +148,39 @@ class UnsettledDeliveries:
         for number in range(first, last + 1):
             yield self.take(number)
 
+    def take_between(self, first: int, last: int) -> list[Taken]:
+        """Take out those of the deliveries `first` to `last` that are unsettled, in the order of delivery."""
+        low = self._split(first)
+        high = self._split(last + 1)
+        taken = [Taken(one.link, one.numbers, one.consumer, one.first) for one in self._runs[low:high]]
+        for one in taken:
+            self.count -= len(one.numbers)
+            self._credits.record_octets -= octets_of(one.numbers)
+        if low == self._head:
+            self._head = high
+            self._compact()
+        else:
+            del self._runs[low:high]
+        return taken
+
+    def _split(self, number: int) -> int:
+        """The index of the first run that begins with this number or later. A run that has the number behind
+        its first one is cut in two before.
+        """
+        runs = self._runs
+        position = bisect_right(runs, number - 1, lo=self._head, key=_FIRST)
+        if position > self._head:
+            run = runs[position - 1]
+            offset, numbers = number - run.first, run.numbers
+            if offset < len(numbers):
+                run.numbers = numbers[:offset]
+                rest = DeliveryRun(number, run.link, numbers[offset:], run.consumer)
+                runs.insert(position, rest)
+                self._credits.record_octets += (
+                    octets_of(run.numbers) + octets_of(rest.numbers) - octets_of(numbers)
+                )
+        return position
+
     def take_up_to(self, number: int) -> list[Taken]:
         """Take out every delivery up to this one. Raises UnknownDeliveryError, and takes none, where this one
         is not unsettled.
@@ -204,11 +237,15 @@ class UnsettledDeliveries:
         self._credits.record_octets -= octets_of(run.numbers)
         if position == self._head:
             self._head += 1
-            if self._head > COMPACT_AFTER and self._head * 2 > len(self._runs):
-                del self._runs[: self._head]
-                self._head = 0
+            self._compact()
         else:
             del self._runs[position]
+
+    def _compact(self) -> None:
+        """Drop the settled runs at the front of the list, where they are many."""
+        if self._head > COMPACT_AFTER and self._head * 2 > len(self._runs):
+            del self._runs[: self._head]
+            self._head = 0
 
 
 def octets_of(numbers: Numbers) -> int:

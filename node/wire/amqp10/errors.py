@@ -1,5 +1,5 @@
-"""The errors of the codec of AMQP 1.0. The type of an exception states the error condition that the peer is
-told (part 2, section 2.8), and the endpoint that the error ends.
+"""The errors of AMQP 1.0. The type of an exception states the error condition that the peer is told (part 2,
+section 2.8), and the endpoint that the error ends.
 """
 
 from __future__ import annotations
@@ -73,3 +73,152 @@ class SectionBoundsError(SectionError):
     """The message has more sections than the server looks through."""
 
     condition = "amqp:resource-limit-exceeded"
+
+
+class EndpointStateError(WireError):
+    """The peer sends what the state of the connection, or of a channel, does not admit (section 2.4.6)."""
+
+    condition = "amqp:illegal-state"
+    ends = Ends.CONNECTION
+
+
+class ChannelBoundsError(WireError):
+    """The peer uses a channel above the agreed channel-max (section 2.4.1), or a handle above the handle-max
+    of its session (section 2.7.2).
+    """
+
+    condition = "amqp:connection:framing-error"
+    ends = Ends.CONNECTION
+
+
+class MemoryExhaustedError(WireError):
+    """The peer makes the node hold more memory than the node grants to a connection."""
+
+    condition = "amqp:resource-limit-exceeded"
+    ends = Ends.CONNECTION
+
+
+class ConnectionForcedError(WireError):
+    """The operator, or a shutdown, closes the connection."""
+
+    condition = "amqp:connection:forced"
+    ends = Ends.CONNECTION
+
+
+class IdleTimeOutError(WireError):
+    """No frame has come from the peer within the idle time-out (section 2.4.5)."""
+
+    condition = "amqp:resource-limit-exceeded"
+    ends = Ends.CONNECTION
+
+
+class WindowViolationError(WireError):
+    """The peer has sent more transfer frames than the incoming window admits (section 2.5.6)."""
+
+    condition = "amqp:session:window-violation"
+    ends = Ends.SESSION
+
+
+class UnattachedHandleError(WireError):
+    """A frame names a handle to which no link is attached (section 2.6.2)."""
+
+    condition = "amqp:session:unattached-handle"
+    ends = Ends.SESSION
+
+
+class HandleInUseError(WireError):
+    """An attach names a handle to which another link is attached (section 2.7.3)."""
+
+    condition = "amqp:session:handle-in-use"
+    ends = Ends.SESSION
+
+
+class DeliveryFieldError(WireError):
+    """A transfer has no delivery-id or delivery-tag where the transfer must have them, or others than the
+    delivery that the transfer continues (section 2.7.5).
+    """
+
+    condition = "amqp:invalid-field"
+    ends = Ends.SESSION
+
+
+class TransferLimitError(WireError):
+    """The peer has sent more deliveries than the link's credit admits (section 2.6.7)."""
+
+    condition = "amqp:link:transfer-limit-exceeded"
+    ends = Ends.LINK
+
+
+class ForgedUserIdError(WireError):
+    """A message's user-id is another user than the one who has logged in (part 3, section 3.2.4)."""
+
+    condition = "amqp:unauthorized-access"
+    ends = Ends.LINK
+
+
+class MessageTooLargeError(WireError):
+    """The message is larger than the max-message-size of the link (section 2.7.3)."""
+
+    condition = "amqp:link:message-size-exceeded"
+    ends = Ends.LINK
+
+
+class LinkStolenError(WireError):
+    """Another link of the same name and role takes the place of the link (section 2.6.1)."""
+
+    condition = "amqp:link:stolen"
+    ends = Ends.LINK
+
+
+class NotImplementedHereError(WireError):
+    """The broker does not implement what the peer asks of the link."""
+
+    condition = "amqp:not-implemented"
+    ends = Ends.LINK
+
+
+class AddressError(WireError):
+    """The address of a terminus, or of a message, has none of the forms that name a node here."""
+
+    condition = "amqp:invalid-field"
+    ends = Ends.LINK
+
+
+class UnknownTransactionError(WireError):
+    """A frame names a transaction that is not declared, or is discharged already (part 4, section 4.5.8)."""
+
+    condition = "amqp:transaction:unknown-id"
+    ends = Ends.SESSION
+
+    def __init__(self, txn_id: bytes) -> None:
+        super().__init__(f"no transaction {txn_id[:32].hex()}")
+
+
+class TransactionLimitError(WireError):
+    """The connection has more transactions than the node grants to it."""
+
+    condition = "amqp:resource-limit-exceeded"
+    ends = Ends.LINK
+
+
+class ControlMessageError(WireError):
+    """The coordinator cannot read the message, or does not implement it."""
+
+    condition = "amqp:not-implemented"
+    ends = Ends.LINK
+
+
+class PresettledControlError(WireError):
+    """A message to the coordinator is settled, so that the peer would not learn its outcome (part 4, section
+    4.2).
+    """
+
+    condition = "amqp:not-allowed"
+    ends = Ends.LINK
+
+
+class MissingTerminusError(WireError):
+    """The peer attaches a link without the source or target that names the node (section 2.6.3)."""
+
+    condition = "amqp:invalid-field"
+    ends = Ends.LINK

@@ -6,14 +6,22 @@ and a frame that goes out is a list of buffers. A frame that comes in several re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from struct import Struct
 from struct import error as StructError
 from typing import Final, TypeAlias
 
 from node.wire.amqp10.composite import Composite
-from node.wire.amqp10.definitions import FRAMES, MIN_MAX_FRAME_SIZE, SASL_FRAMES, Transfer, read_composite
+from node.wire.amqp10.definitions import (
+    FRAMES,
+    MIN_MAX_FRAME_SIZE,
+    SASL_FRAMES,
+    Disposition,
+    Transfer,
+    read_composite,
+)
+from node.wire.amqp10.disposition_rows import with_followers
 from node.wire.amqp10.errors import (
     FrameBoundsError,
     FrameSizeTooSmallError,
@@ -21,6 +29,7 @@ from node.wire.amqp10.errors import (
     ValueSyntaxError,
     WireError,
 )
+from node.wire.amqp10.transfer_rows import TransferRow, TransferShape, row_at, shape_of
 
 _HEAD: Final = Struct(">IBBH")
 """Size, data offset in words of four octets, type, and channel."""
@@ -80,20 +89,28 @@ def protocol_header(octets: bytes) -> ProtocolHeader | None:
 
 
 class Frame:
-    """A frame that came in. The octets of the payload are those of `data` from `start` to `end`.
+    """A frame that came in: the octets of `data` from `begin` to `end`; the payload begins at `start`.
 
     `performative` is None for an empty frame. The channel of a SASL frame has no meaning.
     """
 
-    __slots__ = ("channel", "data", "end", "kind", "performative", "start")
+    __slots__ = ("begin", "channel", "data", "end", "kind", "performative", "start")
 
     def __init__(
-        self, kind: int, channel: int, performative: Composite | None, data: bytes, start: int, end: int
+        self,
+        kind: int,
+        channel: int,
+        performative: Composite | None,
+        data: bytes,
+        begin: int,
+        start: int,
+        end: int,
     ) -> None:
         self.kind: Final = kind
         self.channel: Final = channel
         self.performative: Final = performative
         self.data: Final = data
+        self.begin: Final = begin
         self.start: Final = start
         self.end: Final = end
 
@@ -102,7 +119,7 @@ class Frame:
         return memoryview(self.data)[self.start : self.end]
 
 
-Received: TypeAlias = "Frame | ProtocolHeader"
+Received: TypeAlias = "Frame | TransferRow | ProtocolHeader"
 
 
 class FrameParser:
@@ -112,10 +129,15 @@ class FrameParser:
     frames. The session decides whether a header may stand there.
     """
 
-    __slots__ = ("_held", "_max_frame_size", "_needed", "failure")
+    __slots__ = ("_held", "_max_frame_size", "_needed", "_rows", "_shape", "failure")
 
-    def __init__(self, max_frame_size: int = MIN_MAX_FRAME_SIZE) -> None:
-        """The largest frame has `max_frame_size` octets, 512 before the connection agrees on another size."""
+    def __init__(self, max_frame_size: int = MIN_MAX_FRAME_SIZE, *, rows: bool = False) -> None:
+        """The largest frame has `max_frame_size` octets, 512 before the connection agrees on another size.
+        `rows`: transfers that are alike come as rows, and dispositions that continue each other as one.
+        """
+        self._rows = rows
+        self._shape: TransferShape | None = None
+        """The shape of the last transfer."""
         self._held = bytearray()
         self._needed = _HEAD_OCTETS
         self._max_frame_size = MIN_MAX_FRAME_SIZE
@@ -127,6 +149,11 @@ class FrameParser:
         if not MIN_MAX_FRAME_SIZE <= max_frame_size <= MAX_MAX_FRAME_SIZE:
             raise ValueError(f"{max_frame_size} is no size for the largest frame")
         self._max_frame_size = max_frame_size
+
+    @property
+    def held(self) -> int:
+        """Octets of a frame that is not complete."""
+        return len(self._held)
 
     def receive(self, data: bytes) -> list[Received]:
         """The frames that are complete with `data`.
@@ -158,6 +185,12 @@ class FrameParser:
         """Append the complete frames of `data`; return the position behind them. Raises WireError."""
         at, end = 0, len(data)
         while end - at >= _HEAD_OCTETS:
+            if self._shape is not None:
+                row = row_at(self._shape, data, at, end, self._max_frame_size)
+                if row is not None:
+                    found.append(row)
+                    at = row.end
+                    continue
             size, offset, kind, channel = _HEAD.unpack_from(data, at)
             stop: int = at + size
             if size > self._max_frame_size:
@@ -173,18 +206,34 @@ class FrameParser:
             if stop > end:
                 self._needed = size
                 return at
-            found.append(_frame(kind, channel, data, body, stop))
-            at = stop
+            frame = _frame(kind, channel, data, at, body, stop)
+            if self._rows:
+                frame = self._looked_at(frame, end)
+            found.append(frame)
+            at = frame.end
         self._needed = _HEAD_OCTETS
         return at
 
+    def _looked_at(self, frame: Frame, end: int) -> Frame:
+        """The frame, with the dispositions that continue it. Remembers the shape of a transfer."""
+        performative, data, begin = frame.performative, frame.data, frame.begin
+        if isinstance(performative, Transfer):
+            self._shape = shape_of(performative, data, begin, frame.start)
+        elif isinstance(performative, Disposition):
+            joint, stop = with_followers(performative, data, begin, frame.end, end)
+            if stop > frame.end:
+                return Frame(_AMQP, frame.channel, joint, data, begin, stop, stop)
+        return frame
 
-def _frame(kind: int, channel: int, data: bytes, at: int, end: int) -> Frame:
-    """The frame whose body stands from `at` to `end`. Raises WireError, IndexError and struct.error."""
+
+def _frame(kind: int, channel: int, data: bytes, begin: int, at: int, end: int) -> Frame:
+    """The frame from `begin` on whose body stands from `at` to `end`. Raises WireError, IndexError and
+    struct.error.
+    """
     if at == end:
         if kind:
             raise FrameBoundsError("a SASL frame is empty")
-        return Frame(kind, channel, None, data, at, end)
+        return Frame(kind, channel, None, data, begin, at, end)
     readers = SASL_FRAMES if kind else FRAMES
     reader, start = None, end
     # A performative of up to 255 octets with its descriptor in the shortest encoding: nearly each there is.
@@ -196,7 +245,15 @@ def _frame(kind: int, channel: int, data: bytes, at: int, end: int) -> Frame:
         performative, start = read_composite(data, at, end, readers)
     if start < end and not isinstance(performative, Transfer):
         raise ValueSyntaxError(f"{end - start} octets behind a performative that has no payload")
-    return Frame(kind, channel, performative, data, start, end)
+    return Frame(kind, channel, performative, data, begin, start, end)
+
+
+def frames_of(row: TransferRow) -> Iterator[Frame]:
+    """The frames of a row."""
+    at, data = row.begin, row.data
+    for length in row.lengths:
+        yield _frame(_AMQP, row.channel, data, at, at + _HEAD_OCTETS, at + length)
+        at += length
 
 
 def frame_buffers(

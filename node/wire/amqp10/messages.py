@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from itertools import repeat
-from typing import Final, NamedTuple
+from typing import Final
 
 from node.message.run import Run
 from node.wire.amqp10.definitions import Header, Properties
@@ -43,16 +43,19 @@ _ASKING: Final = (b"x-cc", b"x-bcc", b"x-delay", b"x-opt-delivery-delay")
 _DATA: Final = 0x75
 
 
-class MessageFacts(NamedTuple):
+class MessageFacts:
     """The facts that a session has to know of an incoming message.
 
     `durable` is false only where the header says so. `special`: a queue feature may be asked for something
     (`Run.special`). `sections` has positions in the octets that were scanned.
     """
 
-    durable: bool
-    special: bool
-    sections: Sections
+    __slots__ = ("durable", "sections", "special")
+
+    def __init__(self, durable: bool, special: bool, sections: Sections) -> None:
+        self.durable: Final = durable
+        self.special: Final = special
+        self.sections: Final = sections
 
 
 def facts_of(data: bytes, at: int, end: int) -> MessageFacts:
@@ -60,12 +63,17 @@ def facts_of(data: bytes, at: int, end: int) -> MessageFacts:
     sections = scan_sections(data, at, end)
     durable, special = True, False
     if sections.header is not None:
-        header = header_of(data, sections)
-        durable = header.durable is not False
-        special = header.ttl is not None or header.priority is not None
+        durable, special = _header_facts(data[sections.header[0] : sections.header[1]])
     if not special:
         special = _asks(data, sections)
     return MessageFacts(durable, special, sections)
+
+
+@lru_cache(maxsize=256)
+def _header_facts(section: bytes) -> tuple[bool, bool]:
+    """`durable` and `special` as a header tells them. Few headers differ. Raises SectionError."""
+    header = header_in(section)
+    return header.durable is not False, header.ttl is not None or header.priority is not None
 
 
 def _asks(data: bytes, sections: Sections) -> bool:
@@ -277,3 +285,20 @@ def with_heads(run: Run, change: Callable[[bytes], bytes]) -> Run:
         run, special=facts.special, skip=0, stride=0, lengths=lengths, largest_frame=max(lengths),
         raw=b"".join(pieces),
     )  # fmt: skip
+
+
+def acquired_before(run: Run) -> Run:
+    """The messages as they are delivered again: none says that its link is the first to acquire it (part 3,
+    section 3.2.1).
+    """
+    if any(header_in(head).first_acquirer for _, _, head in heads_in(run)):
+        return with_heads(run, _not_first)
+    return run
+
+
+def _not_first(head: bytes) -> bytes:
+    header = header_in(head)
+    if not header.first_acquirer:
+        return head
+    header.first_acquirer = False
+    return edited(head, header, None)

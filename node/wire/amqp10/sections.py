@@ -31,7 +31,13 @@ _VALUE: Final = 0x77
 
 _LISTS: Final = (0x45, 0xC0, 0xD0)
 _MAPS: Final = (0xC1, 0xD1)
-_CODES: Final[dict[int, tuple[int, ...]]] = {
+_FOOTER: Final = 0x78
+
+_NULL: Final = 0x40
+_LIST_HEADS: Final = {0x45: 1, 0xC0: 3, 0xD0: 9}
+"""The octets of a list in front of its first value."""
+
+_ENCODINGS: Final[dict[int, tuple[int, ...]]] = {
     SectionCode.HEADER: _LISTS,
     SectionCode.DELIVERY_ANNOTATIONS: _MAPS,
     SectionCode.MESSAGE_ANNOTATIONS: _MAPS,
@@ -42,6 +48,11 @@ _CODES: Final[dict[int, tuple[int, ...]]] = {
     SectionCode.FOOTER: _MAPS,
 }
 """The encodings that the value of a section may have. An amqp-value may have any."""
+
+_FITTING: Final = frozenset(
+    section << 8 | encoding for section, encodings in _ENCODINGS.items() for encoding in encodings
+)
+"""The descriptors with their encodings, as one number each."""
 
 
 class Sections:
@@ -116,11 +127,9 @@ def _section(data: bytes, at: int) -> tuple[int, int]:
             code, value_at = take_descriptor(data, at, SYMBOLIC)
         except WireError as error:
             raise SectionError(f"a section is no described value: {error}") from None
-    codes = _CODES.get(code)
-    if codes is None:
-        if code != _VALUE:
-            raise SectionError(f"there is no section {code:#x}" if code >= 0 else "an unknown section")
-    elif data[value_at] not in codes:
+    if not _HEADER <= code <= _FOOTER:
+        raise SectionError(f"there is no section {code:#x}" if code >= 0 else "an unknown section")
+    if code != _VALUE and code << 8 | data[value_at] not in _FITTING:
         raise SectionError(f"section {code:#x} has a value of encoding {data[value_at]:#04x}")
     return code, value_at
 
@@ -129,6 +138,11 @@ def skip_value(data: bytes, at: int, end: int) -> int:
     """The position behind the value at `at`, which is not decoded. Raises SectionError beyond `end`, and for
     an unknown encoding; IndexError and struct.error where `data` ends.
     """
+    code = data[at]
+    if code == 0xA0 or code == 0xC0 or code == 0xC1:
+        after = at + 2 + data[at + 1]
+        if after <= end:
+            return after
     left = 1
     while left:
         code = data[at]
@@ -161,6 +175,17 @@ def body_values(data: bytes, sections: Sections) -> Iterator[SectionSpan]:
         yield value_at, at
 
 
+def body_composite(data: bytes, at: int, end: int) -> object:
+    """The composite that is the body of the message from `at` to `end`; None where the body is no amqp-value
+    with a composite of the protocol. Raises SectionError.
+    """
+    sections = scan_sections(data, at, end)
+    if sections.body_kind != _VALUE:
+        return None
+    span, *others = body_values(data, sections)
+    return None if others or data[span[0]] else _composite(data, span)
+
+
 def header_of(data: bytes, sections: Sections) -> Header:
     """The header; one without any field where the message has none. Raises SectionError."""
     found = _composite(data, sections.header)
@@ -171,6 +196,25 @@ def properties_of(data: bytes, sections: Sections) -> Properties:
     """The properties; such without any field where the message has none. Raises SectionError."""
     found = _composite(data, sections.properties)
     return found if isinstance(found, Properties) else Properties()
+
+
+def names_other_user(data: bytes, sections: Sections, user: bytes) -> bool:
+    """Whether a message has a user-id (section 3.2.4) that is not `user`, or one that cannot be read."""
+    span = sections.properties
+    if span is None:
+        return False
+    try:
+        _, at = _section(data, span[0])
+        width = _LIST_HEADS[data[at]]
+        if at + width >= span[1]:
+            return False
+        user_at = skip_value(data, at + width, span[1])
+        if user_at >= span[1] or data[user_at] == _NULL:
+            return False
+        claimed = properties_of(data, sections).user_id
+    except (SectionError, IndexError, StructError):
+        return True
+    return claimed is not None and claimed != user
 
 
 def _composite(data: bytes, span: SectionSpan | None) -> object:

@@ -92,7 +92,10 @@ def test_every_choice_of_a_restricted_type_is_there() -> None:
 
 
 def test_errors_state_conditions_of_the_specification() -> None:
-    known = {choice.value for kind in (d.AmqpCondition, d.ConnectionCondition) for choice in kind}
+    conditions = (
+        d.AmqpCondition, d.ConnectionCondition, d.SessionCondition, d.LinkCondition, d.TransactionCondition
+    )  # fmt: skip
+    known = {choice.value for kind in conditions for choice in kind}
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, WireError)]
     assert {kind.condition for kind in kinds if kind is not WireError} <= known
 

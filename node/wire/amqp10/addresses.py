@@ -1,0 +1,78 @@
+"""Addresses of nodes (part 2, section 2.6.11 leaves them to the broker): RabbitMQ 4's, and plain names.
+
+    /queues/NAME               a queue; NAME is percent-encoded
+    /exchanges/NAME/KEY        an exchange with a routing key; both are percent-encoded
+    /exchanges/NAME            an exchange with the empty routing key
+    NAME                       a queue
+    amqp://HOST/queues/NAME    as /queues/NAME, and so with /exchanges/
+    amqp://HOST/NAME           a queue; NAME is percent-encoded
+
+A source is a queue. A target is a queue or an exchange. Where the target is null, each message has an address
+in its property `to`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import unquote
+
+from node.wire.amqp10.errors import AddressError
+from node.wire.amqp10.sections import properties_of, scan_sections
+
+QUEUE_PATH: Final = "/queues/"
+EXCHANGE_PATH: Final = "/exchanges/"
+SCHEMES: Final = ("amqp://", "amqps://")
+
+
+def queue_of(address: str | None) -> str:
+    """The queue that a source or target names. Raises AddressError."""
+    exchange, name = destination_of(address)
+    if exchange:
+        raise AddressError(f"the address {address!r} names an exchange, which has no messages to give")
+    return name
+
+
+def destination_of(address: str | None) -> tuple[str, str]:
+    """The exchange and the routing key that an address stands for; a queue is reached by its name through the
+    default exchange. Raises AddressError.
+    """
+    if not address:
+        raise AddressError("there is no address")
+    path = _path(address)
+    if path.startswith(QUEUE_PATH):
+        name = _decoded(path[len(QUEUE_PATH) :], address)
+        if not name or "/" in path[len(QUEUE_PATH) :]:
+            raise AddressError(f"the address {address!r} names no queue")
+        return "", name
+    if path.startswith(EXCHANGE_PATH):
+        exchange, _, key = path[len(EXCHANGE_PATH) :].partition("/")
+        if not exchange or "/" in key:
+            raise AddressError(f"the address {address!r} names no exchange, or more than one routing key")
+        return _decoded(exchange, address), _decoded(key, address)
+    if path.startswith("/"):
+        raise AddressError(f"the address {address!r} begins with none of /queues/ and /exchanges/")
+    return "", path
+
+
+def address_in(data: bytes, at: int, end: int) -> str | None:
+    """The property `to` of the message from `at` to `end`; None without one. Raises SectionError."""
+    return properties_of(data, scan_sections(data, at, end)).to
+
+
+def _path(address: str) -> str:
+    """The address without scheme and host. A path of /queues/ or /exchanges/ keeps its encoding."""
+    for scheme in SCHEMES:
+        if address.startswith(scheme):
+            _, slash, path = address[len(scheme) :].partition("/")
+            for whole in (slash + path, path):
+                if whole.startswith((QUEUE_PATH, EXCHANGE_PATH)):
+                    return whole
+            return _decoded(path, address)
+    return address
+
+
+def _decoded(text: str, address: str) -> str:
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise AddressError(f"the address {address!r} is no percent-encoded UTF-8") from None

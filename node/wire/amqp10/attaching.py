@@ -1,0 +1,74 @@
+"""The node's answers to attaches (part 2, section 2.6.3): the peer's fields, with the termini that are there
+(part 3, section 3.5).
+"""
+
+from __future__ import annotations
+
+from copy import copy
+
+from node.wire.amqp10.definitions import (
+    Attach,
+    Coordinator,
+    Role,
+    SenderSettleMode,
+    Source,
+    Target,
+    TerminusDurability,
+    TerminusExpiryPolicy,
+)
+from node.wire.amqp10.field_readers import CompositeField
+from node.wire.amqp10.links import IncomingLink, OutgoingLink
+from node.wire.amqp10.transactions import COORDINATOR
+
+
+def answer(link: IncomingLink | OutgoingLink, max_message_size: int) -> Attach:
+    """The answer that attaches a link."""
+    asked, mode = link.attach, link.attach.snd_settle_mode
+    source, target, count = asked.source, asked.target, None
+    if isinstance(link, OutgoingLink):
+        source, count = _kept(source), 0
+        mode = SenderSettleMode.SETTLED if link.presettled else mode
+    else:
+        target = _kept(target)
+    return Attach(
+        asked.name,
+        asked.handle,
+        not asked.role,
+        mode,
+        asked.rcv_settle_mode,
+        source,
+        target,
+        initial_delivery_count=count,
+        max_message_size=max_message_size,
+    )
+
+
+def refusal(link: IncomingLink | OutgoingLink) -> Attach:
+    """The answer in front of a detach: the terminus at the node is null (part 2, section 2.6.3)."""
+    asked = link.attach
+    receives = asked.role is Role.RECEIVER
+    return Attach(
+        asked.name,
+        asked.handle,
+        not asked.role,
+        asked.snd_settle_mode,
+        asked.rcv_settle_mode,
+        None if receives else asked.source,
+        asked.target if receives else None,
+        initial_delivery_count=0 if receives else None,
+    )
+
+
+def _kept(terminus: CompositeField | None) -> CompositeField | None:
+    """The terminus as the node keeps it: until the link is detached, without filters."""
+    if isinstance(terminus, Coordinator):
+        return COORDINATOR
+    if not isinstance(terminus, Source | Target):
+        return terminus
+    kept = copy(terminus)
+    kept.durable = TerminusDurability.NONE
+    kept.expiry_policy = TerminusExpiryPolicy.LINK_DETACH
+    kept.timeout = 0
+    if isinstance(kept, Source):
+        kept.filter = None
+    return kept

@@ -1,0 +1,252 @@
+"""The effects that a connection asks of the node's session code, in the order in which they have to happen.
+
+`session` is the number of an AMQP session within its connection, which no later session has again. `consumer`
+is the number that `Connection.consuming` was called with. Ranges are closed ranges of the sequence numbers
+that came with the deliveries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from node.delivery.output import Framing, Output
+from node.delivery.settlements import Outcome, Settlement, Settlements
+from node.delivery.unsettled import UnsettledRanges
+from node.message.run import Run
+from node.ranges.range_set import Range
+from node.wire.amqp10.composite import Composite
+from node.wire.amqp10.frames import frame_buffers
+from node.wire.amqp10.links import IncomingLink, OutgoingLink
+
+
+@dataclass(frozen=True, slots=True)
+class Authenticate:
+    """Check the peer's login; answered with `Connection.authenticated` or `login_refused`.
+
+    `response` may have a password in it, and is never logged.
+    """
+
+    mechanism: str
+    response: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class EnterVhost:
+    """Open the connection in the virtual host of Open's hostname; answered with `Connection.opened` or
+    `fail`.
+    """
+
+    hostname: str
+
+
+@dataclass(frozen=True, slots=True)
+class NegotiationFailed:
+    """The peer has broken the rules of the negotiation, or its login is refused. `reason` is for the log."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSocket:
+    """Close the socket when the output is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEffect:
+    event: str
+    fields: Mapping[str, str | int]
+
+
+@dataclass(frozen=True, slots=True)
+class FindTarget:
+    """A peer that sends wants to attach; answered with `Connection.accept` or `refuse`."""
+
+    link: IncomingLink
+
+
+@dataclass(frozen=True, slots=True)
+class StartConsumer:
+    """A peer that receives wants to attach; answered with `Connection.consuming` or `refuse`."""
+
+    link: OutgoingLink
+
+
+@dataclass(frozen=True, slots=True)
+class EndConsumer:
+    """A link's consumer ends; answered with `SessionTable.consumer_ended`."""
+
+    session: int
+    consumer: int
+    link: OutgoingLink
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteNode:
+    """A link has ended whose dynamic node, this queue, ends with it."""
+
+    session: int
+    queue: str
+
+
+@dataclass(init=False, slots=True)
+class PublishEffect:
+    """Publish the messages of a run. Those with the tags from `first_tag` on are answered with
+    `SessionTable.decided`; 0: none is. The commit of the transaction with the number `transaction` publishes
+    them; 0: they are in none. A refusal is answered with `SessionTable.refuse_publish`.
+    """
+
+    link: Final[IncomingLink]
+    session: Final[int]
+    run: Final[Run]
+    first_tag: Final[int]
+    transaction: Final[int]
+
+    def __init__(self, link: IncomingLink, run: Run, first_tag: int, transaction: int) -> None:
+        self.link = link
+        self.session = link.session
+        self.run = run
+        self.first_tag = first_tag
+        self.transaction = transaction
+
+
+@dataclass(init=False, slots=True)
+class SettleEffect:
+    consumer: Final[int]
+    ranges: Final[list[Range]]
+    outcome: Final[Outcome]
+
+    def __init__(self, consumer: int, ranges: list[Range], outcome: Outcome) -> None:
+        self.consumer = consumer
+        self.ranges = ranges
+        self.outcome = outcome
+
+
+@dataclass(init=False, slots=True)
+class Credit:
+    """The consumer takes `limit` messages in all since it began."""
+
+    consumer: Final[int]
+    limit: Final[int]
+
+    def __init__(self, consumer: int, limit: int) -> None:
+        self.consumer = consumer
+        self.limit = limit
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """As Credit, and `Connection.drained` is called when no message is ready within the limit."""
+
+    consumer: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitEffect:
+    """Publish the held runs of a transaction and settle, atomically; answered with
+    `SessionTable.committed`, and with the outcome of the session's message with this tag.
+    """
+
+    transaction: int
+    session: int
+    tag: int
+    settled: list[Settlement]
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """Discard the held runs of a transaction. There is no answer."""
+
+    transaction: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnded:
+    """The session has ended. `awaited`: the peer waits for the answer `Connection.session_ended`."""
+
+    session: int
+    channel: int
+    unsettled: UnsettledRanges
+    awaited: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionClosed:
+    """All sessions have ended with the connection."""
+
+    unsettled: UnsettledRanges
+
+
+Effect = (
+    Authenticate
+    | EnterVhost
+    | NegotiationFailed
+    | CloseSocket
+    | LogEffect
+    | FindTarget
+    | StartConsumer
+    | EndConsumer
+    | DeleteNode
+    | PublishEffect
+    | SettleEffect
+    | Credit
+    | Drain
+    | CommitEffect
+    | Rollback
+    | SessionEnded
+    | ConnectionClosed
+)
+
+GIVING_BACK: Final = frozenset(
+    (EndConsumer, DeleteNode, SettleEffect, SessionEnded, ConnectionClosed, CloseSocket)
+)
+"""The effects that return something to the broker, or end the socket: a failed session carries out no
+others.
+"""
+
+FRAMING: Final = Framing(6, 2, b"\0\0", 8, b"\0\x53\x14")
+"""The channel of a frame, and the descriptor of a transfer (section 2.3.1). Close is sent on channel 0."""
+
+
+class Outbox(Output):
+    """Frames and effects in their order. The settlements of a batch are gathered in `settlements`.
+
+    Every effect but a publish comes after the settlements before it.
+    """
+
+    __slots__ = ("_effects", "max_frame_size", "settlements")
+
+    def __init__(self) -> None:
+        super().__init__(FRAMING)
+        self.max_frame_size = 512
+        """The largest frame that the peer takes."""
+        self.settlements = Settlements()
+        self._effects: list[Effect] = []
+
+    def send(self, channel: int, performative: Composite) -> None:
+        """Raises FrameSizeTooSmallError where the peer takes no frame of that size."""
+        self.write(b"".join(frame_buffers(channel, performative, (), self.max_frame_size)))
+
+    def publish(self, effect: PublishEffect) -> None:
+        self._effects.append(effect)
+
+    def emit(self, effect: Effect) -> None:
+        if self.settlements.gathered:
+            self._flush_settled()
+        self._effects.append(effect)
+
+    def give_back(self, consumer: int, ranges: list[Range]) -> None:
+        """Return deliveries that the peer has not settled to their queue."""
+        self.emit(SettleEffect(consumer, ranges, Outcome.RETURNED))
+
+    def take_effects(self) -> list[Effect]:
+        if self.settlements.gathered:
+            self._flush_settled()
+        effects, self._effects = self._effects, []
+        return effects
+
+    def _flush_settled(self) -> None:
+        for _, one in self.settlements.take_all():
+            self._effects.append(SettleEffect(one.consumer, one.ranges, one.outcome))

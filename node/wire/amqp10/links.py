@@ -1,0 +1,176 @@
+"""The two kinds of links of a session, by what the node is: receiver of a peer's messages, or sender.
+
+state        meaning                                              leaves by
+ATTACHING    the broker has been asked for the node               its answer: ATTACHED, or REFUSED
+ATTACHED     attach sent                                          detach received: gone; detach sent: DETACHED
+DETACHED     detach sent with an error; transfers are discarded   detach received: gone
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from node.delivery.credit import ChannelConsumer
+from node.wire.amqp10.definitions import (
+    Attach,
+    Coordinator,
+    ReceiverSettleMode,
+    SenderSettleMode,
+    Source,
+    StdDistMode,
+    Target,
+)
+
+
+class LinkState(Enum):
+    ATTACHING = 1
+    ATTACHED = 2
+    DETACHED = 3
+
+
+class IncomingLink:
+    """A link on which the peer sends. `attach` is the peer's.
+
+    `exchange` and `routing_key` are those of the target. They are empty for an anonymous target, where each
+    message names its address (`anonymous`).
+    """
+
+    __slots__ = (
+        "anonymous", "attach", "coordinator", "credit", "delivery_count", "exchange", "made", "partial",
+        "received", "routing_key", "session", "settles_second", "state",
+    )  # fmt: skip
+
+    def __init__(self, session: int, attach: Attach) -> None:
+        self.session: Final = session
+        self.attach: Final = attach
+        self.state = LinkState.ATTACHING
+        self.made = ""
+        """The queue that is the link's dynamic node, and ends with the link."""
+        self.anonymous = False
+        self.coordinator = isinstance(attach.target, Coordinator)
+        """The peer sends declares and discharges of transactions."""
+        self.exchange = self.routing_key = ""
+        self.settles_second = attach.rcv_settle_mode is ReceiverSettleMode.SECOND
+        """The node settles a delivery after the peer has settled it, unless the delivery asks otherwise."""
+        self.delivery_count = attach.initial_delivery_count or 0
+        self.credit = 0
+        """Further deliveries that the peer may send."""
+        self.received = 0
+        self.partial: PartialDelivery | None = None
+        """The delivery whose next frame has still to come."""
+
+    @property
+    def address(self) -> str | None:
+        """The target's address as the peer stated it."""
+        target = self.attach.target
+        return target.address if isinstance(target, Target) else None
+
+
+class IncomingDelivery:
+    """A delivery of the peer. `second`: the node settles the delivery after the peer has settled it.
+
+    `state` is the delivery state that a frame of the delivery has stated, or None.
+    """
+
+    __slots__ = ("number", "second", "settled", "state")
+
+    def __init__(self, number: int, settled: bool, second: bool, state: object) -> None:
+        self.number = number
+        self.settled = settled
+        self.second = second
+        self.state = state
+
+
+class PartialDelivery(IncomingDelivery):
+    """A delivery that comes in several transfer frames."""
+
+    __slots__ = ("delivery_id", "octets", "pieces", "tag")
+
+    def __init__(
+        self, number: int, settled: bool, second: bool, state: object, delivery_id: int, tag: bytes
+    ) -> None:
+        super().__init__(number, settled, second, state)
+        self.delivery_id = delivery_id
+        self.tag = tag
+        self.pieces: list[bytes] = []
+        self.octets = 0
+
+
+class OutgoingLink:
+    """A link on which the node sends; implements `FlowControl` for its consumer. `attach` is the peer's."""
+
+    __slots__ = (
+        "advanced", "attach", "closed", "consumer", "credit_limit", "delivered", "drain_due", "drain_limit",
+        "draining", "ended", "made", "presettled", "regranted", "session", "state", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, session: int, attach: Attach) -> None:
+        self.session: Final = session
+        self.attach: Final = attach
+        self.state = LinkState.ATTACHING
+        self.made = ""
+        """The queue that is the link's dynamic node, and ends with the link."""
+        self.presettled = attach.snd_settle_mode is SenderSettleMode.SETTLED
+        """The node settles a delivery when the delivery is sent."""
+        self.consumer: ChannelConsumer | None = None
+        self.delivered = 0
+        """The delivery-count (section 2.6.7)."""
+        self.credit_limit = 0
+        """The delivery-count up to which the peer has given credit."""
+        self.advanced = 0
+        """The part of `delivered` that are no deliveries, but credit that a drain has used up."""
+        self.draining = False
+        """The peer's last flow said drain."""
+        self.drain_due = False
+        """The peer waits for the answer to a drain."""
+        self.drain_limit: int | None = None
+        """The limit of the drain that the broker works on."""
+        self.regranted = False
+        """The broker has been told a limit since that drain began."""
+        self.waiting = False
+        """Deliveries of the session wait for the session's window."""
+        self.ended = self.closed = False
+        """The peer has detached; `closed`: for good."""
+
+    @property
+    def source(self) -> Source:
+        source = self.attach.source
+        return source if isinstance(source, Source) else Source()
+
+    @property
+    def address(self) -> str | None:
+        """The source's address as the peer stated it."""
+        return self.source.address
+
+    @property
+    def browses(self) -> bool:
+        """The peer wants copies of the messages, which stay in their queue (part 3, section 3.3.11)."""
+        return self.source.distribution_mode == StdDistMode.COPY
+
+    @property
+    def limit(self) -> int:
+        """The deliveries that the peer has given credit for, since the link was attached."""
+        return self.credit_limit - self.advanced
+
+    # -- FlowControl ----------------------------------------------------------------------------
+
+    @property
+    def stopped(self) -> bool:
+        return self.waiting
+
+    @property
+    def limited(self) -> bool:
+        return True
+
+    def room(self) -> int | None:
+        consumer = self.consumer
+        if consumer is None:
+            return 0
+        return max(0, self.limit - consumer.received)
+
+    def octet_room(self, consumer: ChannelConsumer) -> int | None:
+        return None
+
+    def give_back_held(self) -> None:
+        """Deliveries wait for the window of their session, and not for credit: none goes back."""

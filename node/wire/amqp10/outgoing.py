@@ -1,0 +1,309 @@
+"""The outgoing half of a session: transfers of the node, within the peer's window, and the peer's
+dispositions (part 2, sections 2.5.6, 2.6.12).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from struct import Struct
+from typing import Final
+
+from node.delivery.credit import ChannelConsumer, Credits
+from node.delivery.settlements import Outcome
+from node.delivery.unsettled import Taken, UnsettledDeliveries, UnsettledRanges
+from node.message.run import Run
+from node.ranges.range_set import Numbers, merged, ranges_of
+from node.wire.amqp10.definitions import (
+    Accepted,
+    Disposition,
+    Modified,
+    Rejected,
+    Released,
+    Role,
+    TransactionalState,
+    Transfer,
+)
+from node.wire.amqp10.effects import Outbox
+from node.wire.amqp10.field_readers import CompositeField
+from node.wire.amqp10.frames import frame_buffers
+from node.wire.amqp10.links import OutgoingLink
+from node.wire.amqp10.messages import acquired_before
+from node.wire.amqp10.serial import MODULUS, unwrapped
+from node.wire.amqp10.transactions import DeclaredTransactions, Retired
+
+_TRANSFER: Final = Struct(">IBBH3sBBBBIBIBBI8s")
+"""A frame's head and a transfer whose handle, delivery-id and delivery-tag have four octets each, with all
+fields to the last.
+"""
+
+_HEAD_OCTETS: Final = 38
+_LIST_OCTETS: Final = 25
+_DESCRIPTOR: Final = b"\0\x53\x14"
+
+
+def _rest(settled: bool, more: bool) -> bytes:
+    """The fields behind the delivery-tag: message-format 0, settled, more, and five at their defaults."""
+    return bytes((0x43, 0x41 if settled else 0x42, 0x41 if more else 0x42, 0x40, 0x40, 0x42, 0x42, 0x42))
+
+
+_RESTS: Final = {(settled, more): _rest(settled, more) for settled in (False, True) for more in (False, True)}
+
+_CONTINUATION_OCTETS: Final = 40
+"""More than the octets around a payload in a frame that is not the first of its delivery."""
+
+
+_MODIFIED: Final = {
+    (False, False): Outcome.RELEASED,
+    (False, True): Outcome.UNDELIVERABLE_HERE,
+    (True, False): Outcome.RETURNED,
+    (True, True): Outcome.FAILED_UNDELIVERABLE_HERE,
+}
+"""The outcome modified (part 3, section 3.4.5), by its delivery-failed and undeliverable-here."""
+
+
+class WaitingDelivery:
+    """Deliveries that wait for the window, from message `index` on, of which `offset` octets are sent."""
+
+    __slots__ = ("index", "link", "numbers", "offset", "run")
+
+    def __init__(self, link: OutgoingLink, run: Run, numbers: Numbers) -> None:
+        self.link = link
+        self.run = run
+        self.numbers = numbers
+        self.index = 0
+        self.offset = 0
+
+
+class OutgoingTransfers:
+    """`next_id` is the next-outgoing-id of the session; the peer takes the transfers below `limit`."""
+
+    def __init__(
+        self,
+        session: int,
+        channel: int,
+        window: int,
+        max_frame_size: int,
+        outbox: Outbox,
+        credits: Credits,
+        transactions: DeclaredTransactions,
+    ) -> None:
+        self.next_id = 0
+        self.limit = window
+        self.unsettled = UnsettledDeliveries(credits)
+        self.sent = self.redelivered = self.settled = self.sent_presettled = 0
+        self._session = session
+        self._channel = channel
+        self._room = max_frame_size - _HEAD_OCTETS
+        self._max_frame_size = max_frame_size
+        self._outbox = outbox
+        self._credits = credits
+        self._transactions = transactions
+        self._next_delivery = 0
+        self._waiting: deque[WaitingDelivery] = deque()
+
+    def deliver(self, link: OutgoingLink, run: Run, numbers: Numbers, redelivered: bool) -> None:
+        """Send messages on a link as far as the window admits; the others wait for the window."""
+        consumer = link.consumer
+        assert consumer is not None
+        self.sent += run.count
+        if redelivered:
+            self.redelivered += run.count
+            run = acquired_before(run)
+        if link.presettled:
+            self.sent_presettled += run.count
+        self._credits.delivered(consumer, run.count, len(run.raw))
+        waiting = WaitingDelivery(link, run, numbers)
+        if self._waiting or not self._write(waiting):
+            self._waiting.append(waiting)
+            self._credits.held_octets += len(run.raw)
+            link.waiting = True
+
+    def window(self, next_incoming_id: int, incoming_window: int) -> None:
+        """The peer has told its window (section 2.5.6)."""
+        self.limit = unwrapped(next_incoming_id, self.next_id) + incoming_window
+        while self._waiting:
+            first = self._waiting[0]
+            if not self._write(first):
+                return
+            self._waiting.popleft()
+            self._credits.held_octets -= len(first.run.raw)
+            if not any(one.link is first.link for one in self._waiting):
+                first.link.waiting = False
+                if first.link.consumer is not None:
+                    self._credits.touch(first.link.consumer)
+
+    def take_unsettled(self, link: OutgoingLink | None = None) -> UnsettledRanges:
+        """Take out the unsettled deliveries of a link, or of all links, with those that are not sent yet."""
+        taken: list[Taken] = []
+        kept: list[Taken] = []
+        for one in self.unsettled.take_all():
+            (taken if link is None or one.consumer is link.consumer else kept).append(one)
+        self.unsettled.restore(kept)
+        found = [(one.link, merged(ranges_of(one.numbers))) for one in taken]
+        if link is None or link.consumer is not None:
+            number = None if link is None or link.consumer is None else link.consumer.number
+            found += self._transactions.take_unsettled(self._session, number)
+        waiting, self._waiting = self._waiting, deque()
+        for late in waiting:
+            if link is not None and late.link is not link:
+                self._waiting.append(late)
+                continue
+            self._credits.held_octets -= len(late.run.raw)
+            consumer, unsent = late.link.consumer, late.numbers[late.index + (1 if late.offset else 0) :]
+            if consumer is not None and len(unsent) and not late.link.presettled:
+                found.append((consumer.number, merged(ranges_of(unsent))))
+        return found
+
+    # -- writing --------------------------------------------------------------------------------
+
+    def _write(self, waiting: WaitingDelivery) -> bool:
+        """Send what the window admits. Returns whether everything is sent."""
+        run, room = waiting.run, self._room
+        whole = run.largest_frame - run.skip <= room and not waiting.index and not waiting.offset
+        if whole and run.count <= self.limit - self.next_id:
+            self._write_all(waiting.link, run, waiting.numbers)
+            return True
+        lengths = run.lengths
+        at = sum(lengths[: waiting.index]) if lengths is not None else run.stride * waiting.index
+        while waiting.index < run.count:
+            length = lengths[waiting.index] if lengths is not None else run.stride
+            if not self._write_one(waiting, at + run.skip, at + length):
+                return False
+            at += length
+            waiting.index += 1
+            waiting.offset = 0
+        return True
+
+    def _write_all(self, link: OutgoingLink, run: Run, numbers: Numbers) -> None:
+        self._record(link, numbers)
+        raw, skip, channel, handle = run.raw, run.skip, self._channel, link.attach.handle
+        rest = _RESTS[link.presettled, False]
+        number, tag, at = self._next_delivery, link.delivered, 0
+        pack = _TRANSFER.pack
+        pieces: list[bytes | memoryview] = []
+        for length in run.lengths if run.lengths is not None else [run.stride] * run.count:
+            payload = raw[at + skip : at + length]
+            pieces.append(
+                pack(
+                    _HEAD_OCTETS + length - skip, 2, 0, channel, _DESCRIPTOR, 0xC0, _LIST_OCTETS, 11,
+                    0x70, handle, 0x70, number % MODULUS, 0xA0, 4, tag % MODULUS, rest,
+                )
+            )  # fmt: skip
+            pieces.append(payload)
+            at += length
+            number += 1
+            tag += 1
+        self._next_delivery = number
+        link.delivered = tag
+        self.next_id += run.count
+        self._outbox.write_deliveries(b"".join(pieces))
+
+    def _record(self, link: OutgoingLink, numbers: Numbers) -> None:
+        """The next deliveries, which have these sequence numbers, are unsettled unless sent settled."""
+        if not link.presettled and link.consumer is not None:
+            self.unsettled.append(self._next_delivery, link.consumer.number, numbers, link.consumer)
+
+    def _write_one(self, waiting: WaitingDelivery, start: int, end: int) -> bool:
+        """Send the frames of one message, or the next of them. Returns whether the last one is sent."""
+        link, raw, channel = waiting.link, memoryview(waiting.run.raw), self._channel
+        handle = link.attach.handle
+        while self.next_id < self.limit:
+            at = start + waiting.offset
+            if not waiting.offset:
+                self._record(link, waiting.numbers[waiting.index : waiting.index + 1])
+                more = end - at > self._room
+                stop = at + self._room if more else end
+                head = _TRANSFER.pack(
+                    _HEAD_OCTETS + stop - at, 2, 0, channel, _DESCRIPTOR, 0xC0, _LIST_OCTETS, 11,
+                    0x70, handle, 0x70, self._next_delivery % MODULUS, 0xA0, 4, link.delivered % MODULUS,
+                    _RESTS[link.presettled, more],
+                )  # fmt: skip
+                self._outbox.write_deliveries(head + bytes(raw[at:stop]))
+                self._next_delivery += 1
+                link.delivered += 1
+            else:
+                room = self._max_frame_size - _CONTINUATION_OCTETS
+                more = end - at > room
+                stop = at + room if more else end
+                transfer = Transfer(handle, settled=link.presettled, more=more)
+                frame = frame_buffers(channel, transfer, (raw[at:stop],), self._max_frame_size)
+                self._outbox.write_deliveries(b"".join(frame))
+            self.next_id += 1
+            waiting.offset += stop - at
+            if not more:
+                return True
+        return False
+
+    # -- settling -------------------------------------------------------------------------------
+
+    def dispose(self, disposition: Disposition) -> None:
+        """The peer has told outcomes of deliveries. Deliveries that are not unsettled are ignored.
+
+        Raises UnknownTransactionError.
+        """
+        first = unwrapped(disposition.first, self._next_delivery)
+        last = first if disposition.last is None else unwrapped(disposition.last, first)
+        last = min(last, self._next_delivery - 1)
+        state = disposition.state
+        if isinstance(state, TransactionalState):
+            self._retire(first, last, state, disposition.settled)
+            return
+        outcome = outcome_of(state)
+        if outcome is None and not disposition.settled:
+            # No outcome: the peer tells how far it has come (section 3.4.1).
+            return
+        taken = self.unsettled.take_between(first, last) if first <= last else []
+        for one in taken:
+            self._settle(one, outcome or _default_outcome(one.consumer))
+        if taken and not disposition.settled:
+            # The peer settles after the node (receiver-settle-mode second).
+            answer = Disposition(Role.SENDER, disposition.first, disposition.last, True, _bare(state))
+            self._outbox.send(self._channel, answer)
+
+    def _retire(self, first: int, last: int, state: TransactionalState, settled: bool) -> None:
+        """Settle deliveries when a transaction is committed (part 4, section 4.4.2).
+
+        Raises UnknownTransactionError.
+        """
+        transaction = self._transactions.live(state.txn_id)
+        outcome = outcome_of(state.outcome)
+        for one in self.unsettled.take_between(first, last):
+            mine = outcome or _default_outcome(one.consumer)
+            self._transactions.retire(transaction, Retired(self._session, self.unsettled, one, mine, settled))
+
+    def _settle(self, taken: Taken, outcome: Outcome) -> None:
+        self._outbox.settlements.add(outcome, self._session, taken.link, taken.numbers)
+        self.settled += len(taken.numbers)
+        consumer = taken.consumer
+        if consumer is not None:
+            consumer.settled += len(taken.numbers)
+            self._credits.touch(consumer)
+
+
+def outcome_of(state: object) -> Outcome | None:
+    """The outcome that a delivery state stands for; None for a state that is no outcome (section 3.4)."""
+    if isinstance(state, Accepted):
+        return Outcome.ACCEPTED
+    if isinstance(state, Rejected):
+        return Outcome.REJECTED
+    if isinstance(state, Released):
+        return Outcome.RELEASED
+    if isinstance(state, Modified):
+        return _MODIFIED[state.delivery_failed is True, state.undeliverable_here is True]
+    return None
+
+
+def _bare(state: CompositeField | None) -> CompositeField | None:
+    """The state without what the peer has told of it, which may have more octets than the peer takes."""
+    if isinstance(state, Rejected):
+        return Rejected()
+    if isinstance(state, Modified):
+        return Modified(state.delivery_failed, state.undeliverable_here)
+    return state
+
+
+def _default_outcome(consumer: ChannelConsumer | None) -> Outcome:
+    """The outcome of a delivery that the peer settles without one (section 3.5.3, default-outcome)."""
+    link = None if consumer is None else consumer.flow
+    found = outcome_of(link.source.default_outcome) if isinstance(link, OutgoingLink) else None
+    return found or Outcome.RELEASED

@@ -1,0 +1,484 @@
+"""The node's endpoint of one session: its links by handle, and the flow of transfers (part 2, section 2.5).
+
+state      meaning                                            leaves by
+MAPPED     Begin sent; frames of the session are handled      End received: ENDED; End sent: END_SENT
+END_SENT   End sent with an error; all but End is discarded   End received: ENDED
+ENDED      the channel is free                                -
+
+The node sends on the same channel number as the peer, and uses the peer's handles, which is possible because
+the node begins no session and attaches no link of its own accord.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Final
+
+from node.delivery.credit import ChannelConsumer, Credits
+from node.delivery.unsettled import UnsettledRanges
+from node.message.run import Run
+from node.ranges.range_set import Numbers
+from node.wire.amqp10.attaching import answer, refusal
+from node.wire.amqp10.definitions import (
+    AmqpCondition,
+    Attach,
+    Begin,
+    Detach,
+    Disposition,
+    End,
+    Error,
+    Flow,
+    Role,
+    Transfer,
+)
+from node.wire.amqp10.effects import (
+    Credit,
+    DeleteNode,
+    Drain,
+    EndConsumer,
+    FindTarget,
+    Outbox,
+    SessionEnded,
+    StartConsumer,
+)
+from node.wire.amqp10.error_texts import error_of, fitted
+from node.wire.amqp10.errors import (
+    ChannelBoundsError,
+    Ends,
+    FrameSizeTooSmallError,
+    HandleInUseError,
+    LinkStolenError,
+    UnattachedHandleError,
+    WireError,
+)
+from node.wire.amqp10.frames import Frame
+from node.wire.amqp10.incoming import DeliveryOutcome, IncomingTransfers
+from node.wire.amqp10.limits import ConnectionLimits
+from node.wire.amqp10.links import IncomingLink, LinkState, OutgoingLink
+from node.wire.amqp10.outgoing import OutgoingTransfers
+from node.wire.amqp10.serial import MODULUS, unwrapped
+from node.wire.amqp10.transactions import DeclaredTransactions
+from node.wire.amqp10.transfer_rows import TransferRow
+
+OUTGOING_WINDOW: Final = 0x7FFF_FFFF
+"""The node bounds its transfers by credit and by the peer's window alone."""
+
+LINK_OCTETS: Final = 4 * 1024
+"""Octets of memory for a link, with its part in the queue's owner."""
+
+
+class SessionState(Enum):
+    MAPPED = 1
+    END_SENT = 2
+    ENDED = 3
+
+
+class SessionEndpoint:
+    """See the module's docstring. `number` is the session's number in effects."""
+
+    def __init__(
+        self,
+        number: int,
+        channel: int,
+        begin: Begin,
+        limits: ConnectionLimits,
+        outbox: Outbox,
+        credits: Credits,
+        transactions: DeclaredTransactions,
+        granting: bool,
+        user: bytes | None,
+    ) -> None:
+        self.number: Final = number
+        self.channel: Final = channel
+        self.state = SessionState.MAPPED
+        self.links: dict[int, IncomingLink | OutgoingLink] = {}
+        self.incoming = IncomingTransfers(number, begin.next_outgoing_id, limits, outbox, transactions, user)
+        self.outgoing = OutgoingTransfers(
+            number, channel, begin.incoming_window, outbox.max_frame_size, outbox, credits, transactions
+        )
+        self.granting = granting
+        """False while the node is short of a resource: no sending link gets credit."""
+        self._limits = limits
+        self._outbox = outbox
+        self._credits = credits
+        self._transactions = transactions
+        self._thirsty: dict[IncomingLink, None] = {}
+        """The links whose credit may have to be renewed."""
+        outbox.send(
+            channel,
+            Begin(0, limits.incoming_window, OUTGOING_WINDOW, channel, limits.handle_max),
+        )
+
+    # -- frames of the peer ---------------------------------------------------------------------
+
+    def receive(self, frame: Frame) -> None:
+        """Handle a frame that is no transfer. Raises WireError that ends the session or the connection."""
+        performative = frame.performative
+        self.incoming.flush()
+        if isinstance(performative, End):
+            self._peer_ends()
+        elif self.state is not SessionState.MAPPED:
+            return
+        elif isinstance(performative, Disposition):
+            # A disposition of the sender settles what the node keeps no record of.
+            if performative.role is Role.RECEIVER:
+                self.outgoing.dispose(performative)
+        elif isinstance(performative, Flow):
+            self._flow(performative)
+        elif isinstance(performative, Attach):
+            self._attach(performative)
+        elif isinstance(performative, Detach):
+            self._detach(performative)
+
+    def transfer(self, frame: Frame, transfer: Transfer) -> None:
+        """Handle a transfer frame. Raises WireError that ends the session or the connection."""
+        if self.state is not SessionState.MAPPED:
+            return
+        link = self.links.get(transfer.handle)
+        if not isinstance(link, IncomingLink):
+            raise UnattachedHandleError(f"no link on which the peer sends is attached to {transfer.handle}")
+        try:
+            self.incoming.transfer(link, frame, transfer)
+        except WireError as error:
+            if error.ends is not Ends.LINK:
+                raise
+            self._detach_with(link, error_of(error))
+        self._thirsty[link] = None
+
+    def row(self, row: TransferRow) -> bool:
+        """Take transfers that are alike; False: none is taken, because one may need a look of its own."""
+        link = self.links.get(row.transfer.handle)
+        if self.state is not SessionState.MAPPED or not isinstance(link, IncomingLink):
+            return False
+        if not self.incoming.row(link, row):
+            return False
+        self._thirsty[link] = None
+        return True
+
+    def _flow(self, flow: Flow) -> None:
+        next_incoming_id = flow.next_incoming_id or 0
+        self.outgoing.window(next_incoming_id, flow.incoming_window)
+        for one in self.outgoing_links():
+            self._drain(one)
+        if flow.handle is None:
+            if flow.echo:
+                self._write_flow(None)
+            return
+        link = self.links.get(flow.handle)
+        if link is None:
+            raise UnattachedHandleError(f"no link is attached to handle {flow.handle}")
+        if isinstance(link, OutgoingLink):
+            self._grant(link, flow)
+        elif flow.delivery_count is not None:
+            # The sender has used up credit without deliveries, as it is asked to by a drain.
+            count = unwrapped(flow.delivery_count, link.delivery_count)
+            link.credit = max(0, link.credit - max(0, count - link.delivery_count))
+            link.delivery_count = max(count, link.delivery_count)
+            self._thirsty[link] = None
+        if flow.echo and link.state is LinkState.ATTACHED:
+            self._write_flow(link)
+
+    def _grant(self, link: OutgoingLink, flow: Flow) -> None:
+        """Take the credit of a receiving peer (section 2.6.7)."""
+        if flow.properties and "txn-id" in flow.properties:
+            text = "the node acquires no messages for transactions"
+            self._detach_with(link, Error(AmqpCondition.NOT_IMPLEMENTED, text))
+            return
+        credit = flow.link_credit or 0
+        count = 0 if flow.delivery_count is None else unwrapped(flow.delivery_count, link.delivered)
+        # The peer cannot have got more deliveries than the node has sent.
+        link.credit_limit = min(count, link.delivered) + credit
+        link.draining = link.drain_due = flow.drain
+        if link.consumer is not None:
+            self._credits.touch(link.consumer)
+            self._drain(link)
+
+    def granted(self, link: OutgoingLink, limit: int) -> None:
+        """A consumer of a link may take `limit` messages in all. During a drain the broker hears only of
+        lower limits, because a new limit would stand when the drain is over.
+        """
+        consumer = link.consumer
+        assert consumer is not None
+        if link.drain_due and link.drain_limit is None:
+            self._drain(link)
+        elif link.drain_due and link.drain_limit is not None and limit >= link.drain_limit:
+            consumer.announced = link.drain_limit
+        else:
+            link.regranted = True
+            self._outbox.emit(Credit(consumer.number, limit))
+
+    def _drain(self, link: OutgoingLink) -> None:
+        """Ask the broker for what is ready, as far as the windows admit it now; `granted` goes on."""
+        consumer = link.consumer
+        if not link.drain_due or link.drain_limit is not None or link.waiting or consumer is None:
+            return
+        limit, _ = self._credits.limit(consumer)
+        if link.limit <= consumer.received:
+            self._end_drain(link)
+        elif limit > consumer.received:
+            link.drain_limit = consumer.announced = limit
+            link.regranted = False
+            self._outbox.emit(Drain(consumer.number, limit))
+
+    def drained(self, link: OutgoingLink) -> None:
+        """The queue has nothing more for the link within the limit of the drain."""
+        limit, link.drain_limit = link.drain_limit or 0, None
+        consumer = link.consumer
+        if consumer is None or link.state is not LinkState.ATTACHED:
+            return
+        # A limit that was not reached, and stood all the time, says that the queue had no further message.
+        empty = consumer.received < limit and not link.regranted
+        if not link.regranted:
+            consumer.announced = consumer.received
+        self._credits.touch(consumer)
+        if link.drain_due and not link.waiting and (empty or limit >= link.limit):
+            self._end_drain(link)
+        else:
+            self._drain(link)
+
+    def _end_drain(self, link: OutgoingLink) -> None:
+        """Use up the credit for which the queue has no messages, and tell the peer (section 2.6.7)."""
+        link.drain_due = False
+        unused = max(0, link.credit_limit - link.delivered)
+        link.advanced += unused
+        link.delivered += unused
+        self._write_flow(link)
+
+    def _write_flow(self, link: IncomingLink | OutgoingLink | None) -> None:
+        incoming, outgoing = self.incoming, self.outgoing
+        flow = Flow(incoming.window, outgoing.next_id % MODULUS, OUTGOING_WINDOW, incoming.next_id % MODULUS)
+        if isinstance(link, IncomingLink):
+            flow.handle = link.attach.handle
+            flow.delivery_count = link.delivery_count % MODULUS
+            flow.link_credit = link.credit
+        elif link is not None:
+            flow.handle = link.attach.handle
+            flow.delivery_count = link.delivered % MODULUS
+            flow.link_credit = max(0, link.credit_limit - link.delivered)
+            flow.drain = link.draining
+        self._outbox.send(self.channel, flow)
+
+    def refresh(self) -> None:
+        """Publish what the peer has sent so far, and open its windows again where half of them is used up."""
+        self.incoming.flush()
+        if self.state is not SessionState.MAPPED:
+            return
+        if self.incoming.window * 2 <= self._limits.incoming_window:
+            self.incoming.window = self._limits.incoming_window
+            self._write_flow(None)
+        if self._thirsty and self.granting and self.incoming.unconfirmed <= self._limits.unconfirmed:
+            thirsty, self._thirsty = self._thirsty, {}
+            for link in thirsty:
+                if link.state is LinkState.ATTACHED and link.credit * 2 <= self._limits.link_credit:
+                    link.credit = self._limits.link_credit
+                    self._write_flow(link)
+
+    # -- attaching ------------------------------------------------------------------------------
+
+    def _attach(self, attach: Attach) -> None:
+        if attach.handle > self._limits.handle_max:
+            raise ChannelBoundsError(f"handle {attach.handle} is above {self._limits.handle_max}")
+        if attach.handle in self.links:
+            raise HandleInUseError(f"a link is attached to handle {attach.handle}")
+        for one in list(self.links.values()):
+            # A link is its name and direction (section 2.6.1).
+            if one.attach.name == attach.name and one.attach.role is attach.role:
+                stolen = LinkStolenError(f"the link {attach.name!r} is attached again")
+                self._detach_with(one, error_of(stolen))
+        if self.state is not SessionState.MAPPED:
+            return
+        if attach.role is Role.RECEIVER:
+            outgoing = OutgoingLink(self.number, attach)
+            self.links[attach.handle] = outgoing
+            self._outbox.emit(StartConsumer(outgoing))
+        else:
+            incoming = IncomingLink(self.number, attach)
+            self.links[attach.handle] = incoming
+            if incoming.coordinator:
+                self.accept(incoming)
+            else:
+                self._outbox.emit(FindTarget(incoming))
+
+    def made(self, link: IncomingLink | OutgoingLink, queue: str) -> bool:
+        """A link that attaches has its dynamic node. False: the link has gone."""
+        if self.links.get(link.attach.handle) is not link or link.state is not LinkState.ATTACHING:
+            return False
+        link.made = queue
+        return True
+
+    def _delete_node(self, link: IncomingLink | OutgoingLink) -> None:
+        if link.made:
+            self._outbox.emit(DeleteNode(self.number, link.made))
+            link.made = ""
+
+    def accept(self, link: IncomingLink) -> None:
+        """The target is there: the link is attached, and the peer gets credit."""
+        if link.state is LinkState.ATTACHING and self._send_attach(answer(link, self._limits.message_size)):
+            link.state = LinkState.ATTACHED
+            self._thirsty[link] = None
+
+    def consuming(self, link: OutgoingLink, consumer: int, returnable: bool) -> None:
+        """The link has its consumer."""
+        link.consumer = mine = ChannelConsumer(
+            consumer, link.attach.name, self.number, link, no_ack=False, returnable=returnable
+        )
+        self._credits.consumers[consumer] = mine
+        if self._send_attach(answer(link, self._limits.message_size)):
+            link.state = LinkState.ATTACHED
+            self._credits.touch(mine)
+            self._drain(link)
+
+    def _send_attach(self, attach: Attach) -> bool:
+        """Send an attach, which has the peer's termini. The session ends where the peer takes no frame of
+        that size. Returns whether the session goes on.
+        """
+        try:
+            self._outbox.send(self.channel, attach)
+        except FrameSizeTooSmallError as error:
+            self.fail(error)
+            return False
+        return True
+
+    def refuse(self, link: IncomingLink | OutgoingLink, error: Error) -> None:
+        """The broker has refused the link: attach without terminus, then a closing detach (section 2.6.3)."""
+        if link.state is LinkState.ATTACHING and self._attach_without_terminus(link):
+            self._outbox.send(self.channel, Detach(link.attach.handle, True, fitted(error)))
+
+    def _attach_without_terminus(self, link: IncomingLink | OutgoingLink) -> bool:
+        """Answer an attach in front of a detach. Returns whether the session goes on."""
+        link.state = LinkState.DETACHED
+        self._delete_node(link)
+        return self._send_attach(refusal(link))
+
+    # -- detaching ------------------------------------------------------------------------------
+
+    def _detach(self, detach: Detach) -> None:
+        link = self.links.get(detach.handle)
+        if link is None:
+            raise UnattachedHandleError(f"no link is attached to handle {detach.handle}")
+        was = link.state
+        if was is LinkState.ATTACHING and not self._attach_without_terminus(link):
+            return
+        del self.links[detach.handle]
+        if isinstance(link, IncomingLink):
+            self.incoming.drop_partial(link)
+            self._sender_gone(link)
+        elif was is LinkState.ATTACHED:
+            link.closed = detach.closed
+            self._end_consumer(link)
+            return
+        if was is not LinkState.DETACHED:
+            # The outcomes that are due go before the answer: the peer hears of none behind it.
+            self.flush()
+            self._outbox.send(self.channel, Detach(detach.handle, detach.closed))
+
+    def _end_consumer(self, link: OutgoingLink) -> None:
+        """End the consumer of a link, whose unsettled deliveries go back to the queue.
+
+        The peer's detach is answered when the broker has ended the consumer.
+        """
+        link.ended = True
+        consumer = link.consumer
+        if consumer is None:
+            return
+        for number, ranges in self.outgoing.take_unsettled(link):
+            self._outbox.give_back(number, ranges)
+        consumer.ended = True
+        self._credits.consumers.pop(consumer.number, None)
+        self._outbox.emit(EndConsumer(self.number, consumer.number, link))
+        self._delete_node(link)
+
+    def consumer_ended(self, link: OutgoingLink) -> None:
+        """The broker has ended the consumer of a link. The node answers the peer's detach, where it has not
+        detached the link before.
+        """
+        if self.state is SessionState.MAPPED and link.state is LinkState.ATTACHED:
+            link.state = LinkState.DETACHED
+            self._outbox.send(self.channel, Detach(link.attach.handle, link.closed))
+
+    def _detach_with(self, link: IncomingLink | OutgoingLink, error: Error) -> None:
+        """Close a link because of an error."""
+        if link.state is LinkState.DETACHED or self.state is not SessionState.MAPPED:
+            return
+        if link.state is LinkState.ATTACHING and not self._attach_without_terminus(link):
+            return
+        link.state = LinkState.DETACHED
+        self._outbox.send(self.channel, Detach(link.attach.handle, True, fitted(error)))
+        if isinstance(link, OutgoingLink):
+            self._end_consumer(link)
+        else:
+            # The peer may send the rest of a delivery before it hears of the detach.
+            self.incoming.free_partial(link)
+            self._sender_gone(link)
+
+    def _sender_gone(self, link: IncomingLink) -> None:
+        self._thirsty.pop(link, None)
+        self._delete_node(link)
+        if link.coordinator:
+            self._transactions.coordinator_gone(link)
+
+    def cancelled(self, link: OutgoingLink, error: Error) -> None:
+        """The broker has ended the link's consumer."""
+        self._detach_with(link, error)
+
+    def refused_publish(self, link: IncomingLink, error: Error) -> None:
+        """The broker has refused a publish: the link is closed."""
+        self._detach_with(link, error)
+
+    # -- deliveries -----------------------------------------------------------------------------
+
+    def deliver(self, link: OutgoingLink, run: Run, numbers: Numbers, redelivered: bool) -> None:
+        self.outgoing.deliver(link, run, numbers, redelivered)
+
+    def decided(self, first: int, last: int, outcome: DeliveryOutcome) -> None:
+        """The broker has decided about the peer's deliveries with these tags."""
+        self.incoming.decided(first, last, outcome)
+
+    def flush(self) -> None:
+        """Write the dispositions that are due."""
+        if self.incoming.has_dispositions and self.state is SessionState.MAPPED:
+            self.incoming.write_dispositions(self.channel)
+            self.refresh()
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def fail(self, error: WireError) -> None:
+        """End the session because of an error."""
+        self.incoming.flush()
+        self.flush()
+        self._outbox.send(self.channel, End(error_of(error)))
+        self.state = SessionState.END_SENT
+        self._outbox.emit(SessionEnded(self.number, self.channel, self.close(), False))
+
+    def _peer_ends(self) -> None:
+        if self.state is SessionState.MAPPED:
+            self.flush()
+            self._outbox.emit(SessionEnded(self.number, self.channel, self.close(), True))
+        self.state = SessionState.ENDED
+
+    def close(self) -> UnsettledRanges:
+        """End all links; returns the unsettled deliveries."""
+        for link in self.links.values():
+            if isinstance(link, IncomingLink):
+                self.incoming.drop_partial(link)
+                self._sender_gone(link)
+        unsettled = self.outgoing.take_unsettled()
+        for link in self.outgoing_links():
+            self._delete_node(link)
+            if link.consumer is not None:
+                link.consumer.ended = True
+                self._credits.consumers.pop(link.consumer.number, None)
+        self.links.clear()
+        self._thirsty.clear()
+        return unsettled
+
+    def outgoing_links(self) -> Iterator[OutgoingLink]:
+        for link in self.links.values():
+            if isinstance(link, OutgoingLink):
+                yield link
+
+    @property
+    def held(self) -> int:
+        """Octets of memory for the links and for unfinished deliveries."""
+        return self.incoming.partial_octets + len(self.links) * LINK_OCTETS

@@ -1,0 +1,249 @@
+"""The sessions of one connection: by channel for the peer's frames, by number for the broker's answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from node.delivery.credit import Credits
+from node.delivery.settlements import Outcome
+from node.delivery.unsettled import UnsettledRanges
+from node.message.run import Run
+from node.ranges.range_set import Numbers, merged, ranges_of
+from node.wire.amqp10.definitions import Begin, End, Error, Rejected
+from node.wire.amqp10.effects import CommitEffect, Outbox, PublishEffect, SettleEffect
+from node.wire.amqp10.error_texts import fitted
+from node.wire.amqp10.errors import ChannelBoundsError, EndpointStateError
+from node.wire.amqp10.incoming import ACCEPTED, DeliveryOutcome
+from node.wire.amqp10.limits import ConnectionLimits
+from node.wire.amqp10.links import IncomingLink, LinkState, OutgoingLink
+from node.wire.amqp10.session_endpoint import SessionEndpoint, SessionState
+from node.wire.amqp10.transactions import DeclaredTransactions
+
+SESSION_OCTETS = 6 * 1024
+"""Octets of memory for a session, with its parts in the node's session code and the administration."""
+
+
+class SessionTable:
+    """See the module's docstring. A session that has ended with an error stays on its channel, and has no
+    number any more, until the peer has ended it too.
+    """
+
+    def __init__(self, limits: ConnectionLimits, outbox: Outbox, credits: Credits) -> None:
+        self.begun = 0
+        """The number of sessions since the connection began."""
+        self.granting = True
+        """False while the node is short of a resource: no sending link gets credit."""
+        self.user: bytes | None = b""
+        """The only user that messages may name as theirs; None admits any."""
+        self.holding: set[int] = set()
+        """The sessions that have filled the way to a queue. The input waits until it is empty."""
+        self.transactions = DeclaredTransactions(outbox, limits.transactions)
+        self._limits, self._outbox, self._credits = limits, outbox, credits
+        self._by_channel: dict[int, SessionEndpoint] = {}
+        self._by_number: dict[int, SessionEndpoint] = {}
+        self._ending: set[int] = set()
+        """The channels on which the peer waits for End."""
+        self._links: dict[int, OutgoingLink] = {}
+        """The outgoing links by their consumers."""
+
+    def __len__(self) -> int:
+        return len(self._by_channel)
+
+    def __iter__(self) -> Iterator[SessionEndpoint]:
+        """The sessions; some may begin and end in between."""
+        return iter(list(self._by_channel.values()))
+
+    def on_channel(self, channel: int) -> SessionEndpoint | None:
+        """The session on a channel of the peer."""
+        return self._by_channel.get(channel)
+
+    def numbered(self, number: int) -> SessionEndpoint | None:
+        """The mapped session with this number."""
+        return self._by_number.get(number)
+
+    def begin(self, channel: int, begin: Begin, channel_max: int) -> None:
+        """Begin a session for the peer. Raises EndpointStateError and ChannelBoundsError."""
+        if channel > channel_max:
+            raise ChannelBoundsError(f"channel {channel} is above {channel_max}")
+        if channel in self._by_channel or begin.remote_channel is not None:
+            raise EndpointStateError(f"Begin on channel {channel}, which has a session")
+        # The peer may begin a session right behind its End. The node's End goes before the node's Begin.
+        self.released(channel)
+        self.begun += 1
+        session = SessionEndpoint(
+            self.begun,
+            channel,
+            begin,
+            self._limits,
+            self._outbox,
+            self._credits,
+            self.transactions,
+            self.granting,
+            self.user,
+        )
+        self._by_channel[channel] = self._by_number[session.number] = session
+
+    def look_at(self, session: SessionEndpoint) -> None:
+        """Forget a session that has ended."""
+        if session.state is SessionState.MAPPED:
+            return
+        awaited = self._by_number.pop(session.number, None) is not None
+        if session.state is SessionState.ENDED:
+            del self._by_channel[session.channel]
+            if awaited:
+                self._ending.add(session.channel)
+        self.holding.discard(session.number)
+        for number in [one for one, link in self._links.items() if link.session == session.number]:
+            del self._links[number]
+
+    def refresh(self) -> None:
+        """Publish what the peer has sent so far, and open its windows again."""
+        for session in self._by_channel.values():
+            session.refresh()
+
+    def flush(self) -> None:
+        """Write the dispositions that are due."""
+        for session in self._by_channel.values():
+            session.flush()
+
+    @property
+    def has_dispositions(self) -> bool:
+        return any(session.incoming.has_dispositions for session in self._by_channel.values())
+
+    @property
+    def held(self) -> int:
+        """Octets of memory for all sessions."""
+        sessions = sum(session.held + SESSION_OCTETS for session in self._by_channel.values())
+        return sessions + self.transactions.octets
+
+    def close(self) -> UnsettledRanges:
+        """End all sessions with their connection; returns their unsettled deliveries."""
+        unsettled: UnsettledRanges = []
+        for session in self._by_channel.values():
+            session.incoming.flush()
+            session.flush()
+            unsettled += session.close()
+        self._by_channel.clear()
+        self._by_number.clear()
+        self._ending.clear()
+        self._links.clear()
+        self.holding.clear()
+        return unsettled
+
+    def alarm(self, active: bool) -> None:
+        """The node is short of a resource, or no longer so."""
+        self.granting = not active
+        for session in self._by_channel.values():
+            session.granting = not active
+            session.refresh()
+
+    # -- answers of the broker ------------------------------------------------------------------
+
+    def accept(self, link: IncomingLink) -> None:
+        """The target of a link is there."""
+        session = self._by_number.get(link.session)
+        if session is not None:
+            session.accept(link)
+            session.refresh()
+            self.look_at(session)
+
+    def refuse(self, link: IncomingLink | OutgoingLink, error: Error) -> None:
+        """The broker has refused a link."""
+        session = self._by_number.get(link.session)
+        if session is not None:
+            session.refuse(link, error)
+            self.look_at(session)
+
+    def consuming(self, link: OutgoingLink, consumer: int, returnable: bool) -> bool:
+        """A link has its consumer. False: the link has gone meanwhile, and the consumer must end."""
+        session = self._by_number.get(link.session)
+        if session is None or link.state is not LinkState.ATTACHING:
+            return False
+        self._links[consumer] = link
+        session.consuming(link, consumer, returnable)
+        self.look_at(session)
+        return True
+
+    def made(self, link: IncomingLink | OutgoingLink, queue: str) -> bool:
+        """A link that attaches has its dynamic node. False: the link has gone."""
+        session = self._by_number.get(link.session)
+        return session is not None and session.made(link, queue)
+
+    def consumer_ended(self, link: OutgoingLink) -> None:
+        """The broker has ended the consumer of a link that the peer or the node has detached."""
+        session = self._by_number.get(link.session)
+        if link.consumer is not None:
+            self._links.pop(link.consumer.number, None)
+        if session is not None:
+            session.consumer_ended(link)
+
+    def cancelled(self, consumer: int, error: Error) -> None:
+        """The broker has ended a consumer of its own accord."""
+        link = self._links.pop(consumer, None)
+        session = None if link is None else self._by_number.get(link.session)
+        if link is not None and session is not None:
+            session.cancelled(link, error)
+
+    def released(self, channel: int) -> None:
+        """The broker has taken back what a session had that the peer has ended."""
+        if channel in self._ending:
+            self._ending.remove(channel)
+            self._outbox.send(channel, End())
+
+    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
+        """Deliver messages. They go back to their queue if the link has gone."""
+        link = self._links.get(consumer)
+        session = None if link is None else self._by_number.get(link.session)
+        if link is None or session is None or link.ended:
+            self._outbox.emit(SettleEffect(consumer, merged(ranges_of(numbers)), Outcome.RELEASED))
+        else:
+            session.deliver(link, run, numbers, redelivered)
+
+    def granted(self, consumer: int, limit: int) -> None:
+        """A consumer may take `limit` messages in all since it began."""
+        link = self._links.get(consumer)
+        session = None if link is None else self._by_number.get(link.session)
+        if link is not None and session is not None:
+            session.granted(link, limit)
+
+    def drained(self, consumer: int) -> None:
+        """The queue has no further message for the consumer."""
+        link = self._links.get(consumer)
+        session = None if link is None else self._by_number.get(link.session)
+        if link is not None and session is not None:
+            session.drained(link)
+
+    def decided(self, number: int, first: int, last: int, outcome: DeliveryOutcome) -> None:
+        """The broker has decided about publishes of a session, by their tags."""
+        session = self._by_number.get(number)
+        if session is not None:
+            session.decided(first, last, outcome)
+
+    def publish_held(self, publish: PublishEffect) -> None:
+        """A run waits for the commit of its transaction, or has made the transaction fail."""
+        transaction = self.transactions.numbered(publish.transaction)
+        if publish.first_tag and transaction is not None:
+            last = publish.first_tag + publish.run.count - 1
+            self.decided(publish.session, publish.first_tag, last, transaction.presumed)
+
+    def committed(self, commit: CommitEffect, failure: Error | None) -> None:
+        """The broker has committed a transaction; with a failure nothing of it has been done."""
+        self.transactions.committed(commit.transaction)
+        outcome = ACCEPTED if failure is None else Rejected(failure)
+        self.decided(commit.session, commit.tag, commit.tag, outcome)
+
+    def refuse_publish(self, publish: PublishEffect, taken: int, error: Error) -> None:
+        """The broker has refused a publish, but for the first `taken` messages.
+
+        The link is not to blame for the address of a message. So the messages of a link without an address
+        are rejected, unless they are settled (Anonymous Terminus for Message Routing 1.0).
+        """
+        session = self._by_number.get(publish.session)
+        if session is None:
+            return
+        if publish.link.anonymous and publish.first_tag:
+            last = publish.first_tag + publish.run.count - 1
+            session.decided(publish.first_tag + taken, last, Rejected(fitted(error)))
+            return
+        session.refused_publish(publish.link, error)
+        self.look_at(session)

@@ -1,0 +1,53 @@
+"""The states of a connection, and the transitions between them (part 2, section 2.4.6)."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+
+class ConnectionState(Enum):
+    """The table in `node.wire.amqp10.connection` says what each state means."""
+
+    HEADER = 1
+    SASL = 2
+    LOG_IN = 3
+    LOGGED_IN = 4
+    OPENING = 5
+    ENTERING = 6
+    OPEN = 7
+    CLOSING = 8
+    PARTED = 9
+    PAUSED = 10
+    CLOSED = 11
+
+
+_S = ConnectionState
+
+NEXT: Final[dict[ConnectionState, frozenset[ConnectionState]]] = {
+    _S.HEADER: frozenset((_S.SASL, _S.PAUSED, _S.CLOSED)),
+    _S.SASL: frozenset((_S.LOG_IN, _S.PAUSED, _S.CLOSED)),
+    _S.LOG_IN: frozenset((_S.LOGGED_IN, _S.PAUSED, _S.CLOSED)),
+    _S.LOGGED_IN: frozenset((_S.OPENING, _S.PAUSED, _S.CLOSED)),
+    _S.OPENING: frozenset((_S.ENTERING, _S.CLOSING, _S.PAUSED, _S.CLOSED)),
+    _S.ENTERING: frozenset((_S.OPEN, _S.CLOSING, _S.PAUSED, _S.CLOSED)),
+    _S.OPEN: frozenset((_S.CLOSING, _S.PARTED, _S.CLOSED)),
+    _S.CLOSING: frozenset((_S.CLOSED,)),
+    _S.PARTED: frozenset((_S.CLOSED,)),
+    _S.PAUSED: frozenset((_S.CLOSED,)),
+    _S.CLOSED: frozenset(),
+}
+
+DEAF: Final = frozenset((_S.PARTED, _S.PAUSED, _S.CLOSED))
+"""States that discard all input of the peer."""
+
+AWAITING_ANSWER: Final = frozenset((_S.LOG_IN, _S.ENTERING))
+"""States in which the input waits for an answer of the session code."""
+
+NOT_OPEN_YET: Final = frozenset((_S.HEADER, _S.SASL, _S.LOG_IN, _S.LOGGED_IN, _S.OPENING, _S.ENTERING))
+
+
+def check_next(before: ConnectionState, after: ConnectionState) -> None:
+    """Raises AssertionError for a transition that is not in the table: a defect of the machine."""
+    if after not in NEXT[before]:
+        raise AssertionError(f"{before.name} to {after.name}")
