@@ -45,7 +45,10 @@ from cluster.process.scopes import Origin
 from cluster.process.shortages import Shortages
 from cluster.process.watermarks import Watermarks, trim
 from cluster.system.clock import elapsed
-from node.session.amqp091.protocol import amqp091, connection_limits
+from node.session.amqp091.protocol import amqp091
+from node.session.amqp091.protocol import connection_limits as amqp091_limits
+from node.session.amqp10.protocol import amqp10
+from node.session.amqp10.protocol import connection_limits as amqp10_limits
 from node.session.listener import Listener
 from replication.journal import DamagedEntryError, Journal, JournalConfig, JournalWriter
 from replication.raft import Entry
@@ -183,7 +186,10 @@ class NodeProcess:
     def _make_listener(self) -> Listener:
         cluster, limits = self.config.cluster, session_limits(self.config)
         names = server_properties(cluster.server_product, cluster.name, self.config.name)
-        protocols = (amqp091(self.front_end, connection_limits(limits, names), self.clock),)
+        protocols = (
+            amqp091(self.front_end, amqp091_limits(limits, names), self.clock),
+            amqp10(self.front_end, amqp10_limits(limits, self.config.name, names), self.clock),
+        )
         return Listener(
             protocols,
             limits.handshake_timeout,

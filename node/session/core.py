@@ -9,40 +9,27 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from node.delivery.settlements import Outcome, Settlement
 from node.delivery.unsettled import UnsettledRanges
 from node.message.run import Run
-from node.ranges.range_set import Numbers, Range
-from node.refusal import Refusal
+from node.ranges.range_set import Range
+from node.refusal import PreconditionFailedError, Refusal
 from node.session.commands import Answered, Command, Consuming, Result
-from node.session.consumers import Released, SessionConsumers
+from node.session.consumers import Released, SessionConsumers, nothing
 from node.session.logins import CertifiedLogin, Login
 from node.session.permissions import NOWHERE
 from node.session.ports import Authenticated, BrokerPort, Done, Got, Route, Subscriber
+from node.session.publish_routes import RoutedStretch, by_contents, by_keys
+from node.session.publishing_session import ENDED_SESSION, PublishingSession, none_in_use
 from node.session.requests import Caller, Requests
 from node.session.traffic import Traffic
+from node.session.transport import NO_TRANSPORT, Transport
 from node.wire.formats import format_of
-
-
-class PublishingSession(Subscriber, Protocol):
-    """A protocol's session, as `SessionCore` and the broker call it about publishes.
-
-    A channel orders publishes: the broker keeps the order of the publishes on one channel.
-    """
-
-    def hold(self, channel: int) -> None:
-        """A link is full: the session publishes nothing more of the channel before `unblocked` is called."""
-
-    def return_unroutable(self, channel: int, run: Run) -> None:
-        """No queue takes these mandatory messages. Called before they are confirmed."""
-
-    def publish_refused(self, channel: int, refusal: Refusal) -> None:
-        """The run is not published: the exchange does not exist, or the user may not publish to it."""
 
 
 class HeldRun(NamedTuple):
@@ -71,6 +58,8 @@ class SessionCore:
         self.ended = False
         self._port = port
         self._session = session
+        self.subscriber: Subscriber = session
+        """The session, as the broker calls it."""
         self._requests = Requests(port)
         self._held: dict[int, list[HeldRun]] = {}
         """The runs that the transaction of each channel will publish."""
@@ -137,18 +126,18 @@ class SessionCore:
         """
         tag = first_tag
         try:
-            names = self._port.header_names(self.scope, run.exchange)
+            port, scope = self._port, self.scope
+            names = port.header_names(scope, run.exchange)
             copied, only_key = run.special and format_of(run).may_have_copies(run), run.routing_key
-            if only_key is None and names is None and not copied and self._port.keeps_keys:
-                self._publish_by_keys(channel, run, mandatory, first_tag, held)
+            if only_key is None and names is None and not copied and port.keeps_keys:
+                self._publish_stretches(by_keys(port, scope, run), channel, mandatory, tag, held)
                 return
             for key, piece in format_of(run).by_key(run) if only_key is None else ((only_key, run),):
-                if copied:
-                    self._publish_one_by_one(channel, key, piece, names is not None, mandatory, tag, held)
-                elif names is not None:
-                    self._publish_by_headers(channel, key, piece, names, mandatory, tag, held)
+                if copied or names is not None:
+                    found = by_contents(port, scope, key, piece, names, copied=copied)
+                    self._publish_stretches(found, channel, mandatory, tag, held)
                 else:
-                    route = self._port.route(self.scope, piece.exchange, key)
+                    route = port.route(scope, piece.exchange, key)
                     self._publish_along(route, channel, piece, mandatory, tag, held)
                 tag += piece.count if tag else 0
         except Refusal as refusal:
@@ -178,52 +167,15 @@ class SessionCore:
             # A message that no queue takes is confirmed at once: no node has to store it.
             session.confirm(channel, first_tag, first_tag + run.count - 1)
 
-    def _publish_by_keys(self, channel: int, run: Run, mandatory: bool, first_tag: int, held: bool) -> None:
-        """Route messages by their routing keys, and publish each stretch of messages that have one route.
-
-        Raises Refusal, after the messages before the refused one are published.
-        """
-        keys, first = format_of(run).routing_keys(run), 0
-        routes, refusal = self._port.route_keys(self.scope, run.exchange, keys)
-        for count, route in routes:
-            tag = first_tag + first if first_tag else 0
-            self._publish_along(route, channel, run.slice(first, count), mandatory, tag, held)
-            first += count
-        if refusal is not None:
-            raise refusal
-
-    def _publish_one_by_one(
-        self, channel: int, key: str, run: Run, by_headers: bool, mandatory: bool, first_tag: int, held: bool
+    def _publish_stretches(
+        self, stretches: Iterable[RoutedStretch], channel: int, mandatory: bool, first_tag: int, held: bool
     ) -> None:
-        """Route each stretch of messages with the same properties by its own headers and further keys."""
-        messages = format_of(run)
-        for first, count, properties in messages.properties_in(run):
-            headers = messages.headers(properties) if by_headers else None
-            copies = messages.copies(properties)
-            route = self._port.route(self.scope, run.exchange, key, headers, copies.keys)
+        """Publish stretches of a run. Raises Refusal, after the stretches before the refused one are
+        published.
+        """
+        for first, piece, route in stretches:
             tag = first_tag + first if first_tag else 0
-            piece = run.slice(first, count)
-            if copies.blind:
-                piece = messages.without_blind_copies(piece)
             self._publish_along(route, channel, piece, mandatory, tag, held)
-
-    def _publish_by_headers(
-        self, channel: int, key: str, run: Run, names: tuple[str, ...], mandatory: bool, first_tag: int,
-        held: bool,
-    ) -> None:  # fmt: skip
-        """Route messages by their headers, and publish each stretch of messages that have one route."""
-        port, scope, begin, latest = self._port, self.scope, 0, None
-        for first, _, alike in format_of(run).header_keys(run, names):
-            headers = partial(_headers_at, run, first)
-            route = port.route_alike(scope, run.exchange, key, alike, headers)
-            if latest is not None and route is not latest:
-                piece, tag = run.slice(begin, first - begin), first_tag + begin if first_tag else 0
-                self._publish_along(latest, channel, piece, mandatory, tag, held)
-                begin = first
-            latest = route
-        if latest is not None:
-            piece, tag = run.slice(begin, run.count - begin), first_tag + begin if first_tag else 0
-            self._publish_along(latest, channel, piece, mandatory, tag, held)
 
     def _unroutable(self, channel: int, run: Run, mandatory: bool) -> None:
         if mandatory:
@@ -236,7 +188,7 @@ class SessionCore:
         """Discard the runs of the channel's transaction."""
         self._held.pop(channel, None)
 
-    def commit(self, channel: int, settled: Sequence[Settlement], done: Done) -> None:
+    def commit(self, channel: int, settled: Sequence[Settlement], done: Done, *, whole: bool = False) -> None:
         """Publish the runs of the channel's transaction and settle, atomically.
 
         `done` is called without a refusal once a majority of each partition has everything on disk; with a
@@ -253,6 +205,12 @@ class SessionCore:
                 publishes.append((one.run, one.route))
             else:
                 lost.append(one)
+
+        if whole and any(one.mandatory for one in lost):
+            for consumer, ranges, _ in settled:
+                self._port.give_back(consumer, ranges, True)
+            done(PreconditionFailedError("no queue takes a message of the transaction"))
+            return
 
         def answered(refusal: Refusal | None) -> None:
             if refusal is None:
@@ -320,33 +278,9 @@ class SessionCore:
         """Drop the references to the session, so that it is freed at once and not by the garbage
         collector.
         """
-        self._session = ENDED_SESSION
+        self._session = self.subscriber = ENDED_SESSION
         self._held = {}
         self._consumers = SessionConsumers(self._port, none_in_use)
-
-
-class GoneSession:
-    """Stands for the session of a client that has left: ignores every call."""
-
-    channel_count = 0
-
-    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None: ...
-    def confirm(self, channel: int, first: int, last: int) -> None: ...
-    def reject(self, channel: int, first: int, last: int) -> None: ...
-    def consumer_cancelled(self, consumer: int) -> None: ...
-    def unblocked(self) -> None: ...
-    def force_close(self, reason: str) -> None: ...
-    def hold(self, channel: int) -> None: ...
-    def return_unroutable(self, channel: int, run: Run) -> None: ...
-    def publish_refused(self, channel: int, refusal: Refusal) -> None: ...
-
-
-ENDED_SESSION: Final = GoneSession()
-
-
-def none_in_use(_: int) -> Collection[int]:
-    """For a client that has left, which has no consumers."""
-    return ()
 
 
 class Containment:
@@ -431,8 +365,126 @@ class EffectLoop:
         return True
 
 
-def _headers_at(run: Run, index: int) -> Mapping[str, Any]:
-    """The headers of one message of a run."""
-    messages = format_of(run)
-    _, _, properties = next(messages.properties_in(run.slice(index, 1)))
-    return messages.headers(properties)
+class ProtocolMachine(Protocol):
+    """The state machine of a protocol's connection."""
+
+    def take_effects(self) -> list[Any]:
+        """Remove and return the effects that are to be carried out."""
+
+    def disconnected(self) -> list[Any]:
+        """The socket is closed: everything ends. Returns the effects of that."""
+
+
+class MachineSession(Containment):
+    """Carries out the effects of a machine with a `SessionCore`.
+
+    A protocol's session sets `_core`, and calls `_drive` with its machine, before anything else happens.
+    """
+
+    _core: SessionCore
+    _machine: ProtocolMachine
+    _effects: EffectLoop
+
+    def __init__(self, port: BrokerPort, transport: Transport, clock: Callable[[], float]) -> None:
+        self._port, self._transport, self._clock = port, transport, clock
+        self._blocked = False
+        """The node's catalog is not up to date: the session takes no input before `unblocked`."""
+        self._releasing = False
+        """The broker deletes the queues of the session. The session writes nothing before that is done."""
+        self._gone = self._failing = False
+
+    def _drive(
+        self,
+        machine: ProtocolMachine,
+        handlers: Mapping[type[Any], Callable[[Any], None]],
+        giving_back: frozenset[type[Any]],
+    ) -> None:
+        """Carry out the effects of this machine by these handlers (`EffectLoop`)."""
+        self._machine = machine
+        self._effects = EffectLoop(handlers, machine.take_effects, giving_back)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the session has ended. It ignores later answers of the broker."""
+        return self._core.ended
+
+    @property
+    def traffic(self) -> Traffic:
+        """The counters of the client's publishes."""
+        return self._core.traffic
+
+    @property
+    def vhost(self) -> str:
+        """The virtual host of the connection; empty before it is open."""
+        return self._core.vhost
+
+    @abstractmethod
+    def _read_on(self) -> None:
+        """Read from the socket again where the machine may take further input."""
+
+    @abstractmethod
+    def _drop_input(self) -> None:
+        """Forget the input that is held back."""
+
+    def answered(self) -> None:
+        """The machine has new effects; an answer lets waiting input go on."""
+        self._carry_out(self._machine.take_effects())
+
+    def _carry_out(self, wanted: list[Any]) -> None:
+        if not self._effects.carry_out(wanted, self):
+            return
+        if self._gone:
+            self._end([])
+            # Drop all references, so that the session is freed at once.
+            self._effects.close()
+            self._core.forget()
+            self._transport = NO_TRANSPORT
+        self._transport.wanted()
+        self._read_on()
+
+    def _wait_ready(self) -> None:
+        self._blocked = True
+        self._transport.pause_reading()
+        self._port.wait_ready(self._core.subscriber)
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def lost(self) -> None:
+        """The socket is closed."""
+        self._gone = True
+        wanted: list[Any] = []
+        with self:
+            wanted = self._machine.disconnected()
+        with self:
+            self._carry_out(wanted)
+
+    def failed(self, error: Exception) -> None:
+        """A defect ends this session, and no other: its unsettled deliveries go back to their queues."""
+        self._transport.session_failed(error)
+        self._effects.failed = True
+        if not self._failing:
+            self._failing = True
+            self.lost()
+            self._failing = False
+
+    def _end(self, unsettled: UnsettledRanges) -> None:
+        """End the session, for any reason, and return its unsettled deliveries. A second call does
+        nothing.
+        """
+        if self.closed:
+            return
+        self._drop_input()
+        if self._blocked:
+            self._port.wait_no_more(self._core.subscriber)
+        # When a client reads the answer to its close, auto-delete and exclusive queues must be deleted
+        # (0-9-1 §4.5).
+        self._releasing = bool(self._core.holder)
+        self._core.end(unsettled, self._released if self._releasing else nothing)
+
+    def _released(self) -> None:
+        self._releasing = False
+        self._transport.wanted()
+
+    def _close_socket(self, _: object) -> None:
+        self._releasing = False
+        self._transport.close_after_flush()

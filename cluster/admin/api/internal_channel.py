@@ -22,8 +22,9 @@ from node.session.access_checks import AccessChecks
 from node.session.command_limits import CommandLimitError, check_command
 from node.session.commands import Command, FindQueue, Get, Result
 from node.session.consumers import nothing
-from node.session.core import SessionCore, none_in_use
+from node.session.core import SessionCore
 from node.session.ports import Got, QueueRef, Route
+from node.session.publishing_session import none_in_use
 from node.wire.formats import format_of
 
 CHANNEL: Final = 1

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Any, Final
 
-from node.delivery.unsettled import UnsettledRanges
 from node.message.run import Run
 from node.ranges.range_set import Numbers
 from node.refusal import Refusal
@@ -27,10 +26,9 @@ from node.session.client_views import (
 )
 from node.session.commands import Consuming, Nothing, Result
 from node.session.consumers import nothing
-from node.session.core import Containment, EffectLoop, SessionCore
+from node.session.core import MachineSession, SessionCore
 from node.session.ports import BrokerPort, Got
-from node.session.traffic import Traffic
-from node.session.transport import NO_TRANSPORT, Transport
+from node.session.transport import Transport
 from node.wire.amqp091 import effects, methods
 from node.wire.amqp091.codec import encode_method
 from node.wire.amqp091.connection import Connection
@@ -49,21 +47,20 @@ INTERNAL_ERROR: Final = encode_method(0, methods.ConnectionClose(541, "INTERNAL_
 """The frame for a client whose session has met a defect."""
 
 
-class Session(Containment):
+class Session(MachineSession):
     """See the module's docstring; implements `ClientSession` and `PublishingSession`."""
 
     def __init__(
         self, port: BrokerPort, transport: Transport, limits: ConnectionLimits, clock: Callable[[], float]
     ) -> None:
-        super().__init__()
+        super().__init__(port, transport, clock)
         self.connection = connection = Connection(limits, clock())
         self._core = core = SessionCore(port, self, self._in_use)
-        self._port, self._transport, self._clock = port, transport, clock
         authentication = Authentication(core, transport, connection, self._authenticated)
         self._held_back = Pieces()
         # Channels that have filled a link, and publish no more before `unblocked`.
         self._held: set[int] = set()
-        self._blocked = self._full = self._releasing = self._gone = self._failing = False
+        self._full = False
         self._channels_known = 0
         self.last_words = INTERNAL_ERROR
         handlers: dict[type[effects.Effect], Callable[[Any], None]] = {
@@ -85,27 +82,12 @@ class Session(Containment):
             effects.CloseSocket: self._close_socket,
             effects.LogEffect: self._log,
         }
-        self._effects = EffectLoop(handlers, connection.take_effects, effects.GIVING_BACK)
-
-    @property
-    def closed(self) -> bool:
-        """Whether the session has ended. It ignores later answers of the broker."""
-        return self._core.ended
-
-    @property
-    def traffic(self) -> Traffic:
-        """The counters of the client's publishes."""
-        return self._core.traffic
+        self._drive(connection, handlers, effects.GIVING_BACK)
 
     @property
     def user(self) -> str:
         """The user who has logged in; empty before."""
         return self.connection.user
-
-    @property
-    def vhost(self) -> str:
-        """The virtual host of the connection; empty before it is open."""
-        return self._core.vhost
 
     @property
     def channels_opened(self) -> int:
@@ -217,23 +199,6 @@ class Session(Containment):
         if connection.has_input and not self._blocked:
             self._transport.wanted()
 
-    def _wait_ready(self) -> None:
-        self._blocked = True
-        self._transport.pause_reading()
-        self._port.wait_ready(self)
-
-    def _carry_out(self, wanted: list[effects.Effect]) -> None:
-        if not self._effects.carry_out(wanted, self):
-            return
-        if self._gone:
-            self._end([])
-            # Drop all references, so that the session is freed at once.
-            self._effects.close()
-            self._core.forget()
-            self._transport = NO_TRANSPORT
-        self._transport.wanted()
-        self._read_on()
-
     def _read_on(self) -> None:
         if self._full and not self.connection.paused:
             self._full = False
@@ -336,10 +301,6 @@ class Session(Containment):
                 return one.deliveries.in_use()
         return ()
 
-    def answered(self) -> None:
-        """The machine has new effects; an answer lets the waiting frames of its channel go on."""
-        self._carry_out(self.connection.take_effects())
-
     def _channels_opened(self) -> None:
         self._channels_known = self.connection.channels_opened
         try:
@@ -377,24 +338,6 @@ class Session(Containment):
 
     # -- the end --------------------------------------------------------------------------------
 
-    def lost(self) -> None:
-        """The socket is closed."""
-        self._gone = True
-        wanted: list[effects.Effect] = []
-        with self:
-            wanted = self.connection.disconnected()
-        with self:
-            self._carry_out(wanted)
-
-    def failed(self, error: Exception) -> None:
-        """A defect ends this session, and no other: its unsettled deliveries go back to their queues."""
-        self._transport.session_failed(error)
-        self._effects.failed = True
-        if not self._failing:
-            self._failing = True
-            self.lost()
-            self._failing = False
-
     def _channel_closed(self, effect: effects.ChannelClosed) -> None:
         ok = partial(self.reply, effect.channel, methods.ChannelCloseOk())
         self._core.close_channel(effect.channel, effect.unsettled, ok if effect.awaited else nothing)
@@ -402,26 +345,8 @@ class Session(Containment):
     def _connection_closed(self, effect: effects.ConnectionClosed) -> None:
         self._end(effect.unsettled)
 
-    def _end(self, unsettled: UnsettledRanges) -> None:
-        """End the session, for any reason, and return its unsettled deliveries. A second call does
-        nothing.
-        """
-        if self.closed:
-            return
+    def _drop_input(self) -> None:
         self._held_back.clear()
-        if self._blocked:
-            self._port.wait_no_more(self)
-        # When a client reads Close-Ok, auto-delete and exclusive queues must be deleted (§4.5).
-        self._releasing = bool(self._core.holder)
-        self._core.end(unsettled, self._released if self._releasing else nothing)
-
-    def _released(self) -> None:
-        self._releasing = False
-        self._transport.wanted()
-
-    def _close_socket(self, effect: effects.CloseSocket) -> None:
-        self._releasing = False
-        self._transport.close_after_flush()
 
     def _log(self, effect: effects.LogEffect) -> None:
         self._transport.log(effect.event, effect.fields)

@@ -1,0 +1,49 @@
+"""AMQP 1.0, as one of the protocols that a listener offers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from node.session.amqp10.session import ConnectionSession
+from node.session.amqp10.views import PROTOCOL_NAME
+from node.session.client_session import ClientProtocol, ClientSession
+from node.session.limits import SessionLimits
+from node.session.logins import EXTERNAL, PLAIN_MECHANISM
+from node.session.ports import BrokerPort
+from node.session.transport import Transport
+from node.wire.amqp10.connection import AMQP_HEADER, SASL_HEADER, TLS_HEADER
+from node.wire.amqp10.limits import MAX_CHANNEL, ConnectionLimits
+from node.wire.amqp10.values import Symbol
+
+PROTOCOL_HEADERS: Final = (AMQP_HEADER, TLS_HEADER, SASL_HEADER)
+"""The session answers a header that asks for TLS in place with the header that the node takes."""
+
+
+def amqp10(port: BrokerPort, limits: ConnectionLimits, clock: Callable[[], float]) -> ClientProtocol:
+    """The protocol, whose connections keep these limits. A client with a valid certificate may log in
+    with it.
+    """
+    certified = replace(limits, mechanisms=(*limits.mechanisms, EXTERNAL))
+
+    def begin(transport: Transport) -> ClientSession:
+        return ConnectionSession(port, transport, certified if transport.certified_name else limits, clock)
+
+    return ClientProtocol(PROTOCOL_NAME, PROTOCOL_HEADERS, limits.mechanisms, begin)
+
+
+def connection_limits(limits: SessionLimits, container: str, names: Mapping[str, str]) -> ConnectionLimits:
+    """The node's part of every Open; `names` are the names that the node gives its clients."""
+    return ConnectionLimits(
+        container_id=container,
+        max_frame_size=limits.frame_size,
+        channel_max=limits.channels - 1 if limits.channels else MAX_CHANNEL,
+        idle_time_out=float(limits.heartbeat),
+        mechanisms=(PLAIN_MECHANISM,),
+        properties=tuple((str(Symbol(name)), value) for name, value in names.items()),
+        handshake_timeout=limits.handshake_timeout,
+        refusal_pause=limits.refusal_pause,
+        message_size=limits.message_size,
+        memory_bytes=limits.memory,
+    )

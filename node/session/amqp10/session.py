@@ -1,0 +1,406 @@
+"""The session code of one AMQP 1.0 connection, between its protocol machine and the broker.
+
+`ConnectionSession` carries out the effects of the machine (`node.wire.amqp10.connection`) with `SessionCore`,
+and passes answers, deliveries and confirms of the broker to the machine. The number of an AMQP session is the
+channel of its publishes and consumers for `SessionCore`; the number of a transaction, negative, is the one
+of the runs that it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
+from typing import Any, Final
+
+from node.message.run import Run
+from node.ranges.range_set import Numbers
+from node.refusal import Refusal
+from node.session.amqp10 import views
+from node.session.amqp10.refusals import refusal_error, rolled_back
+from node.session.amqp10.termini import Termini
+from node.session.client_views import (
+    ChannelTotals,
+    ChannelTraffic,
+    ChannelView,
+    ConnectionView,
+    ConsumerView,
+)
+from node.session.consumers import nothing
+from node.session.core import MachineSession, SessionCore
+from node.session.logins import MalformedResponseError, parse_login
+from node.session.permissions import IMPERSONATOR
+from node.session.ports import BrokerPort, Identity
+from node.session.transport import Transport
+from node.wire.amqp10 import effects
+from node.wire.amqp10.connection import Connection
+from node.wire.amqp10.definitions import AmqpCondition, Close, Error, Rejected
+from node.wire.amqp10.errors import WireError
+from node.wire.amqp10.frames import frame_buffers
+from node.wire.amqp10.incoming import ACCEPTED, RELEASED
+from node.wire.amqp10.limits import ConnectionLimits
+from node.wire.amqp10.states import ConnectionState
+from node.wire.conversion import converted
+from node.wire.formats import AMQP_0_9_1, AMQP_1_0, format_of
+
+VHOST_PREFIX: Final = "vhost:"
+DEFAULT_VHOST: Final = "/"
+
+INTERNAL_ERROR: Final = b"".join(frame_buffers(0, Close(Error(AmqpCondition.INTERNAL_ERROR))))
+"""The frame for a peer whose session code has met a defect."""
+
+REFUSED: Final = Rejected(Error(AmqpCondition.RESOURCE_LIMIT_EXCEEDED, "a queue has refused the message"))
+
+
+class ConnectionSession(MachineSession):
+    """See the module's docstring; implements `ClientSession` and `PublishingSession`."""
+
+    def __init__(
+        self, port: BrokerPort, transport: Transport, limits: ConnectionLimits, clock: Callable[[], float]
+    ) -> None:
+        super().__init__(port, transport, clock)
+        self.connection = connection = Connection(limits, clock())
+        self._core = SessionCore(port, self, self._in_use)
+        self._held_back = b""
+        self._full = self._unroutable = False
+        self._publishing: effects.PublishEffect | None = None
+        """The latest publish. The count of published messages before this publish is `_published`."""
+        self._published = 0
+        self._sessions_known = 0
+        self.last_words = INTERNAL_ERROR
+        handlers: dict[type[Any], Callable[[Any], None]] = {
+            effects.Authenticate: self._log_in,
+            effects.EnterVhost: self._enter,
+            effects.NegotiationFailed: self._negotiation_failed,
+            effects.CloseSocket: self._close_socket,
+            effects.LogEffect: self._log,
+            **Termini(port, self, self._core, connection).handlers,
+            effects.PublishEffect: self._publish,
+            effects.SettleEffect: self._settle,
+            effects.Credit: self._credit,
+            effects.Drain: self._drain,
+            effects.CommitEffect: self._commit,
+            effects.Rollback: self._roll_back,
+            effects.SessionEnded: self._session_ended,
+            effects.ConnectionClosed: self._connection_closed,
+        }
+        self._drive(connection, handlers, effects.GIVING_BACK)
+
+    @property
+    def user(self) -> str:
+        """The user who has logged in; empty before."""
+        return self.connection.user
+
+    @property
+    def held(self) -> int:
+        """Octets of memory that the client takes up, without output that the socket has taken."""
+        return self.connection.held + len(self._held_back)
+
+    @property
+    def held_output(self) -> int:
+        """`held` without the input held back, which a session that closes the connection ignores."""
+        return self.connection.held
+
+    @property
+    def held_back(self) -> bool:
+        """Whether the session does not read from the client because a link or the catalog cannot keep up."""
+        return self._blocked or bool(self.connection.sessions.holding)
+
+    @property
+    def has_output(self) -> bool:
+        """Whether output is left that `take_output` has not taken."""
+        return self.connection.has_output
+
+    @property
+    def channels_opened(self) -> int:
+        """The number of AMQP sessions begun since the connection began."""
+        return self.connection.sessions.begun
+
+    @property
+    def channel_count(self) -> int:
+        """The number of AMQP sessions."""
+        return len(self.connection.sessions)
+
+    # -- input ----------------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> None:
+        """Octets from the client."""
+        with self:
+            self._receive(data)
+
+    def _receive(self, data: bytes) -> None:
+        if self._blocked:
+            self._held_back += data
+            return
+        if not self._port.ready():
+            # This node's catalog may be out of date: it may not have the client's user or queues yet.
+            self._held_back += data
+            self._wait_ready()
+            return
+        self._carry_out(self.connection.receive(data, self._clock()))
+        if self.connection.sessions.begun != self._sessions_known:
+            self._sessions_begun()
+        self._stop_when_full()
+
+    def _stop_when_full(self) -> None:
+        """Stop reading from the socket while the machine has input that it may not handle now."""
+        if self.connection.waits and not self._blocked and not self._full:
+            self._full = True
+            self._transport.pause_reading()
+
+    def _read_on(self) -> None:
+        if self._full and not self.connection.waits:
+            self._full = False
+            if not self._blocked:
+                self._transport.resume_reading()
+
+    def _sessions_begun(self) -> None:
+        self._sessions_known = self.connection.sessions.begun
+        try:
+            self._core.channel_opened()
+        except Refusal as refusal:
+            self.connection.close(RefusedEntryError(refusal))
+            self.answered()
+
+    def reading(self, active: bool) -> None:
+        """The listener reads from the socket, or has stopped."""
+        self.connection.reading(active, self._clock())
+
+    def writing(self, active: bool) -> None:
+        """True: the socket's buffer has drained. False: it is above its high-water mark."""
+        self.connection.pause_credit(not active)
+
+    def tick(self) -> None:
+        """Run the timers that are due: idle time-outs, and those of the negotiation."""
+        with self:
+            if self.connection.next_deadline() <= self._clock():
+                self._carry_out(self.connection.tick(self._clock()))
+
+    def alarm(self, reason: str | None) -> None:
+        """The cluster is short of a resource, for this reason; None: the shortage is over."""
+        with self:
+            self.connection.sessions.alarm(reason is not None)
+            self.answered()
+
+    def force_close(self, reason: str) -> None:
+        """Close the connection with `amqp:connection:forced` and this text."""
+        with self:
+            self.connection.force_close(reason)
+            self.answered()
+
+    def exhausted(self, reason: str) -> None:
+        """Close the connection with `amqp:resource-limit-exceeded` and this text."""
+        with self:
+            self.connection.exhausted(reason)
+            self.answered()
+
+    def take_output(self, writes: bool = True) -> bytes:
+        """The output to write now. After the end of the connection there is none before the broker has
+        deleted the connection's exclusive and auto-delete queues for all clients.
+        """
+        output = b""
+        with self:
+            if not self._releasing:
+                output = self.connection.take_output() if writes else b""
+                if wanted := self.connection.take_effects():
+                    self._carry_out(wanted)
+        return output
+
+    # -- negotiation ----------------------------------------------------------------------------
+
+    def _log_in(self, effect: effects.Authenticate) -> None:
+        try:
+            login = parse_login(effect.mechanism, effect.response, self._transport.certified_name)
+        except MalformedResponseError as error:
+            self.connection.login_refused(str(error))
+            return
+        self._core.log_in(login, self._transport.remote, self._authenticated)
+
+    def _authenticated(self, identity: Identity | None, reason: str) -> None:
+        with self:
+            if not self._core.ended:
+                if identity is None:
+                    self.connection.login_refused(reason)
+                else:
+                    self.connection.authenticated(identity.user, impersonates=IMPERSONATOR in identity.tags)
+                self.answered()
+
+    def _enter(self, effect: effects.EnterVhost) -> None:
+        hostname = effect.hostname
+        vhost = hostname[len(VHOST_PREFIX) :] if hostname.startswith(VHOST_PREFIX) else DEFAULT_VHOST
+        try:
+            self._core.enter(self.user, vhost)
+        except Refusal as refusal:
+            self.connection.enter_refused(refusal_error(refusal))
+            return
+        self._transport.entered()
+        self.connection.opened()
+
+    def _negotiation_failed(self, effect: effects.NegotiationFailed) -> None:
+        self._transport.negotiation_failed(effect.reason)
+
+    def _log(self, effect: effects.LogEffect) -> None:
+        self._transport.log(effect.event, effect.fields)
+
+    # -- links ----------------------------------------------------------------------------------
+
+    def _session_ended(self, effect: effects.SessionEnded) -> None:
+        done = partial(self._session_released, effect.channel) if effect.awaited else nothing
+        self._core.close_channel(effect.session, effect.unsettled, done)
+
+    def _session_released(self, channel: int) -> None:
+        with self:
+            self.connection.sessions.released(channel)
+            self.answered()
+
+    def _in_use(self, channel: int) -> Collection[int]:
+        sessions = self.connection.sessions
+        found, session = sessions.transactions.consumers(channel), sessions.numbered(channel)
+        if session is not None:
+            found |= {link.consumer.number for link in session.outgoing_links() if link.consumer is not None}
+            found |= {one.link for one in session.outgoing.unsettled}
+        return found
+
+    # -- publishing, settling, credit -----------------------------------------------------------
+
+    def _publish(self, effect: effects.PublishEffect) -> None:
+        run = effect.run if self._port.keeps_sections else converted(effect.run, AMQP_0_9_1)
+        if not effect.transaction:
+            self._publishing, self._published = effect, self._core.traffic.published
+            self._core.publish(effect.session, run, True, effect.first_tag)
+            return
+        self._core.hold_publish(-effect.transaction, run, True)
+        self.connection.sessions.publish_held(effect)
+
+    def _settle(self, effect: effects.SettleEffect) -> None:
+        self._core.settle(effect.consumer, effect.ranges, effect.outcome)
+
+    def _credit(self, effect: effects.Credit) -> None:
+        self._core.credit(effect.consumer, effect.limit)
+
+    def _drain(self, effect: effects.Drain) -> None:
+        self._core.drain(effect.consumer, effect.limit, partial(self._drained, effect.consumer))
+
+    def _drained(self, consumer: int) -> None:
+        with self:
+            self.connection.sessions.drained(consumer)
+            self.answered()
+
+    def _commit(self, effect: effects.CommitEffect) -> None:
+        committed = partial(self._committed, effect)
+        self._core.commit(-effect.transaction, effect.settled, committed, whole=True)
+
+    def _committed(self, effect: effects.CommitEffect, refusal: Refusal | None) -> None:
+        with self:
+            if not self._core.ended:
+                failure = None if refusal is None else rolled_back(refusal)
+                self.connection.sessions.committed(effect, failure)
+                self._transport.wanted()
+
+    def _roll_back(self, effect: effects.Rollback) -> None:
+        self._core.roll_back(-effect.transaction)
+
+    # -- calls of the broker (PublishingSession) ------------------------------------------------
+
+    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
+        with self:
+            if run.routing_key is None:
+                first = 0
+                for _, piece in format_of(run).by_key(run):
+                    self._deliver(consumer, piece, numbers[first : first + piece.count], redelivered)
+                    first += piece.count
+            else:
+                self._deliver(consumer, run, numbers, redelivered)
+            self._transport.wanted()
+
+    def _deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
+        self.connection.sessions.deliver(consumer, converted(run, AMQP_1_0), numbers, redelivered)
+
+    def confirm(self, channel: int, first: int, last: int) -> None:
+        with self:
+            released, self._unroutable = self._unroutable, False
+            if not self._core.ended:
+                self._core.traffic.confirmed += last - first + 1
+                self.connection.sessions.decided(channel, first, last, RELEASED if released else ACCEPTED)
+                self._transport.wanted()
+
+    def reject(self, channel: int, first: int, last: int) -> None:
+        with self:
+            if not self._core.ended:
+                self.connection.sessions.decided(channel, first, last, REFUSED)
+                self._transport.wanted()
+
+    def return_unroutable(self, channel: int, run: Run) -> None:
+        """No queue takes these messages: the confirm that follows releases them."""
+        self._unroutable = True
+
+    def publish_refused(self, channel: int, refusal: Refusal) -> None:
+        """The run is not published: the exchange does not exist, or the user may not publish to it."""
+        if channel < 0:
+            self.connection.sessions.transactions.fail(-channel, rolled_back(refusal))
+        elif self._publishing is not None:
+            taken = self._core.traffic.published - self._published
+            self.connection.sessions.refuse_publish(self._publishing, taken, refusal_error(refusal))
+
+    def hold(self, channel: int) -> None:
+        """A link is full: the connection handles no input before `unblocked`."""
+        self.connection.sessions.holding.add(channel)
+        self._stop_when_full()
+
+    def consumer_cancelled(self, consumer: int) -> None:
+        with self:
+            if not self._core.ended:
+                error = Error(AmqpCondition.RESOURCE_DELETED, "the queue is deleted or lost")
+                self.connection.sessions.cancelled(consumer, error)
+                self.answered()
+
+    def unblocked(self) -> None:
+        """The session may publish again: process the input held back, then read from the socket."""
+        with self:
+            self._blocked = False
+            self.connection.sessions.holding.clear()
+            self.connection.go_on()
+            self.answered()
+            data, self._held_back = self._held_back, b""
+            if data and not self._blocked:
+                self._receive(data)
+            if not self._blocked and not self._full and not self._core.ended:
+                self._transport.resume_reading()
+
+    # -- views ----------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the client is in its virtual host, and its connection is not closing."""
+        return self.connection.state is ConnectionState.OPEN and bool(self.vhost)
+
+    def view(self) -> ConnectionView:
+        return views.connection_view(self.connection)
+
+    def channel_views(self) -> Iterator[ChannelView]:
+        return views.channel_views(self.connection)
+
+    def channel_traffic(self) -> Iterator[tuple[int, ChannelTraffic]]:
+        return views.channel_traffic(self.connection)
+
+    def consumer_views(self) -> Iterator[ConsumerView]:
+        return views.consumer_views(self.connection)
+
+    def channel_totals(self) -> ChannelTotals:
+        return views.channel_totals(self.connection)
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def _connection_closed(self, effect: effects.ConnectionClosed) -> None:
+        self._end(effect.unsettled)
+
+    def _drop_input(self) -> None:
+        self._held_back = b""
+
+
+class RefusedEntryError(WireError):
+    """A refusal of the broker that ends the connection."""
+
+    condition = AmqpCondition.NOT_ALLOWED
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(str(refusal))
