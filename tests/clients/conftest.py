@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,15 +24,21 @@ _NEEDS = {
     "test_dramatiq.py": "dramatiq",
     "test_faststream.py": "faststream",
     "test_flower.py": "flower",
+    "test_proton_blocking.py": "proton",
     "test_proton_codec.py": "proton",
+    "test_proton_connections.py": "proton",
+    "test_proton_crossing.py": "proton",
     "test_proton_engine.py": "proton",
+    "test_proton_messages.py": "proton",
+    "test_proton_reactor.py": "proton",
+    "test_proton_transactions.py": "proton",
 }
 
 collect_ignore = [file for file, package in _NEEDS.items() if find_spec(package) is None]
 if rabbitmqadmin.source() is None:
     collect_ignore.append("test_rabbitmqadmin.py")
 if shutil.which("npm") is None:
-    collect_ignore += ["test_amqplib.py", "test_rascal.py"]
+    collect_ignore += ["test_amqplib.py", "test_rascal.py", "test_rhea.py"]
 if checkout("rabbitmq-tutorials") is None:
     collect_ignore.append("test_tutorials.py")
 
@@ -64,3 +72,30 @@ def node(cluster: Cluster, request: pytest.FixtureRequest) -> Node:
 def elsewhere(cluster: Cluster, node: Node) -> Node:
     """The node after it: what is done on one is seen on the other."""
     return cluster[(cluster.nodes.index(node) + 1) % len(cluster.nodes)]
+
+
+@pytest.fixture
+def queue(node: Node, name: str) -> Iterator[str]:
+    """The address in AMQP 1.0 of a durable queue with the test's name."""
+    from tests.clients.proton_links import durable_queue
+
+    with durable_queue(node, name) as address:
+        yield address
+
+
+@pytest.fixture
+def client(node: Node) -> Iterator[Any]:
+    """Qpid Proton's `BlockingConnection` to the node."""
+    from tests.clients.proton_links import opened
+
+    with opened(node) as connection:
+        yield connection
+
+
+@pytest.fixture
+def other(elsewhere: Node) -> Iterator[Any]:
+    """Qpid Proton's `BlockingConnection` to the next node."""
+    from tests.clients.proton_links import opened
+
+    with opened(elsewhere) as connection:
+        yield connection

@@ -1,0 +1,32 @@
+"""rhea on Node.js, a client of AMQP 1.0. Here where npm is there, as amqplib."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.clients.programs import javascript
+from tests.processes.nodes import Node
+
+
+@pytest.mark.requirement("B3", "B4", "B5", "B6", "B8", "B11", "F2.1")
+def test_rhea(packages: Path, node: Node, elsewhere: Node, name: str) -> None:
+    with node.connect() as connection:
+        connection.channel().queue_declare(name, durable=True)
+        ports = str(node.amqp.port), str(elsewhere.amqp.port)
+        found = javascript(packages, "rhea_links.js", node.amqp.host, *ports, name)
+        connection.channel().queue_delete(name)
+    assert found == {
+        "stream": {"count": 1000, "inOrder": True, "subject": "stream"},
+        "outcomes": {"counts": [0, 0, 1, 1], "left": []},
+        "credit": {
+            "held": [0, 1],
+            "rest": {"got": [2, 3, 4], "credit": 0},
+            "empty": {"got": [], "credit": 0},
+            "back": {"got": [0, 1], "credit": 0},
+        },
+        "large": [True, True],
+        "browse": {"seen": ["a", "b"], "got": ["a", "b"]},
+        "refused": {"conditions": [["amqp:not-found", None]] * 3, "got": ["goes on"]},
+    }
