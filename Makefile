@@ -106,7 +106,7 @@ lock: ## resolve the dependencies of pyproject.toml anew into the locked files
 
 clean: ## remove everything that the targets made, data included
 	rm -rf .venv .venv-clients .venv-console .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info data
-	rm -f bench/amqpload bench/natsload
+	rm -f bench/amqpload bench/amqp10load bench/natsload
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): requirements.txt pyproject.toml

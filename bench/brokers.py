@@ -34,6 +34,8 @@ class Cluster(Protocol):
     """Three local nodes of one broker; nodes are counted from 0."""
 
     name: str
+    queue_address: str
+    """The address of a queue in AMQP 1.0, with %s for its name."""
 
     def start(self) -> None:
         """Fresh nodes on empty directories. Returns when all take clients."""

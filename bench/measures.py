@@ -12,7 +12,7 @@ from enum import Enum
 from statistics import median
 
 from bench.brokers import NODES, Address, Cluster, resident_bytes
-from bench.load import LoadResult, run_load
+from bench.load import Generator, LoadResult, run_load, run_two
 from bench.probe import SteadyPublisher, declare, delete, first_delivery
 
 STEADY: Mapping[str, int] = {"window": 2000, "prefetch": 1000, "ack_every": 50}
@@ -64,10 +64,23 @@ def queues(stage: Stage, names: Sequence[str], kind: str = "quorum", durable: bo
         delete(stage.cluster.address(node), name)
 
 
+Protocols = tuple[Generator, Generator]
+"""That of the publishers, and that of the consumers."""
+
+AMQP_0_9_1: Protocols = (Generator.AMQP_0_9_1, Generator.AMQP_0_9_1)
+AMQP_1_0: Protocols = (Generator.AMQP_1_0, Generator.AMQP_1_0)
+
+
 def steady(
-    stage: Stage, place: Place, *, kind: str = "quorum", durable: bool = True, **options: int
+    stage: Stage,
+    place: Place,
+    *,
+    kind: str = "quorum",
+    durable: bool = True,
+    protocols: Protocols = AMQP_0_9_1,
+    **options: int,
 ) -> LoadResult:
-    """One run of the generator with the clients at `place`."""
+    """One run with the clients at `place`: of one generator, or of one for each of two protocols."""
     names = [f"bench-{node}" for node in range(NODES)] if place is Place.ROTATED else ["bench"]
     with queues(stage, names, kind, durable):
         # A queue that is not replicated stays where it was declared.
@@ -75,19 +88,22 @@ def steady(
             stage.cluster.owner(name, node) if kind == "quorum" else node for node, name in enumerate(names)
         ]
         publish_to, consume_from = clients_at(stage.cluster, place, owners)
-        result = run_load(
-            stage.seconds,
-            queue="bench",
-            type=kind,
-            durable=int(durable),
-            publish_to=publish_to,
-            consume_from=consume_from,
-            queues=len(names),
-            publishers=len(names),
-            consumers=len(names),
-            **{**STEADY, **options},
-        )
+        wanted: dict[str, str | int] = {
+            "queue": "bench", "type": kind, "durable": int(durable), "publish_to": publish_to,
+            "consume_from": consume_from, "queues": len(names), "publishers": len(names),
+            "consumers": len(names), **STEADY, **options,
+        }  # fmt: skip
+        own = [addressing(stage.cluster, generator) for generator in protocols]
+        if protocols[0] is protocols[1]:
+            result = run_load(stage.seconds, protocols[0], **{**wanted, **own[0]})
+        else:
+            result = run_two(stage.seconds, own[0], own[1], protocols, **wanted)
     return stage.check(f"{place.value} {options or ''}", result)
+
+
+def addressing(cluster: Cluster, generator: Generator) -> dict[str, str]:
+    """The options of a generator that tell how the cluster's queues are addressed."""
+    return {"address": cluster.queue_address} if generator is Generator.AMQP_1_0 else {}
 
 
 def clients_at(cluster: Cluster, place: Place, owners: Sequence[int]) -> tuple[str, str]:
@@ -106,9 +122,15 @@ def clients_at(cluster: Cluster, place: Place, owners: Sequence[int]) -> tuple[s
 
 
 def throughput(
-    stage: Stage, place: Place, *, kind: str = "quorum", durable: bool = True, **options: int
+    stage: Stage,
+    place: Place,
+    *,
+    kind: str = "quorum",
+    durable: bool = True,
+    protocols: Protocols = AMQP_0_9_1,
+    **options: int,
 ) -> Samples:
-    result = steady(stage, place, kind=kind, durable=durable, **options)
+    result = steady(stage, place, kind=kind, durable=durable, protocols=protocols, **options)
     return {"rate": [result.end_to_end_rate]}
 
 

@@ -19,6 +19,7 @@ class Quorate:
     """See bench.brokers.Cluster. `cores`: the processor cores of all nodes, as taskset(1) takes them."""
 
     name = "quorate"
+    queue_address = "/queues/%s"
 
     def __init__(
         self,

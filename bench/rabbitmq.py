@@ -18,6 +18,7 @@ class RabbitMQ:
     """See bench.brokers.Cluster. A quorum queue's leader starts on the node where it was declared."""
 
     name = "RabbitMQ"
+    queue_address = "/amq/queue/%s"
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

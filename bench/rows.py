@@ -9,7 +9,9 @@ from enum import Enum
 from bench.breadth import fan_out, idle_connections, many_queues, priority, round_trips, topic
 from bench.clients import share_of_sink
 from bench.declaring import one_by_one, pipelined, short_connections
+from bench.load import Generator
 from bench.measures import (
+    AMQP_1_0,
     Place,
     Samples,
     Stage,
@@ -296,6 +298,52 @@ ALIKE: tuple[Row, ...] = (
 )
 """Messages that differ in nothing but their bodies, where the row does not say otherwise."""
 
+AMQP10: tuple[Row, ...] = (
+    Row(
+        "amqp10-local",
+        (rate("AMQP 1.0: replicated queue, clients on its owner's node", 6),),
+        lambda stage: throughput(stage, Place.OWNER, protocols=AMQP_1_0),
+    ),
+    Row(
+        "amqp10-cross",
+        (rate("AMQP 1.0: clients on two nodes that do not own the queue", 4),),
+        lambda stage: throughput(stage, Place.OTHERS, protocols=AMQP_1_0),
+    ),
+    Row(
+        "amqp10-local-4k",
+        (rate("AMQP 1.0: as the first, 4096 bytes", 5),),
+        lambda stage: throughput(stage, Place.OWNER, size=4096, protocols=AMQP_1_0),
+    ),
+    Row(
+        "amqp10-transient",
+        (rate("AMQP 1.0: transient queue, pre-settled both ways", 3),),
+        lambda stage: throughput(
+            stage, Place.OWNER, kind="classic", durable=False, persistent=0, presettled=1, autoack=1,
+            protocols=AMQP_1_0,
+        ),
+    ),
+    Row(
+        "amqp10-mixed",
+        (rate("AMQP 1.0: mixed messages, clients on the owner's node", 9),),
+        lambda stage: throughput(stage, Place.OWNER, mixed=1, protocols=AMQP_1_0),
+    ),
+    Row(
+        "amqp091-to-10",
+        (rate("published in AMQP 0-9-1, consumed in 1.0", 3),),
+        lambda stage: throughput(
+            stage, Place.OWNER, protocols=(Generator.AMQP_0_9_1, Generator.AMQP_1_0)
+        ),
+    ),
+    Row(
+        "amqp10-to-091",
+        (rate("published in AMQP 1.0, consumed in 0-9-1", 3),),
+        lambda stage: throughput(
+            stage, Place.OWNER, protocols=(Generator.AMQP_1_0, Generator.AMQP_0_9_1)
+        ),
+    ),
+)  # fmt: skip
+"""Clients of AMQP 1.0, unsettled both ways where the row does not say otherwise."""
+
 CLIENTS: tuple[Row, ...] = (
     of_sink("pika-publish", "pika, each publish after the confirm of the last", "pika"),
     of_sink("pika-publish-ahead", "pika, 100 publishes on their way", "pika"),
@@ -308,4 +356,4 @@ CLIENTS: tuple[Row, ...] = (
 )
 """Real clients, as they are, each the only load of the nodes."""
 
-ROWS: tuple[Row, ...] = (*MIXED, *ALIKE, *CLIENTS)
+ROWS: tuple[Row, ...] = (*MIXED, *ALIKE, *AMQP10, *CLIENTS)

@@ -14,6 +14,7 @@ class Recorded:
     """A cluster that writes down what it is told."""
 
     name = "recorded"
+    queue_address = "%s"
 
     def __init__(self) -> None:
         self.calls: list[str] = []
