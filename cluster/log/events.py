@@ -272,7 +272,8 @@ EVENTS: Final = (
     Event(
         "Q307",
         "connection_exception",
-        "The node closed a connection because it refused a method or frame; `reply_code` is 0-9-1's.",
+        "The node closed a connection because it refused a method or frame; `reply_code` is 0-9-1's, "
+        "`condition` AMQP 1.0's.",
         "A client with a defect, or a client that exceeds limits that it agreed to: see `text`.",
         "Correct the client.",
     ),

@@ -416,7 +416,9 @@ class Connection:
             # There is no Close before Open, and no Open before the login.
             self._refuse(str(error))
             return
-        self._outbox.emit(LogEffect("connection_error", {"condition": error.condition, "text": str(error)}))
+        self._outbox.emit(
+            LogEffect("connection_exception", {"condition": error.condition, "text": str(error)})
+        )
         self._send_close(error_of(error))
 
     def _send_close(self, error: Error) -> None:

@@ -16,7 +16,7 @@ from node.wire.amqp10.addresses import destination_of
 from node.wire.amqp10.composite import Composite
 from node.wire.amqp10.connection import AMQP_HEADER, SASL_HEADER, Connection
 from node.wire.amqp10.definitions import AmqpCondition, Error, Role
-from node.wire.amqp10.frames import Frame, FrameParser, frame_buffers
+from node.wire.amqp10.frames import Frame, FrameParser, ProtocolHeader, frame_buffers
 from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.links import IncomingLink, OutgoingLink
 from node.wire.amqp10.session_endpoint import SessionEndpoint
@@ -142,7 +142,7 @@ class Peer:
                     check_fields(one)
                     self.frames.append(one)
                     found.append(one.performative)
-                else:
+                elif isinstance(one, ProtocolHeader):
                     found.append(one.encode())
 
     def answered(self) -> None:

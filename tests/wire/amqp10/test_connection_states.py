@@ -205,7 +205,7 @@ def test_a_peer_that_does_not_answer_close_loses_its_socket() -> None:
     peer.reads()
     assert peer.connection.next_deadline() == peer.now + 7, "the idle time-outs have ended"
     assert peer.tick(7) == []
-    assert [one.event for one in peer.taken(LogEffect)] == ["connection_error", "close_timeout"]
+    assert [one.event for one in peer.taken(LogEffect)] == ["connection_exception", "close_timeout"]
     assert peer.taken(CloseSocket) == [CloseSocket()] and peer.connection.next_deadline() == inf
 
 
@@ -241,7 +241,7 @@ def test_a_frame_out_of_place_closes_the_connection(frame: Any, channel: int, co
     (close,) = peer.send(frame, sender(), channel=channel)
     assert error_in(close, d.Close).condition == condition
     (told,) = peer.taken(LogEffect)
-    assert told.event == "connection_error" and told.fields["condition"] == condition
+    assert told.event == "connection_exception" and told.fields["condition"] == condition
     assert len(peer.taken(ConnectionClosed)) == 1 and not peer.effects
     assert not peer.send(begin(), channel=2), "all but Close is discarded"
     # Behind octets that are no frames no Close can be found.

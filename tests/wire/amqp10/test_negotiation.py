@@ -325,5 +325,5 @@ def test_a_connection_that_holds_too_much_memory_is_closed() -> None:
             break
     assert error_in(found[-1], d.Close).condition == AmqpCondition.RESOURCE_LIMIT_EXCEEDED
     assert 1000 < handle < 1400
-    assert [one.event for one in peer.taken(LogEffect)] == ["connection_error"]
+    assert [one.event for one in peer.taken(LogEffect)] == ["connection_exception"]
     assert len(peer.taken(ConnectionClosed)) == 1 and peer.connection.held < 1000
