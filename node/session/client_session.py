@@ -12,6 +12,7 @@ from node.session.client_views import (
     ChannelView,
     ConnectionView,
     ConsumerView,
+    SessionView,
 )
 from node.session.traffic import Traffic
 from node.session.transport import Transport
@@ -112,6 +113,9 @@ class ClientSession(Protocol):
         """The channels' numbers, and their counters alone."""
 
     def consumer_views(self) -> Iterator[ConsumerView]: ...
+
+    def session_views(self) -> Iterator[SessionView]:
+        """The sessions of AMQP 1.0, with their links; none for other protocols."""
 
     def channel_totals(self) -> ChannelTotals:
         """Sums over the channels, without making a view of each."""

@@ -76,6 +76,37 @@ class ConsumerView:
     prefetch: int
 
 
+class LinkView(NamedTuple):
+    """A link of AMQP 1.0. Addresses are as the client has stated them."""
+
+    handle: int
+    name: str
+    incoming: bool
+    """Whether the client sends on the link."""
+    source: str | None
+    target: str | None
+    settled: bool
+    """Whether the sender settles all deliveries."""
+    delivery_count: int
+    credit: int
+
+
+class SessionView(NamedTuple):
+    """A session of AMQP 1.0. Windows are in transfer frames."""
+
+    number: int
+    """The session's channel."""
+    next_incoming_id: int
+    incoming_window: int
+    next_outgoing_id: int
+    remote_incoming_window: int
+    unsettled: int
+    """Deliveries that the client has not settled."""
+    unconfirmed: int
+    """The client's deliveries that the node has not settled."""
+    links: tuple[LinkView, ...]
+
+
 class ChannelTotals(NamedTuple):
     """Figures added up over the channels of a connection."""
 

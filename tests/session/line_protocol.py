@@ -30,6 +30,7 @@ from node.session.client_views import (
     ChannelView,
     ConnectionView,
     ConsumerView,
+    SessionView,
 )
 from node.session.consumers import nothing
 from node.session.core import SessionCore
@@ -327,6 +328,9 @@ class LineSession:
         return iter(())
 
     def consumer_views(self) -> Iterator[ConsumerView]:
+        return iter(())
+
+    def session_views(self) -> Iterator[SessionView]:
         return iter(())
 
     def channel_totals(self) -> ChannelTotals:

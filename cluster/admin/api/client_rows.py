@@ -16,7 +16,7 @@ from cluster.admin.clients import (
 )
 from cluster.config.certificates import distinguished_name
 from cluster.gateway.state import LinkConsumer
-from node.session.client_views import ChannelView, ConnectionView, ConsumerView
+from node.session.client_views import ChannelView, ConnectionView, ConsumerView, LinkView, SessionView
 from node.session.listener import Client
 
 
@@ -120,6 +120,36 @@ class ClientRows:
                 **_peer(client),
             },
         }
+
+    # -- sessions of AMQP 1.0 -------------------------------------------------------------------
+
+    def sessions(self, client: Client) -> list[dict[str, Any]]:
+        return [self._session(session) for session in client.session.session_views()]
+
+    def _session(self, session: SessionView) -> dict[str, Any]:
+        return {
+            "channel_number": session.number,
+            "next_incoming_id": session.next_incoming_id,
+            "incoming_window": session.incoming_window,
+            "next_outgoing_id": session.next_outgoing_id,
+            "remote_incoming_window": session.remote_incoming_window,
+            "outgoing_unsettled_deliveries": session.unsettled,
+            "unconfirmed_messages": session.unconfirmed,
+            "incoming_links": [_link(one) for one in session.links if one.incoming],
+            "outgoing_links": [_link(one) for one in session.links if not one.incoming],
+        }
+
+
+def _link(link: LinkView) -> dict[str, Any]:
+    return {
+        "handle": link.handle,
+        "link_name": link.name,
+        "source_address": link.source,
+        "target_address": link.target,
+        "send_settled": link.settled,
+        "delivery_count": link.delivery_count,
+        "credit": link.credit,
+    }
 
 
 def _activity(terms: LinkConsumer | None) -> str:

@@ -70,6 +70,13 @@ async def show_connection(services: Services, call: Call) -> dict[str, Any]:
     return await connection_in(services, call)
 
 
+@endpoints.on("GET", "/connections/{name}/sessions")
+async def list_sessions_of_connection(services: Services, call: Call) -> list[dict[str, Any]]:
+    """The sessions of a connection of AMQP 1.0, with their links."""
+    row = await connection_in(services, call)
+    return await survey.sessions(services.inquiry, row["node"], row["name"])
+
+
 @endpoints.on("DELETE", "/connections/{name}")
 async def close_connection(services: Services, call: Call) -> Status:
     """Close a connection (320); its client is told the reason in the header X-Reason."""

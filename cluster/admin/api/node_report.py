@@ -38,6 +38,7 @@ CHANNELS: Final = "management.channels"
 CONSUMERS: Final = "management.consumers"
 QUEUES: Final = "management.queues"
 FLOWS: Final = "management.flows"
+SESSIONS: Final = "management.sessions"
 CLOSE: Final = "management.close"
 PARTITIONS: Final = "management.partitions"
 HAND_OVER: Final = "management.hand_over"
@@ -66,6 +67,7 @@ class NodeReport:
             (CONSUMERS, lambda _: self._consumers()),
             (QUEUES, self._queues.rows),
             (FLOWS, lambda _: self._flows()),
+            (SESSIONS, self._sessions),
             (CLOSE, self._close),
             (PARTITIONS, partitions.rows),
             (HAND_OVER, partitions.hand_over),
@@ -137,6 +139,11 @@ class NodeReport:
             return definition.vhost, definition.name
         local = self._node.partitions.local.by_id(id)
         return None if local is None else (local.vhost, local.ref.name)
+
+    def _sessions(self, name: str) -> list[dict[str, Any]]:
+        """The sessions of the connection of this name; none where this node has no such connection."""
+        found = [client for client in self._shown() if client_name(client) == name]
+        return [row for client in found for row in self._clients.sessions(client)]
 
     def _close(self, argument: dict[str, str]) -> bool:
         """Close the connection of this name, if this node has it."""

@@ -59,6 +59,12 @@ async def consumers(inquiry: Inquiry) -> list[dict[str, Any]]:
     return await _client_rows(inquiry, node_report.CONSUMERS)
 
 
+async def sessions(inquiry: Inquiry, node: str, name: str) -> list[dict[str, Any]]:
+    """The sessions of a connection to a node."""
+    found: list[dict[str, Any]] = await inquiry.ask(node, node_report.SESSIONS, name)
+    return found
+
+
 async def nodes(inquiry: Inquiry) -> dict[str, dict[str, Any]]:
     """The report of each node that answered, by node."""
     return await inquiry.ask_all(node_report.NODE)

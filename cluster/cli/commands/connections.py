@@ -10,6 +10,11 @@ from cluster.cli.commands.tables import show
 
 _COLUMNS = ("name", "node", "user", "vhost", "state", "channels", "user_provided_name")
 
+_LINK_COLUMNS = (
+    "session", "handle", "direction", "link_name", "source_address", "target_address", "credit",
+    "delivery_count",
+)  # fmt: skip
+
 
 @click.group()
 def connections() -> None:
@@ -29,6 +34,21 @@ def list_connections(client: ManagementClient, of: str | None, vhost: str | None
         if of in (None, row["user"]) and vhost in (None, row["vhost"])
     ]
     show("connections", _COLUMNS, rows, as_json)
+
+
+@connections.command("links")
+@click.argument("name")
+@as_json
+@management_options
+def list_links(client: ManagementClient, name: str, as_json: bool) -> None:
+    """Show the links of the AMQP 1.0 connection NAME, as `quorate connections list` writes it."""
+    rows = [
+        {**link, "session": session["channel_number"], "direction": direction}
+        for session in client.get("connections", name, "sessions")
+        for direction, links in (("in", session["incoming_links"]), ("out", session["outgoing_links"]))
+        for link in links
+    ]
+    show("links", _LINK_COLUMNS, rows, as_json)
 
 
 @connections.command("close")

@@ -23,6 +23,7 @@ from node.session.client_views import (
     ChannelView,
     ConnectionView,
     ConsumerView,
+    SessionView,
 )
 from node.session.commands import Consuming, Nothing, Result
 from node.session.consumers import nothing
@@ -332,6 +333,9 @@ class Session(MachineSession):
 
     def consumer_views(self) -> Iterator[ConsumerView]:
         return views.consumer_views(self.connection)
+
+    def session_views(self) -> Iterator[SessionView]:
+        return iter(())
 
     def channel_totals(self) -> ChannelTotals:
         return views.channel_totals(self.connection)

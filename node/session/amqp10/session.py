@@ -24,6 +24,7 @@ from node.session.client_views import (
     ChannelView,
     ConnectionView,
     ConsumerView,
+    SessionView,
 )
 from node.session.consumers import nothing
 from node.session.core import MachineSession, SessionCore
@@ -384,6 +385,9 @@ class ConnectionSession(MachineSession):
 
     def consumer_views(self) -> Iterator[ConsumerView]:
         return views.consumer_views(self.connection)
+
+    def session_views(self) -> Iterator[SessionView]:
+        return views.session_views(self.connection)
 
     def channel_totals(self) -> ChannelTotals:
         return views.channel_totals(self.connection)

@@ -14,8 +14,13 @@ from node.session.client_views import (
     ChannelView,
     ConnectionView,
     ConsumerView,
+    LinkView,
+    SessionView,
 )
 from node.wire.amqp10.connection import Connection
+from node.wire.amqp10.definitions import SenderSettleMode, Source, Target
+from node.wire.amqp10.links import IncomingLink, OutgoingLink
+from node.wire.amqp10.serial import MODULUS
 from node.wire.amqp10.session_endpoint import SessionEndpoint, SessionState
 
 PROTOCOL_NAME: Final = "AMQP 1.0"
@@ -68,6 +73,36 @@ def consumer_views(connection: Connection) -> Iterator[ConsumerView]:
                 yield ConsumerView(
                     session.channel, link.consumer.number, link.attach.name, link.presettled, link.room() or 0
                 )
+
+
+def session_views(connection: Connection) -> Iterator[SessionView]:
+    """A view of each session with its links, made when the iterator reaches the session."""
+    for session in connection.sessions:
+        incoming, outgoing = session.incoming, session.outgoing
+        yield SessionView(
+            session.channel,
+            incoming.next_id % MODULUS,
+            incoming.window,
+            outgoing.next_id % MODULUS,
+            max(0, outgoing.limit - outgoing.next_id),
+            outgoing.unsettled.count,
+            incoming.unconfirmed,
+            tuple(_link_view(link) for link in session.links.values()),
+        )
+
+
+def _link_view(link: IncomingLink | OutgoingLink) -> LinkView:
+    attach = link.attach
+    source, target = (
+        end.address if isinstance(end, Source | Target) else None for end in (attach.source, attach.target)
+    )
+    if isinstance(link, IncomingLink):
+        incoming, settled = True, attach.snd_settle_mode is SenderSettleMode.SETTLED
+        count, credit = link.delivery_count, link.credit
+    else:
+        incoming, settled = False, link.presettled
+        count, credit = link.delivered, max(0, link.credit_limit - link.delivered)
+    return LinkView(attach.handle, attach.name, incoming, source, target, settled, count % MODULUS, credit)
 
 
 def channel_totals(connection: Connection) -> ChannelTotals:
