@@ -15,6 +15,7 @@ from cluster.admin.http.health import Health
 from cluster.admin.http.hosts import Hosts
 from cluster.admin.http.pages import Pages
 from cluster.admin.http.server import HttpPorts, HttpServer
+from cluster.admin.http.websocket import AmqpOverWebSocket
 from cluster.admin.metrics.metrics import NodeMetrics
 from cluster.admin.metrics.server import MetricsServer
 from cluster.admin.round_trips import RoundTrips
@@ -45,6 +46,7 @@ class Administration:
             MetricsServer(self.metrics, guard, guarded_pages),
             management,
             StatusPage(NodeStatus(node, services.inquiry).status, guard, guarded_pages),
+            AmqpOverWebSocket(node.listener),
         )
         self.http = HttpServer(_ports(node, certificates), parts)
 

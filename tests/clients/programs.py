@@ -25,7 +25,7 @@ def install(directory: Path) -> None:
 
 def javascript(packages: Path, script: str, *arguments: str) -> Any:
     """Run a script of `node/` to its end; the JSON that it prints."""
-    command = ["node", str(SCRIPTS / script), *arguments]
+    command = ["node", "--experimental-websocket", str(SCRIPTS / script), *arguments]
     environment = os.environ | {"NODE_PATH": str(packages / "node_modules")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PROGRAM_S)
     assert done.returncode == 0, done.stderr

@@ -10,12 +10,15 @@ from tests.clients.programs import javascript
 from tests.processes.nodes import Node
 
 
-@pytest.mark.requirement("B3", "B4", "B5", "B6", "B8", "B11", "F2.1")
-def test_rhea(packages: Path, node: Node, elsewhere: Node, name: str) -> None:
+@pytest.mark.requirement("B1", "B3", "B4", "B5", "B6", "B8", "B11", "F2.1")
+@pytest.mark.parametrize("transport", ["socket", "websocket"])
+def test_rhea(packages: Path, node: Node, elsewhere: Node, name: str, transport: str) -> None:
     with node.connect() as connection:
         connection.channel().queue_declare(name, durable=True)
-        ports = str(node.amqp.port), str(elsewhere.amqp.port)
-        found = javascript(packages, "rhea_links.js", node.amqp.host, *ports, name)
+        places = [f"amqp://{one.amqp}" for one in (node, elsewhere)]
+        if transport == "websocket":
+            places = [one.http.replace("http", "ws") + "/amqp" for one in (node, elsewhere)]
+        found = javascript(packages, "rhea_links.js", *places, name)
         connection.channel().queue_delete(name)
     assert found == {
         "stream": {"count": 1000, "inOrder": True, "subject": "stream"},

@@ -23,6 +23,9 @@ from tests.processes.test_metrics import DETAILED
 OPEN = {"/", "/console/", "/health/live", "/health/ready", "/metrics"}
 """The pages for clients that have not logged in, beside the console's own files."""
 
+WEBSOCKETS = {"/amqp", "/$servicebus/websocket"}
+"""Clients of AMQP log in over their connection."""
+
 GUARDED = {"/metrics/queues", "/metrics/per-object", "/metrics/detailed", "/api", "/api/status"}
 
 METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE", "PATCH")
@@ -58,7 +61,7 @@ def paths() -> Iterator[str]:
 
 def test_the_list_of_paths_is_sorted_into_open_and_guarded(cluster: Cluster) -> None:
     listed = Browser(cluster[0]).ask("GET", "/")[2].decode().splitlines()
-    assert {path.partition("?")[0] for path in listed} | {"/"} == OPEN | GUARDED
+    assert {path.partition("?")[0] for path in listed} | {"/"} == OPEN | GUARDED | WEBSOCKETS
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -20,6 +20,7 @@ AWAITED = {
     ("cluster/cli/local/supervisor.py", "run"),
     ("cluster/cli/local/supervisor.py", "_keep_running"),
     ("cluster/admin/api/writing.py", "_list"),
+    ("cluster/admin/http/websocket.py", "run"),
     ("cluster/process/run.py", "_serve"),
 }
 """Functions that await what they begin, or take its exception, before they return."""

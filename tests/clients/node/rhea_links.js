@@ -1,5 +1,5 @@
 // rhea: a stream of messages, outcomes, credit and drain, a large message, refused links, a browser.
-// node rhea_links.js HOST PORT OTHER_PORT QUEUE; prints what happened as one line of JSON.
+// node rhea_links.js URL OTHER_URL QUEUE, with URLs of the scheme amqp or ws; prints what happened as one line of JSON.
 'use strict';
 const rhea = require('rhea');
 
@@ -8,10 +8,14 @@ const LARGE = 3_000_000;
 
 const once = (emitter, event) => new Promise((resolve) => emitter.once(event, resolve));
 
-function connect(host, port, options) {
+function connect(url, options) {
   const container = rhea.create_container();
+  const { protocol, hostname, port } = new URL(url);
+  const place = protocol === 'ws:'
+    ? { connection_details: container.websocket_connect(WebSocket)(url, 'amqp', {}) }
+    : { host: hostname, port: Number(port) };
   const connection = container.connect({
-    host, port, username: 'guest', password: 'guest', reconnect: false, ...options,
+    username: 'guest', password: 'guest', reconnect: false, ...place, ...options,
   });
   return once(connection, 'connection_open').then(() => connection);
 }
@@ -184,10 +188,10 @@ async function refused(connection, address) {
   return { conditions, got };
 }
 
-async function main([host, port, otherPort, queue]) {
+async function main([url, otherUrl, queue]) {
   const address = `/queues/${queue}`;
-  const one = await connect(host, Number(port), { max_frame_size: 4096 });
-  const other = await connect(host, Number(otherPort), {});
+  const one = await connect(url, { max_frame_size: 4096 });
+  const other = await connect(otherUrl, {});
   const found = {
     stream: await stream(one, other, address),
     outcomes: await outcomes(one, other, address),
