@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Any, Final
 
+from node.delivery.settlements import Outcome
 from node.message.run import Run
 from node.ranges.range_set import Numbers
 from node.refusal import Refusal
@@ -287,8 +288,15 @@ class ConnectionSession(MachineSession):
             self.answered()
 
     def _commit(self, effect: effects.CommitEffect) -> None:
-        committed = partial(self._committed, effect)
-        self._core.commit(-effect.transaction, effect.settled, committed, whole=True)
+        failure = self.connection.sessions.transactions.failure(effect.transaction)
+        if failure is None:
+            committed = partial(self._committed, effect)
+            self._core.commit(-effect.transaction, effect.settled, committed, whole=True)
+            return
+        self._core.roll_back(-effect.transaction)
+        for consumer, ranges, _ in effect.settled:
+            self._core.settle(consumer, ranges, Outcome.RETURNED)
+        self.connection.sessions.committed(effect, failure)
 
     def _committed(self, effect: effects.CommitEffect, refusal: Refusal | None) -> None:
         with self:
@@ -299,6 +307,7 @@ class ConnectionSession(MachineSession):
 
     def _roll_back(self, effect: effects.Rollback) -> None:
         self._core.roll_back(-effect.transaction)
+        self.connection.sessions.transactions.ended(effect.transaction)
 
     # -- calls of the broker (PublishingSession) ------------------------------------------------
 

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from copy import copy
-
 from node.wire.amqp10.definitions import (
     Attach,
     Coordinator,
@@ -63,12 +61,16 @@ def _kept(terminus: CompositeField | None) -> CompositeField | None:
     """The terminus as the node keeps it: until the link is detached, without filters."""
     if isinstance(terminus, Coordinator):
         return COORDINATOR
-    if not isinstance(terminus, Source | Target):
-        return terminus
-    kept = copy(terminus)
-    kept.durable = TerminusDurability.NONE
-    kept.expiry_policy = TerminusExpiryPolicy.LINK_DETACH
-    kept.timeout = 0
-    if isinstance(kept, Source):
-        kept.filter = None
-    return kept
+    durable, expiry, timeout = TerminusDurability.NONE, TerminusExpiryPolicy.LINK_DETACH, 0
+    if isinstance(terminus, Source):
+        return Source(
+            terminus.address, durable, expiry, timeout, terminus.dynamic, terminus.dynamic_node_properties,
+            terminus.distribution_mode, None, terminus.default_outcome, terminus.outcomes,
+            terminus.capabilities,
+        )  # fmt: skip
+    if isinstance(terminus, Target):
+        return Target(
+            terminus.address, durable, expiry, timeout, terminus.dynamic, terminus.dynamic_node_properties,
+            terminus.capabilities,
+        )  # fmt: skip
+    return terminus

@@ -145,8 +145,9 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class CommitEffect:
-    """Publish the held runs of a transaction and settle, atomically; answered with
-    `SessionTable.committed`, and with the outcome of the session's message with this tag.
+    """Publish the held runs of a transaction and settle, atomically, unless one of the runs was refused
+    (`DeclaredTransactions.failure`). Answered with `SessionTable.committed`, and with the outcome of the
+    session's message with this tag.
     """
 
     transaction: int
@@ -157,7 +158,7 @@ class CommitEffect:
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """Discard the held runs of a transaction. There is no answer."""
+    """Discard the held runs of a transaction; answered with `DeclaredTransactions.ended`."""
 
     transaction: int
 

@@ -228,7 +228,7 @@ class SessionTable:
 
     def committed(self, commit: CommitEffect, failure: Error | None) -> None:
         """The broker has committed a transaction; with a failure nothing of it has been done."""
-        self.transactions.committed(commit.transaction)
+        self.transactions.ended(commit.transaction)
         outcome = ACCEPTED if failure is None else Rejected(failure)
         self.decided(commit.session, commit.tag, commit.tag, outcome)
 

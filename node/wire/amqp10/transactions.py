@@ -3,10 +3,14 @@
 A peer declares a transaction on a link to the coordinator, and discharges it there. In between, transfers and
 dispositions of any session may name it in a transactional-state.
 
-state      meaning                                          leaves by
-DECLARED   publishes and settlements are held               discharge: ENDING, or gone; its link closed: gone
-FAILED     as DECLARED; the commit will be refused          discharge: gone; its link closed: gone
-ENDING     the session code commits; no frame may name it   its answer: gone
+state      meaning                                              leaves by
+DECLARED   publishes and settlements are held                   discharge, or its link closed: ENDING
+FAILED     as DECLARED; the commit will be refused              discharge, or its link closed: ENDING
+ENDING     no frame may name it; the session code carries out   the answer of the session code: gone
+           its publishes, then commits or rolls back
+
+The session code may hear of publishes and of their discharge at once. So a publish may be refused when its
+transaction is ENDING: then the session code does not commit.
 
 A delivery that is settled in a transaction is among the unsettled ones no more, so the delivery cannot be
 settled twice. A rollback puts the delivery back there, or into its queue where the peer has settled it.
@@ -110,8 +114,13 @@ class DeclaredTransactions:
         return transaction
 
     def numbered(self, number: int) -> Transaction | None:
-        """The transaction with this number in effects, if it is neither discharged nor rolled back."""
-        return self._live.get(number.to_bytes(8, "big"))
+        """The transaction with this number in effects, until the session code has ended it."""
+        return self._ending.get(number) or self._live.get(number.to_bytes(8, "big"))
+
+    def failure(self, number: int) -> Error | None:
+        """Why a transaction cannot be committed."""
+        transaction = self.numbered(number)
+        return None if transaction is None else transaction.failure
 
     def fail(self, number: int, error: Error) -> None:
         """A transaction can only be rolled back from now on."""
@@ -151,8 +160,10 @@ class DeclaredTransactions:
         self._outbox.emit(CommitEffect(transaction.number, session, tag, settled))
         return None
 
-    def committed(self, number: int) -> None:
-        """The session code has committed, or could not: then the deliveries are back in their queues."""
+    def ended(self, number: int) -> None:
+        """The session code has committed or rolled back, or could not commit: then the deliveries are back in
+        their queues.
+        """
         transaction = self._ending.pop(number, None)
         if transaction is not None:
             self.octets -= transaction.octets
@@ -182,7 +193,7 @@ class DeclaredTransactions:
     def roll_back(self, transaction: Transaction) -> None:
         """Forget what is held. Deliveries are unsettled again, or back in their queue."""
         del self._live[transaction.txn_id]
-        self.octets -= transaction.octets
+        self._ending[transaction.number] = transaction
         for one in transaction.retired:
             if one.settled:
                 ranges = merged(ranges_of(one.taken.numbers))

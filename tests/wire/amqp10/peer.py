@@ -36,8 +36,11 @@ FIELDS = {
 """The fields of each performative that the node writes: all of them, because some clients read by index."""
 
 ANSWERED = frozenset(
-    (e.Authenticate, e.EnterVhost, e.FindTarget, e.StartConsumer, e.EndConsumer, e.SessionEnded)
-)
+    (
+        e.Authenticate, e.EnterVhost, e.FindTarget, e.StartConsumer, e.EndConsumer, e.Rollback,
+        e.SessionEnded,
+    )
+)  # fmt: skip
 
 T = TypeVar("T")
 
@@ -195,6 +198,8 @@ class Peer:
                     connection.sessions.consuming(receiving, self.consumers, True)
             case e.EndConsumer(link=ended):
                 connection.sessions.consumer_ended(ended)
+            case e.Rollback(transaction=number):
+                connection.sessions.transactions.ended(number)
             case e.SessionEnded(channel=channel, awaited=awaited):
                 if awaited:
                     connection.sessions.released(channel)

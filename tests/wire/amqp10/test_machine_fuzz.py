@@ -4,7 +4,6 @@ invariants, and gives every delivery back once.
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -142,6 +141,10 @@ def likely(random: Random) -> Step:
     )
     first = random.randrange(20)
     told = d.Disposition(role, first, random.choice((None, first + count)), settles, random.choice(OUTCOMES))
+    txn = random.randrange(6).to_bytes(8, "big")
+    in_transaction = d.TransactionalState(txn, random.choice(OUTCOMES[:5]))
+    retires = d.Disposition(Role.RECEIVER, first, first + count, settles, in_transaction)
+    coordinates = sender(handle, name=random.choice("stuv"), target=d.Coordinator())
     drain, echo, seen = random.random() < 0.2, random.random() < 0.1, random.randrange(30)
     given = random.randrange(20)
     choices: list[tuple[int, Step]] = [
@@ -151,6 +154,10 @@ def likely(random: Random) -> Step:
         (8, ("frame", channel, told)),
         (1, ("frame", channel, d.Detach(handle, settles))),
         (10, ("transfer", channel, handle, settles, more, random.random() < 0.2, body)),
+        (2, ("frame", channel, coordinates)),
+        (6, ("control", channel, handle, False, random.choice((None, None, txn)), settles)),
+        (4, ("transfer", channel, handle, settles, more, False, body, d.TransactionalState(txn))),
+        (4, ("frame", channel, retires)),
         (12, ("deliver", handle, 1 + count % 6, random.choice((0, 10, 1000)))),
         (5, ("decide", count, random.choice(OUTCOMES[:5]))),
         (10, ("answer", count)),
@@ -189,7 +196,7 @@ class Broker:
     def tamed(self, step: Step) -> Step | None:
         """The step with a channel and a handle that admit it; None where there are none."""
         sessions = self.peer.connection.sessions
-        if step[0] not in ("frame", "transfer"):
+        if step[0] not in ("frame", "transfer", "control"):
             return step
         if step[0] == "frame" and isinstance(step[2], d.Begin):
             free = [one for one in range(LIMITS.channel_max + 1) if sessions.on_channel(one) is None]
@@ -198,12 +205,19 @@ class Broker:
         if not mapped:
             return None
         session = mapped[step[1] % len(mapped)]
-        if step[0] == "transfer":
-            handles = [one for one, link in session.links.items() if isinstance(link, IncomingLink)]
+        if step[0] in ("transfer", "control"):
+            controls = step[0] == "control"
+            handles = [
+                one for one, link in session.links.items()
+                if isinstance(link, IncomingLink) and link.coordinator is controls
+            ]  # fmt: skip
             if not handles:
                 return None
-            return ("transfer", session.channel, handles[step[2] % len(handles)], *step[3:])
-        performative = copy(step[2])
+            rest = [self.declared(one) for one in step[3:]]
+            return (step[0], session.channel, handles[step[2] % len(handles)], *rest)
+        performative = type(step[2])(*[getattr(step[2], field) for field in step[2].FIELDS])
+        if isinstance(performative, d.Disposition):
+            performative.state = self.declared(performative.state)
         handle = getattr(performative, "handle", None)
         if handle is not None:
             handles = sorted(session.links)
@@ -214,6 +228,17 @@ class Broker:
             performative.handle = handles[handle % len(handles)]
         return ("frame", session.channel, performative)
 
+    def declared(self, part: Any) -> Any:
+        """The part of a step, with the id of a transaction that is there where it has an id."""
+        transactions: Any = self.peer.connection.sessions.transactions
+        txn_ids = sorted(transactions._live)
+        if not txn_ids:
+            return part
+        if isinstance(part, d.TransactionalState):
+            txn_id = txn_ids[part.txn_id[-1] % len(txn_ids)]
+            return d.TransactionalState(txn_id, part.outcome)
+        return txn_ids[part[-1] % len(txn_ids)] if type(part) is bytes and len(part) == 8 else part
+
     def run(self, step: Step) -> None:
         connection, sessions = self.peer.connection, self.peer.connection.sessions
         match step:
@@ -221,8 +246,8 @@ class Broker:
                 self.peer.feed(octets_of(performative, channel=channel))
             case ("octets", octets):
                 self.peer.feed(octets)
-            case ("transfer", channel, handle, settled, more, aborted, payload):
-                self.transfer(channel, handle, settled, more, aborted and more, payload)
+            case ("transfer", channel, handle, settled, more, aborted, payload, *state):
+                self.transfer(channel, handle, settled, more, aborted and more, payload, *state)
             case ("deliver", index, count, size):
                 self.deliver(index, count, size)
             case ("decide", index, outcome):
@@ -240,6 +265,9 @@ class Broker:
                 if self.limits:
                     consumer = sorted(self.limits)[index % len(self.limits)]
                     sessions.cancelled(consumer, Error("amqp:resource-deleted", "z" * 600))
+            case ("control", channel, handle, settled, txn, fail):
+                body = d.Declare() if txn is None else d.Discharge(txn, fail)
+                self.transfer(channel, handle, settled, False, False, b"\0\x53\x77" + body.encode())
             case ("refuse publish",):
                 self.refuse_publish()
             case ("pause", on):
@@ -257,8 +285,9 @@ class Broker:
         self.check()
 
     def transfer(
-        self, channel: int, handle: int, settled: bool, more: bool, aborted: bool, payload: bytes
-    ) -> None:
+        self, channel: int, handle: int, settled: bool, more: bool, aborted: bool, payload: bytes,
+        state: Any = None,
+    ) -> None:  # fmt: skip
         session = self.peer.connection.sessions.on_channel(channel)
         link = None if session is None else session.links.get(handle)
         identity: Any = None
@@ -266,7 +295,7 @@ class Broker:
             identity = self.delivery_ids.get(channel, 0)
             self.delivery_ids[channel] = identity + 1
         tag = None if identity is None else b"%d" % identity
-        one = d.Transfer(handle, identity, tag, settled=settled, more=more, aborted=aborted)
+        one = d.Transfer(handle, identity, tag, settled=settled, more=more, aborted=aborted, state=state)
         self.peer.feed(octets_of(one, channel=channel, payload=payload))
 
     def deliver(self, index: int, count: int, size: int) -> None:
@@ -314,6 +343,10 @@ class Broker:
         if isinstance(effect, e.Drain):
             self.peer.connection.sessions.drained(effect.consumer)
             return
+        if isinstance(effect, e.CommitEffect):
+            failed = Error("amqp:transaction:rollback") if effect.tag % 3 == 0 else None
+            self.peer.connection.sessions.committed(effect, failed)
+            return
         if isinstance(effect, e.StartConsumer):
             begun_before = self.peer.consumers
             self.peer.answer(effect)
@@ -341,13 +374,19 @@ class Broker:
             case e.Credit(consumer=consumer, limit=limit) | e.Drain(consumer=consumer, limit=limit):
                 assert limit >= self.received[consumer], "credit is never negative"
                 self.limits[consumer] = limit
+            case e.CommitEffect(settled=settlements):
+                for one in settlements:
+                    self.settled(one.consumer, one.ranges)
+                self.waiting.append(effect)
             case e.EndConsumer(consumer=consumer):
                 self.limits.pop(consumer, None)
             case e.PublishEffect(session=session, run=run, first_tag=tag):
                 assert self.peer.connection.sessions.begun >= session
                 assert run.count == len(list(run.contents())) > 0
-                self.latest = effect
-                if tag:
+                self.latest = None if effect.transaction else effect
+                if effect.transaction:
+                    self.peer.connection.sessions.publish_held(effect)
+                elif tag:
                     self.published += [(session, tag + n) for n in range(run.count)]
         if type(effect) in ANSWERED or isinstance(effect, e.Drain):
             self.waiting.append(effect)
@@ -383,10 +422,11 @@ class Broker:
         self.take_effects()
         assert not self.unsettled, "every delivery has come back"
         assert connection.state is ConnectionState.CLOSED
-        assert connection.held <= LIMITS.max_frame_size
         for effect in self.waiting:
             self.answer(effect)
+        assert connection.held <= LIMITS.max_frame_size
         assert connection.take_effects() == [] and connection.take_output() == b""
+        assert connection.sessions.transactions.octets == 0
 
 
 def check_outgoing(link: OutgoingLink) -> None:
