@@ -89,7 +89,8 @@ class WebSocketTransport(asyncio.Transport):
 
     def _sent(self, octets: int) -> None:
         self._octets -= octets
-        if self._paused and self.get_write_buffer_size() <= self._low:
+        # The transport below does not tell when its buffer has drained, so only the output here counts.
+        if self._paused and self._octets <= self._low:
             self._paused = False
             self._client.resume_writing()
 
@@ -99,7 +100,7 @@ class WebSocketTransport(asyncio.Transport):
         self._output.append(bytes(data))
         self._octets += len(data)
         self._written.set()
-        if not self._paused and self.get_write_buffer_size() > self._high:
+        if not self._paused and self._octets > self._high:
             self._paused = True
             self._client.pause_writing()
 
