@@ -32,6 +32,7 @@ _NEEDS = {
     "test_proton_messages.py": "proton",
     "test_proton_reactor.py": "proton",
     "test_proton_transactions.py": "proton",
+    "test_rabbitmq_amqp.py": "rabbitmq_amqp_python_client",
 }
 
 collect_ignore = [file for file, package in _NEEDS.items() if find_spec(package) is None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from proton import Delivery, Message
+from proton import Delivery, Endpoint, Message
 from proton.handlers import TransactionHandler
 from proton.utils import BlockingConnection, LinkDetached, SyncRequestResponse
 
@@ -125,7 +125,7 @@ def test_a_lost_control_link_rolls_back(
     delivery = transaction.send(sender.link, Message(body="lost"))
     client.wait(lambda: delivery.remote_state, msg="for the outcome")
     transaction.txn_ctrl.close()
-    client.wait(lambda: transaction.txn_ctrl.state & 32, msg="for the detach")
+    client.wait(lambda: transaction.txn_ctrl.state & Endpoint.REMOTE_CLOSED, msg="for the detach")
     sender.send(Message(body="kept"))
     assert bodies(other, queue) == ["kept"]
 
