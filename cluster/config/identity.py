@@ -1,4 +1,4 @@
-"""The names and capabilities that a node gives AMQP clients (server-properties of connection.start)."""
+"""The names that a node gives AMQP clients: server-properties of connection.start, properties of Open."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ DIALECT_VERSION: Final = "3.13.7"
 flag."""
 
 
+AMQP10_VERSION: Final = "4.1.0"
+"""The release of RabbitMQ whose addresses, management and outcomes of AMQP 1.0 quorate follows. RabbitMQ's
+clients of AMQP 1.0 insist on 4.0, and ask for more than quorate has from 4.2 on.
+"""
+
+
 def version() -> str:
     """The version of this package; "0" in a source tree that was never installed."""
     try:
@@ -23,13 +29,15 @@ def version() -> str:
         return "0"
 
 
-def server_properties(product: ServerProduct, cluster: str, node: str) -> dict[str, str]:
-    """The server-properties of connection.start. Product and version are as configured; `platform` names
-    quorate and its version in any case.
+def server_properties(
+    product: ServerProduct, cluster: str, node: str, dialect: str = DIALECT_VERSION
+) -> dict[str, str]:
+    """The server-properties of connection.start, and the properties of Open. Product and version are as
+    configured, with `dialect` as RabbitMQ's version; `platform` names quorate and its version in any case.
     """
     return {
         "product": product,
-        "version": DIALECT_VERSION if product == RABBITMQ else version(),
+        "version": dialect if product == RABBITMQ else version(),
         "platform": f"quorate {version()}, Python {platform.python_version()}",
         "cluster_name": cluster,
         "node": node,

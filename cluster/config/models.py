@@ -149,8 +149,13 @@ class ClusterConfig(Section):
     )
     server_product: ServerProduct = Field(
         default="RabbitMQ",
-        description="The product name that nodes give AMQP clients. Some clients read the protocol by that "
-        'name: Celery, told "quorate", would get no more tasks while some wait for their time.',
+        description="The product name that nodes give clients of AMQP 0-9-1. Some clients read the protocol "
+        'by that name: Celery, told "quorate", would get no more tasks while some wait for their time.',
+    )
+    amqp10_product: ServerProduct = Field(
+        default="RabbitMQ",
+        description="The product name that nodes give clients of AMQP 1.0. RabbitMQ's client libraries of "
+        "AMQP 1.0 talk to no other product.",
     )
     formats: int = Field(
         default=FORMAT_LEVEL,

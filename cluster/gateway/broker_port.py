@@ -16,6 +16,7 @@ from cluster.gateway.cancellations import Cancellations
 from cluster.gateway.client_connections import ClientConnections
 from cluster.gateway.commits import Attached, Commits, shares_of
 from cluster.gateway.context import GatewayContext
+from cluster.gateway.descriptions import Descriptions
 from cluster.gateway.drains import Drains
 from cluster.gateway.gets import Gets
 from cluster.gateway.link import PartitionLink
@@ -38,7 +39,7 @@ from node.queue.settings import PLAIN, QueueSettings
 from node.ranges.range_set import Range
 from node.refusal import Refusal, locked
 from node.routing.exchange import Exchange
-from node.routing.matching import Binding, DestinationKind
+from node.routing.matching import Binding, Destination, DestinationKind
 from node.session.logins import Login, PasswordLogin
 from node.session.permissions import Permissions, Scope
 from node.session.ports import (
@@ -49,6 +50,7 @@ from node.session.ports import (
     Got,
     QueueCounts,
     QueueDeclaration,
+    QueueDescription,
     QueueRef,
     Route,
     Subscriber,
@@ -76,6 +78,7 @@ class FrontEnd:
         self.permissions: Permissions = access
         self._connections = connections
         self._routes = Routes(context.replica, access, links, local)
+        self._descriptions = Descriptions(catalog.state, links, local)
         self._commits = Commits(self._number, catalog.state)
         self._cancellations = Cancellations(
             catalog, formats, links, local, context.config.auto_delete_after_s
@@ -157,6 +160,14 @@ class FrontEnd:
 
     def find_local_queue(self, vhost: str, name: str) -> QueueRef:
         return self._routes.find_local(vhost, name)
+
+    def describe(self, queue: QueueRef) -> QueueDescription:
+        return self._descriptions.queue(queue)
+
+    def bindings(
+        self, vhost: str, source: str, destination: Destination
+    ) -> list[tuple[Binding, Mapping[str, Any]]]:
+        return self._descriptions.bindings(vhost, source, destination)
 
     def header_names(self, scope: Scope, exchange: str) -> tuple[str, ...] | None:
         return self._routes.header_names(scope, exchange)

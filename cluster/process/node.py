@@ -23,7 +23,7 @@ from cluster.catalog.access.control import Access, Answer
 from cluster.catalog.access.usage import Usage
 from cluster.catalog.definitions import NodeDefinition
 from cluster.config.certificates import Certificates
-from cluster.config.identity import server_properties, version
+from cluster.config.identity import AMQP10_VERSION, server_properties, version
 from cluster.config.models import NodeConfig
 from cluster.config.tables import ConfigError
 from cluster.gateway.broker_port import FrontEnd
@@ -185,10 +185,12 @@ class NodeProcess:
 
     def _make_listener(self) -> Listener:
         cluster, limits = self.config.cluster, session_limits(self.config)
-        names = server_properties(cluster.server_product, cluster.name, self.config.name)
+        node = self.config.name
+        names = server_properties(cluster.server_product, cluster.name, node)
+        names10 = server_properties(cluster.amqp10_product, cluster.name, node, AMQP10_VERSION)
         protocols = (
             amqp091(self.front_end, amqp091_limits(limits, names), self.clock),
-            amqp10(self.front_end, amqp10_limits(limits, self.config.name, names), self.clock),
+            amqp10(self.front_end, amqp10_limits(limits, node, names10), self.clock),
         )
         return Listener(
             protocols,

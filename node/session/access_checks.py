@@ -10,9 +10,9 @@ PurgeQueue                                                       the queue
 Get                                                              the queue
 Consume                                                          the queue
 
-FindExchange and FindQueue need no right, and Unbind needs the rights of Bind. A right marked * is needed only
-where the command has the argument, and the exchange or queue does not exist yet. The broker checks publishing
-when it finds a route, and remembers the answer with the route.
+FindExchange, FindQueue, DescribeQueue and ListBindings need no right, and Unbind needs the rights of Bind. A
+right marked * is needed only where the command has the argument, and the exchange or queue is not there yet.
+The broker checks publishing when it finds a route, and remembers the answer with the route.
 """
 
 from __future__ import annotations

@@ -16,9 +16,11 @@ from node.session.commands import (
     DeclareQueue,
     DeleteExchange,
     DeleteQueue,
+    DescribeQueue,
     FindExchange,
     FindQueue,
     Get,
+    ListBindings,
     PurgeQueue,
     Unbind,
 )
@@ -69,6 +71,8 @@ _CALLED: Final[dict[type[Any], str]] = {
     DeleteExchange: "exchange.delete",
     DeclareQueue: "queue.declare",
     FindQueue: "queue.declare",
+    DescribeQueue: "queue.declare",
+    ListBindings: "queue.bind",
     DeleteQueue: "queue.delete",
     PurgeQueue: "queue.purge",
     Consume: "basic.consume",
@@ -87,6 +91,8 @@ def _parts(command: Command) -> tuple[tuple[str, ...], dict[str, Any]]:
         return (command.destination.name, command.source, command.key), command.arguments
     if isinstance(command, Consume):
         return (command.queue,), command.arguments
+    if isinstance(command, ListBindings):
+        return (command.destination.name, command.source), {}
     if isinstance(command, PurgeQueue | Get):
         return (command.queue,), {}
     if isinstance(command, Cancel):

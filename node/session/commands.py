@@ -10,13 +10,13 @@ Arguments have RabbitMQ's names (`x-max-length`, `alternate-exchange`, ...).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from node.refusal import Refusal
-from node.routing.matching import Destination
-from node.session.ports import Got, QueueDeclaration
+from node.routing.matching import Binding, Destination
+from node.session.ports import Got, QueueDeclaration, QueueDescription
 
 # -- commands -------------------------------------------------------------------------------------
 
@@ -83,6 +83,21 @@ class FindQueue:
 
 
 @dataclass(frozen=True, slots=True)
+class DescribeQueue:
+    """Result: QueueDescribed."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListBindings:
+    """Find the bindings that clients have made between two ends. Result: BindingsFound."""
+
+    source: str
+    destination: Destination
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteQueue:
     """Result: Removed; with 0 messages where the queue does not exist."""
 
@@ -138,6 +153,8 @@ Command = (
     | Unbind
     | DeclareQueue
     | FindQueue
+    | DescribeQueue
+    | ListBindings
     | DeleteQueue
     | PurgeQueue
     | Consume
@@ -159,6 +176,20 @@ class QueueFound:
     name: str
     ready: int
     consumers: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDescribed:
+    queue: QueueDescription
+    ready: int
+    consumers: int
+
+
+@dataclass(frozen=True, slots=True)
+class BindingsFound:
+    """Each binding with its arguments."""
+
+    bindings: list[tuple[Binding, Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +221,7 @@ class Nothing:
 COMPLETED: Final = Completed()
 NOTHING: Final = Nothing()
 
-Result = Completed | QueueFound | Removed | Consuming | Got | Nothing
+Result = Completed | QueueFound | QueueDescribed | BindingsFound | Removed | Consuming | Got | Nothing
 
 Answered = Callable[[Result | Refusal], None]
 """Called once for each command, with its result or its refusal."""

@@ -63,6 +63,8 @@ class SessionCore:
         self._requests = Requests(port)
         self._held: dict[int, list[HeldRun]] = {}
         """The runs that the transaction of each channel will publish."""
+        self._refused: dict[int, Refusal] = {}
+        """Why the transaction of a channel lacks a run."""
         self._consumers = SessionConsumers(port, in_use)
 
     @property
@@ -141,6 +143,8 @@ class SessionCore:
                     self._publish_along(route, channel, piece, mandatory, tag, held)
                 tag += piece.count if tag else 0
         except Refusal as refusal:
+            if held:
+                self._refused.setdefault(channel, refusal)
             self._session.publish_refused(channel, refusal)
 
     def hold_publish(self, channel: int, run: Run, mandatory: bool) -> None:
@@ -187,13 +191,15 @@ class SessionCore:
     def roll_back(self, channel: int) -> None:
         """Discard the runs of the channel's transaction."""
         self._held.pop(channel, None)
+        self._refused.pop(channel, None)
 
     def commit(self, channel: int, settled: Sequence[Settlement], done: Done, *, whole: bool = False) -> None:
         """Publish the runs of the channel's transaction and settle, atomically.
 
         `done` is called without a refusal once a majority of each partition has everything on disk; with a
         refusal nothing has been published or settled. The session returns mandatory messages that no queue
-        takes to the client before `done` is called.
+        takes to the client before `done` is called. `whole`: the commit is refused where a publish of the
+        transaction was refused, or no queue takes a mandatory message; the deliveries go back as failed ones.
         """
         publishes: list[tuple[Run, Route]] = []
         lost: list[HeldRun] = []
@@ -206,10 +212,13 @@ class SessionCore:
             else:
                 lost.append(one)
 
-        if whole and any(one.mandatory for one in lost):
+        refused = self._refused.pop(channel, None)
+        if refused is None and any(one.mandatory for one in lost):
+            refused = PreconditionFailedError("no queue takes a message of the transaction")
+        if whole and refused is not None:
             for consumer, ranges, _ in settled:
                 self._port.give_back(consumer, ranges, True)
-            done(PreconditionFailedError("no queue takes a message of the transaction"))
+            done(refused)
             return
 
         def answered(refusal: Refusal | None) -> None:

@@ -15,7 +15,7 @@ from node.message.run import Run
 from node.ranges.range_set import Numbers, Range
 from node.refusal import Refusal
 from node.routing.exchange import Exchange
-from node.routing.matching import Binding
+from node.routing.matching import Binding, Destination
 from node.session.logins import Login
 from node.session.permissions import Permissions, Scope
 from node.session.traffic import ExchangeFlow
@@ -58,6 +58,20 @@ class QueueCounts:
     consumers: int
     leased: int
     scheduled: int = 0
+
+
+class QueueDescription(NamedTuple):
+    """A queue as its declaration has it, of the type (`kind`) "classic" or "quorum", and its nodes."""
+
+    name: str
+    kind: str
+    durable: bool
+    exclusive: bool
+    auto_delete: bool
+    arguments: Mapping[str, Any]
+    leader: str
+    """The node that owns the queue, as far as this node knows."""
+    replicas: tuple[str, ...]
 
 
 class DeclaredQueue(NamedTuple):
@@ -210,6 +224,14 @@ class BrokerPort(Protocol):
         """The queue for direct replies, or the server-named exclusive queue, with this name, on the node that
         the name states. Raises NotFoundError where the name states no running node.
         """
+
+    def describe(self, queue: QueueRef) -> QueueDescription:
+        """Raises NotFoundError for a queue that has gone meanwhile."""
+
+    def bindings(
+        self, vhost: str, source: str, destination: Destination
+    ) -> list[tuple[Binding, Mapping[str, Any]]]:
+        """The bindings that clients have made between both, with their arguments."""
 
     def header_names(self, scope: Scope, exchange: str) -> tuple[str, ...] | None:
         """The names of the headers on which routes of the exchange depend; None where there are none.

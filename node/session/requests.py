@@ -17,6 +17,7 @@ from node.session.commands import (
     NOTHING,
     Answered,
     Bind,
+    BindingsFound,
     Cancel,
     Command,
     Consume,
@@ -25,10 +26,13 @@ from node.session.commands import (
     DeclareQueue,
     DeleteExchange,
     DeleteQueue,
+    DescribeQueue,
     FindExchange,
     FindQueue,
     Get,
+    ListBindings,
     PurgeQueue,
+    QueueDescribed,
     QueueFound,
     Removed,
     Result,
@@ -198,6 +202,29 @@ class Requests:
 
         self._port.count(queue, counted)
 
+    def _describe_queue(self, caller: Caller, command: DescribeQueue, answered: Answered) -> None:
+        queue = self._port.queue(caller.vhost, command.name, caller.holder)
+
+        def counted(counts: QueueCounts, refusal: Refusal | None) -> None:
+            if refusal is not None:
+                answered(refusal)
+                return
+            try:
+                description = self._port.describe(queue)
+            except Refusal as gone:
+                answered(gone)
+            else:
+                answered(QueueDescribed(description, counts.ready, counts.consumers))
+
+        self._port.when_visible(partial(self._port.count, queue, counted))
+
+    def _list_bindings(self, caller: Caller, command: ListBindings, answered: Answered) -> None:
+        def visible() -> None:
+            found = self._port.bindings(caller.vhost, command.source, command.destination)
+            answered(BindingsFound(found))
+
+        self._port.when_visible(visible)
+
     def _delete_queue(self, caller: Caller, command: DeleteQueue, answered: Answered) -> None:
         try:
             queue = self._port.queue(caller.vhost, command.name, caller.holder)
@@ -260,7 +287,7 @@ def _without_line_ends(command: Command) -> Command:
         declaration = command.declaration
         if _has_line_end(declaration.name):
             return DeclareQueue(replace(declaration, name=_cleaned(declaration.name)))
-    elif isinstance(command, Bind | Unbind | PurgeQueue | Consume | Cancel | Get):
+    elif isinstance(command, Bind | Unbind | ListBindings | PurgeQueue | Consume | Cancel | Get):
         return command
     elif _has_line_end(command.name):
         return replace(command, name=_cleaned(command.name))
@@ -317,6 +344,8 @@ _HANDLERS: Final[dict[type[Any], Callable[[Requests, Caller, Any, Answered], Non
     Unbind: Requests._unbind,
     DeclareQueue: Requests._declare_queue,
     FindQueue: Requests._find_queue,
+    DescribeQueue: Requests._describe_queue,
+    ListBindings: Requests._list_bindings,
     DeleteQueue: Requests._delete_queue,
     PurgeQueue: Requests._purge,
     Consume: Requests._consume,

@@ -1,4 +1,4 @@
-"""A session of AMQP 1.0 on a broker: links and their nodes, publishes, transactions."""
+"""A session of AMQP 1.0 on a broker: targets, refused publishes, views."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ from typing import Any
 
 import pytest
 
-from node.delivery.settlements import Outcome
 from node.message.run import Run
-from node.refusal import AccessRefusedError, NotFoundError, PreconditionFailedError, Refusal, locked
+from node.refusal import AccessRefusedError, NotFoundError, Refusal, locked
 from node.session.amqp10.session import ConnectionSession
 from node.session.client_views import LinkView
 from node.session.ports import DeclaredQueue, QueueDeclaration, QueueRef, Subscriber
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.connection import AMQP_HEADER, SASL_HEADER
-from node.wire.amqp10.definitions import AmqpCondition, Role, TransactionCondition
+from node.wire.amqp10.definitions import AmqpCondition
 from node.wire.amqp10.frames import Frame, FrameParser
 from node.wire.amqp10.limits import ConnectionLimits
-from node.wire.amqp10.values import Described, ULong
 from tests.session.answering import AnsweringBroker, Socket, Somewhere
 from tests.wire.amqp10.peer import (
     LARGE,
@@ -32,7 +30,6 @@ from tests.wire.amqp10.peer import (
     transfer,
 )
 from tests.wire.amqp10.sections import message, run_of
-from tests.wire.amqp10.test_transactions import control, discharge, working
 
 DYNAMIC = "amq.gen-dynamic"
 
@@ -123,6 +120,8 @@ class Client:
         port: Any = self.broker
         self.session = ConnectionSession(port, self.socket, ConnectionLimits(), lambda: 1.0)
         self._parser = FrameParser(LARGE)
+        self.frames: list[Frame] = []
+        """Every frame that the node has written."""
         self.send(SASL_HEADER, PLAIN, AMQP_HEADER, d.Open("c", max_frame_size=LARGE), begin())
 
     def send(self, *sent: Any) -> list[Any]:
@@ -134,84 +133,10 @@ class Client:
         """The performatives that the node writes now."""
         found: list[Any] = []
         while output := self.session.take_output():
-            found += [one.performative for one in self._parser.receive(output) if isinstance(one, Frame)]
+            frames = [one for one in self._parser.receive(output) if isinstance(one, Frame)]
+            self.frames += frames
+            found += [one.performative for one in frames]
         return found
-
-
-# -- dynamic nodes ----------------------------------------------------------------------------------
-
-
-def dynamic(kind: str, handle: int = 0) -> d.Attach:
-    if kind == "source":
-        return receiver(handle, source=d.Source(None, dynamic=True))
-    return sender(handle, target=d.Target(None, dynamic=True))
-
-
-@pytest.mark.requirement("B11")
-@pytest.mark.parametrize("kind", ["source", "target"])
-def test_a_dynamic_node_is_a_queue_that_ends_with_its_link(kind: str) -> None:
-    client = Client()
-    attach = client.send(dynamic(kind))[0]
-    node = getattr(attach, kind)
-    assert (node.address, node.dynamic) == (f"/queues/{DYNAMIC}", True)
-    assert node.dynamic_node_properties == {"lifetime-policy": Described(ULong(d.DeleteOnClose.CODE), [])}
-    if kind == "target":
-        client.send(transfer(1))
-        assert client.broker.published == [("", DYNAMIC, 2)]
-    else:
-        assert len(client.broker.consumers) == 1
-    assert not client.broker.deleted
-    assert client.send(d.Detach(0, True)) == [d.Detach(0, True)]
-    assert client.broker.deleted == [DYNAMIC] and not client.broker.consumers
-
-
-@pytest.mark.requirement("B11")
-@pytest.mark.parametrize("kind", ["source", "target"])
-@pytest.mark.parametrize("end", [d.End(), d.Close(), None], ids=["end", "close", "lost"])
-def test_a_dynamic_node_ends_with_its_session(kind: str, end: Any) -> None:
-    client = Client()
-    client.send(dynamic(kind))
-    if end is None:
-        client.session.lost()
-        # The queue is exclusive to the connection: the broker deletes it with the connection.
-        assert not client.broker.holders
-    else:
-        client.send(end)
-        assert client.broker.deleted == [DYNAMIC]
-
-
-@pytest.mark.parametrize("kind", ["source", "target"])
-def test_a_dynamic_node_that_cannot_be_made_refuses_the_link(kind: str) -> None:
-    broker = Broker()
-    broker.refusals["declare"] = AccessRefusedError("no right to make queues")
-    client = Client(broker)
-    attach, detach = client.send(dynamic(kind))
-    assert getattr(attach, kind) is None
-    assert error_in(detach, d.Detach).condition == AmqpCondition.UNAUTHORIZED_ACCESS
-    assert client.send(d.Detach(0, True)) == [] and not broker.deleted
-
-
-def test_a_dynamic_node_without_a_consumer_is_deleted() -> None:
-    broker = Broker()
-    broker.refusals[f"consume {DYNAMIC}"] = AccessRefusedError("no right to read")
-    client = Client(broker)
-    attach, detach = client.send(dynamic("source"))
-    assert attach.source is None
-    assert error_in(detach, d.Detach).condition == AmqpCondition.UNAUTHORIZED_ACCESS
-    assert broker.deleted == [DYNAMIC]
-
-
-@pytest.mark.parametrize("kind", ["source", "target"])
-@pytest.mark.parametrize("end", [d.Detach(0, True), d.End()], ids=["detach", "end"])
-def test_a_dynamic_node_that_comes_too_late_is_deleted(kind: str, end: Any) -> None:
-    broker = Broker()
-    client = Client(broker)
-    broker.later = []
-    client.send(dynamic(kind), end)
-    (answer,) = broker.later
-    answer()
-    client.reads()
-    assert broker.deleted == [DYNAMIC] and not broker.consumers
 
 
 # -- targets ----------------------------------------------------------------------------------------
@@ -258,112 +183,16 @@ def test_a_refused_publish_ends_its_link_or_rejects_its_messages() -> None:
     assert (accepted.first, accepted.state) == (5, d.Accepted())
 
 
-# -- transactions -----------------------------------------------------------------------------------
-
-
-def transacting(broker: Broker) -> tuple[Client, bytes]:
-    """A client with a transaction, a sender on handle 0, and two unsettled deliveries on handle 1."""
-    client = Client(broker)
-    client.send(sender(9, target=d.Coordinator()), sender(0), receiver(1), credit(10, handle=1))
-    client.send(control(1, d.Declare()))
-    (consumer,) = broker.consumers
-    client.session.deliver(consumer, run_of(message(), message()), broker.lease(consumer, 2), False)
-    client.reads()
-    return client, (1).to_bytes(8, "big")
-
-
-@pytest.mark.requirement("B10")
-def test_a_discharge_commits_publishes_and_settlements_together() -> None:
-    broker = Broker()
-    client, txn_id = transacting(broker)
-    body, state = message(body=b"held"), working(txn_id)
-    accepted = working(txn_id, d.Accepted())
-    told = client.send(transfer(2, body, state=state), d.Disposition(Role.RECEIVER, 0, 1, True, accepted))
-    assert [one.state for one in told] == [accepted]
-    assert not broker.published and not broker.committed
-    (answer,) = client.send(control(3, discharge(txn_id)))
-    assert (answer.first, answer.state) == (3, d.Accepted())
-    ((bodies, settled),) = broker.committed
-    assert bodies == [body]
-    assert [(one.ranges, one.outcome) for one in settled] == [([(1, 2)], Outcome.ACCEPTED)]
-
-
-@pytest.mark.requirement("B10")
-def test_a_rollback_commits_nothing() -> None:
-    broker = Broker()
-    client, txn_id = transacting(broker)
-    client.send(transfer(2, state=working(txn_id)), control(3, discharge(txn_id, fail=True)))
-    assert not broker.published and not broker.committed
-    client.send(control(4, d.Declare()), control(5, discharge((2).to_bytes(8, "big"))))
-    assert broker.committed == [([], [])], "what was held is gone"
-
-
-@pytest.mark.requirement("B10")
-def test_a_commit_with_a_message_that_no_queue_takes_does_nothing() -> None:
-    """All or nothing: the settlements of the transaction go back to their queues too."""
-    broker = Broker()
-    client, txn_id = transacting(broker)
-    client.send(
-        transfer(2, state=working(txn_id)),
-        d.Disposition(Role.RECEIVER, 0, 0, True, working(txn_id, d.Accepted())),
-    )
-    broker.gone.add("q")
-    (answer,) = client.send(control(3, discharge(txn_id)))
-    assert answer.state.error.condition == TransactionCondition.TRANSACTION_ROLLBACK
-    assert not broker.committed and broker.returned == [(next(iter(broker.consumers)), [(1, 1)])]
-
-
-@pytest.mark.requirement("B10")
-def test_a_commit_that_the_broker_refuses_is_told() -> None:
-    broker = Broker()
-    broker.commit_refusal = PreconditionFailedError("a queue has refused a message")
-    client, txn_id = transacting(broker)
-    answer = client.send(transfer(2, state=working(txn_id)), control(3, discharge(txn_id)))[-1]
-    assert answer.state.error.condition == TransactionCondition.TRANSACTION_ROLLBACK
-    assert answer.state.error.description == "a queue has refused a message"
-
-
-@pytest.mark.requirement("B10")
-def test_a_publish_that_is_refused_in_a_transaction_fails_its_commit() -> None:
-    broker = Broker()
-    client, txn_id = transacting(broker)
-    broker.refusals["route q"] = AccessRefusedError("no right")
-    told, answer = client.send(transfer(2, state=working(txn_id)), control(3, discharge(txn_id)))
-    assert isinstance(told.state.outcome, d.Rejected) and isinstance(answer.state, d.Rejected)
-    assert not broker.committed and client.session.connection.sessions.transactions.octets == 0
-
-
-@pytest.mark.requirement("B10")
-def test_a_refused_publish_keeps_the_rest_of_its_transaction_from_the_commit() -> None:
-    """The session code hears of the publishes and of the discharge at once."""
-    broker = Broker()
-    client, txn_id = transacting(broker)
-    client.send(sender(5, "r"))
-    broker.refusals["route r"] = AccessRefusedError("no right")
-    client.send(
-        transfer(2, state=working(txn_id)), transfer(3, handle=5, state=working(txn_id)),
-        d.Disposition(Role.RECEIVER, 0, 0, True, working(txn_id, d.Accepted())),
-        control(4, discharge(txn_id)),
-    )  # fmt: skip
-    assert not broker.committed and not broker.published
-    assert broker.returned == [(next(iter(broker.consumers)), [(1, 1)])]
-
-
-@pytest.mark.requirement("B10")
-@pytest.mark.parametrize("fail", [True, False])
-def test_publishes_of_the_piece_that_ends_their_transaction_are_answered(fail: bool) -> None:
-    client, txn_id = transacting(Broker())
-    told = client.send(transfer(2, state=working(txn_id)), control(3, discharge(txn_id, fail)))
-    assert sorted(one.first for one in told) == [2, 3]
-    assert {one.first: one.state for one in told}[2] == working(txn_id, d.Accepted())
-
-
 # -- views ------------------------------------------------------------------------------------------
 
 
 def test_sessions_are_shown_with_their_links() -> None:
     broker = Broker()
-    client, _ = transacting(broker)
+    client = Client(broker)
+    client.send(sender(9, target=d.Coordinator()), sender(0), receiver(1), credit(10, handle=1))
+    (consumer,) = broker.consumers
+    client.session.deliver(consumer, run_of(message(), message()), broker.lease(consumer, 2), False)
+    client.reads()
     (view,) = client.session.session_views()
     assert (view.number, view.unsettled, view.unconfirmed) == (0, 2, 0)
     links = {one.handle: one for one in view.links}

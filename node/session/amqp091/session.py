@@ -25,7 +25,7 @@ from node.session.client_views import (
     ConsumerView,
     SessionView,
 )
-from node.session.commands import Consuming, Nothing, Result
+from node.session.commands import Completed, Consuming, Nothing, QueueFound, Removed, Result
 from node.session.consumers import nothing
 from node.session.core import MachineSession, SessionCore
 from node.session.ports import BrokerPort, Got
@@ -281,6 +281,7 @@ class Session(MachineSession):
             elif isinstance(result, Nothing):
                 connection.get_empty(channel)
             else:
+                assert isinstance(result, Completed | QueueFound | Removed)
                 connection.reply(channel, answer_to(method, result))
             self.answered()
 

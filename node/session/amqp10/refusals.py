@@ -15,7 +15,7 @@ from node.refusal import (
     ResourceError,
     ResourceLockedError,
 )
-from node.wire.amqp10.definitions import AmqpCondition, Error, TransactionCondition
+from node.wire.amqp10.definitions import AmqpCondition, Error
 
 CONDITIONS: Final[dict[type[Refusal], AmqpCondition]] = {
     AccessRefusedError: AmqpCondition.UNAUTHORIZED_ACCESS,
@@ -36,8 +36,3 @@ def refusal_error(refusal: Refusal) -> Error:
         if isinstance(refusal, kind):
             return Error(condition, str(refusal))
     return Error(AmqpCondition.INTERNAL_ERROR, str(refusal))
-
-
-def rolled_back(refusal: Refusal) -> Error:
-    """The error of a transaction that the broker has refused (part 4, section 4.5.8)."""
-    return Error(TransactionCondition.TRANSACTION_ROLLBACK, str(refusal))

@@ -12,12 +12,12 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Any, Final
 
-from node.delivery.settlements import Outcome
 from node.message.run import Run
 from node.ranges.range_set import Numbers
 from node.refusal import Refusal
 from node.session.amqp10 import views
-from node.session.amqp10.refusals import refusal_error, rolled_back
+from node.session.amqp10.management import Management
+from node.session.amqp10.refusals import refusal_error
 from node.session.amqp10.termini import Termini
 from node.session.client_views import (
     ChannelTotals,
@@ -76,6 +76,7 @@ class ConnectionSession(MachineSession):
             effects.CloseSocket: self._close_socket,
             effects.LogEffect: self._log,
             **Termini(port, self, self._core, connection).handlers,
+            effects.RequestEffect: Management(self, self._core, connection).request,
             effects.PublishEffect: self._publish,
             effects.SettleEffect: self._settle,
             effects.Credit: self._credit,
@@ -288,26 +289,17 @@ class ConnectionSession(MachineSession):
             self.answered()
 
     def _commit(self, effect: effects.CommitEffect) -> None:
-        failure = self.connection.sessions.transactions.failure(effect.transaction)
-        if failure is None:
-            committed = partial(self._committed, effect)
-            self._core.commit(-effect.transaction, effect.settled, committed, whole=True)
-            return
-        self._core.roll_back(-effect.transaction)
-        for consumer, ranges, _ in effect.settled:
-            self._core.settle(consumer, ranges, Outcome.RETURNED)
-        self.connection.sessions.committed(effect, failure)
+        committed = partial(self._committed, effect)
+        self._core.commit(-effect.transaction, effect.settled, committed, whole=True)
 
     def _committed(self, effect: effects.CommitEffect, refusal: Refusal | None) -> None:
         with self:
             if not self._core.ended:
-                failure = None if refusal is None else rolled_back(refusal)
-                self.connection.sessions.committed(effect, failure)
+                self.connection.sessions.committed(effect, None if refusal is None else str(refusal))
                 self._transport.wanted()
 
     def _roll_back(self, effect: effects.Rollback) -> None:
         self._core.roll_back(-effect.transaction)
-        self.connection.sessions.transactions.ended(effect.transaction)
 
     # -- calls of the broker (PublishingSession) ------------------------------------------------
 
@@ -346,7 +338,7 @@ class ConnectionSession(MachineSession):
     def publish_refused(self, channel: int, refusal: Refusal) -> None:
         """The run is not published: the exchange does not exist, or the user may not publish to it."""
         if channel < 0:
-            self.connection.sessions.transactions.fail(-channel, rolled_back(refusal))
+            self.connection.sessions.transactions.fail(-channel, str(refusal))
         elif self._publishing is not None:
             taken = self._core.traffic.published - self._published
             self.connection.sessions.refuse_publish(self._publishing, taken, refusal_error(refusal))

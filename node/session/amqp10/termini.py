@@ -31,6 +31,7 @@ from node.wire.amqp10.connection import Connection
 from node.wire.amqp10.definitions import AmqpCondition, DeleteOnClose, Error, Source, Target
 from node.wire.amqp10.errors import MissingTerminusError, WireError
 from node.wire.amqp10.links import IncomingLink, OutgoingLink
+from node.wire.amqp10.management import MANAGEMENT_ADDRESS
 
 LIFETIME: Final = {"lifetime-policy": DeleteOnClose()}
 
@@ -63,6 +64,9 @@ class Termini:
                 raise MissingTerminusError("the link has no target")
             if target.dynamic:
                 self._make(link)
+            elif target.address == MANAGEMENT_ADDRESS:
+                link.management = True
+                self._connection.sessions.accept(link)
             elif target.address is None:
                 link.anonymous = True
                 self._connection.sessions.accept(link)
@@ -98,6 +102,8 @@ class Termini:
                 raise MissingTerminusError("the link has no source")
             if source.dynamic:
                 self._make(link)
+            elif source.address == MANAGEMENT_ADDRESS:
+                self._connection.sessions.responding(link)
             else:
                 self._consume(link, queue_of(source.address))
         except WireError as error:

@@ -74,6 +74,14 @@ class StartConsumer:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestEffect:
+    """A peer has sent this message to the node's management; answered with `SessionTable.respond`."""
+
+    link: IncomingLink
+    octets: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class EndConsumer:
     """A link's consumer ends; answered with `SessionTable.consumer_ended`."""
 
@@ -145,9 +153,8 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class CommitEffect:
-    """Publish the held runs of a transaction and settle, atomically, unless one of the runs was refused
-    (`DeclaredTransactions.failure`). Answered with `SessionTable.committed`, and with the outcome of the
-    session's message with this tag.
+    """Publish the held runs of a transaction and settle, atomically; answered with
+    `SessionTable.committed`, and with the outcome of the session's message with this tag.
     """
 
     transaction: int
@@ -158,7 +165,7 @@ class CommitEffect:
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """Discard the held runs of a transaction; answered with `DeclaredTransactions.ended`."""
+    """Discard the held runs of a transaction. There is no answer."""
 
     transaction: int
 
@@ -188,6 +195,7 @@ Effect = (
     | LogEffect
     | FindTarget
     | StartConsumer
+    | RequestEffect
     | EndConsumer
     | DeleteNode
     | PublishEffect

@@ -201,6 +201,26 @@ class TransactionLimitError(WireError):
     ends = Ends.LINK
 
 
+class DistributedTransactionError(WireError):
+    """A declare has a global-id: the transaction is to be a part of another one (part 4, section 4.5.3)."""
+
+    condition = "amqp:not-implemented"
+    ends = Ends.LINK
+
+
+class UnknownDischargeError(UnknownTransactionError):
+    """A discharge names such a transaction."""
+
+    ends = Ends.LINK
+
+
+class RolledBackError(WireError):
+    """A transaction cannot be committed, and is rolled back (part 4, section 4.5.8)."""
+
+    condition = "amqp:transaction:rollback"
+    ends = Ends.LINK
+
+
 class ControlMessageError(WireError):
     """The coordinator cannot read the message, or does not implement it."""
 

@@ -24,18 +24,21 @@ from node.wire.amqp10.definitions import (
     TransactionalState,
     Transfer,
 )
-from node.wire.amqp10.effects import Outbox, PublishEffect
+from node.wire.amqp10.effects import Outbox, PublishEffect, RequestEffect
+from node.wire.amqp10.error_texts import error_of
 from node.wire.amqp10.errors import (
     DeliveryFieldError,
     ForgedUserIdError,
     MessageTooLargeError,
     TransferLimitError,
     WindowViolationError,
+    WireError,
 )
 from node.wire.amqp10.frames import Frame
 from node.wire.amqp10.known_head import KnownHead
 from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.links import IncomingDelivery, IncomingLink, LinkState, PartialDelivery
+from node.wire.amqp10.management import REQUEST_OCTETS
 from node.wire.amqp10.messages import facts_of
 from node.wire.amqp10.sections import names_other_user
 from node.wire.amqp10.serial import MODULUS
@@ -77,8 +80,12 @@ class Batch:
         self.largest = 0
 
     def run(self) -> Run:
-        whole = self.begin == 0 and self.end == len(self.data)
-        raw = self.data if whole else memoryview(self.data)[self.begin : self.end]
+        raw: bytes | memoryview = self.data
+        if self.transaction is not None:
+            # A view would keep the octets of the whole input in memory until the commit.
+            raw = self.data[self.begin : self.end]
+        elif self.begin or self.end < len(self.data):
+            raw = memoryview(self.data)[self.begin : self.end]
         lengths = self.lengths
         alike = lengths == array("I", (lengths[0],)) * len(lengths)
         return Run(
@@ -267,6 +274,9 @@ class IncomingTransfers:
         if link.coordinator:
             self._control(link, delivery, data, start, end)
             return
+        if link.management:
+            self._request(link, delivery, data[start:end])
+            return
         transaction = None if delivery.state is None else self._transaction(delivery.state)
         facts = facts_of(data, start, end)
         if self._user is not None and names_other_user(data, facts.sections, self._user):
@@ -317,6 +327,8 @@ class IncomingTransfers:
                 link, exchange, routing_key, data, begin, skip, 0 if settled else number + 1, durable,
                 special, transaction,
             )  # fmt: skip
+            if transaction is not None:
+                self._transactions.gathering[self._session] = self.flush
         return batch
 
     def flush(self) -> None:
@@ -326,6 +338,7 @@ class IncomingTransfers:
             self._batch = None
             run, transaction = batch.run(), batch.transaction
             if transaction is not None:
+                self._transactions.gathering.pop(self._session, None)
                 self._transactions.hold(transaction, len(run.raw))
             number = 0 if transaction is None else transaction.number
             self._outbox.publish(PublishEffect(batch.link, run, batch.first_tag, number))
@@ -337,13 +350,29 @@ class IncomingTransfers:
         self.flush()
         message, tag = control_message(data, start, end, delivery.settled), delivery.number + 1
         outcome: DeliveryOutcome | None
-        if isinstance(message, Declare):
-            outcome = Declared(self._transactions.declare(link).txn_id)
-        else:
-            outcome = self._transactions.discharge(message, self._session, tag)
+        try:
+            if isinstance(message, Declare):
+                outcome = Declared(self._transactions.declare(message, link).txn_id)
+            else:
+                outcome = self._transactions.discharge(message, link, tag)
+        except WireError as error:
+            if not link.rejects:
+                raise
+            outcome = Rejected(error_of(error))
         self._count(link, delivery)
         if outcome is not None:
             self.decided(tag, tag, outcome)
+
+    def _request(self, link: IncomingLink, delivery: IncomingDelivery, octets: bytes) -> None:
+        """A message to the node's management. Raises MessageTooLargeError."""
+        if len(octets) > REQUEST_OCTETS:
+            raise MessageTooLargeError(f"a request has at most {REQUEST_OCTETS} octets")
+        self.flush()
+        link.pending += 1
+        self._outbox.emit(RequestEffect(link, octets))
+        self._count(link, delivery)
+        if not delivery.settled:
+            self.decided(delivery.number + 1, delivery.number + 1, ACCEPTED)
 
     # -- settling -------------------------------------------------------------------------------
 
@@ -396,4 +425,5 @@ def _takes_rows(link: IncomingLink, count: int) -> bool:
         and link.partial is None
         and not link.anonymous
         and not link.coordinator
+        and not link.management
     )

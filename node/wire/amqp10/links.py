@@ -8,6 +8,7 @@ DETACHED     detach sent with an error; transfers are discarded   detach receive
 
 from __future__ import annotations
 
+from collections import deque
 from enum import Enum
 from typing import Final
 
@@ -21,6 +22,8 @@ from node.wire.amqp10.definitions import (
     StdDistMode,
     Target,
 )
+
+REJECTED_OUTCOME: Final = "amqp:rejected:list"
 
 
 class LinkState(Enum):
@@ -37,8 +40,8 @@ class IncomingLink:
     """
 
     __slots__ = (
-        "anonymous", "attach", "coordinator", "credit", "delivery_count", "exchange", "made", "partial",
-        "received", "routing_key", "session", "settles_second", "state",
+        "anonymous", "attach", "coordinator", "credit", "delivery_count", "exchange", "made", "management",
+        "partial", "pending", "received", "rejects", "routing_key", "session", "settles_second", "state",
     )  # fmt: skip
 
     def __init__(self, session: int, attach: Attach) -> None:
@@ -50,6 +53,14 @@ class IncomingLink:
         self.anonymous = False
         self.coordinator = isinstance(attach.target, Coordinator)
         """The peer sends declares and discharges of transactions."""
+        self.management = False
+        """The peer sends requests to the node's management."""
+        self.pending = 0
+        """Requests that have no response yet."""
+        source = attach.source
+        outcomes = source.outcomes if isinstance(source, Source) else ()
+        self.rejects = not outcomes or REJECTED_OUTCOME in outcomes
+        """The source of the link takes rejections. Peers that list no outcome take all of them."""
         self.exchange = self.routing_key = ""
         self.settles_second = attach.rcv_settle_mode is ReceiverSettleMode.SECOND
         """The node settles a delivery after the peer has settled it, unless the delivery asks otherwise."""
@@ -102,7 +113,8 @@ class OutgoingLink:
 
     __slots__ = (
         "advanced", "attach", "closed", "consumer", "credit_limit", "delivered", "drain_due", "drain_limit",
-        "draining", "ended", "made", "presettled", "regranted", "session", "state", "waiting",
+        "draining", "ended", "made", "management", "presettled", "regranted", "responses", "session", "state",
+        "tells_place", "waiting",
     )  # fmt: skip
 
     def __init__(self, session: int, attach: Attach) -> None:
@@ -113,6 +125,14 @@ class OutgoingLink:
         """The queue that is the link's dynamic node, and ends with the link."""
         self.presettled = attach.snd_settle_mode is SenderSettleMode.SETTLED
         """The node settles a delivery when the delivery is sent."""
+        self.management = False
+        """The node sends the responses of its management."""
+        self.tells_place = bool(attach.properties and attach.properties.get("paired"))
+        """Messages are annotated with their exchange and routing key. RabbitMQ's clients, which read these
+        annotations, attach all of their links as paired.
+        """
+        self.responses: deque[bytes] = deque()
+        """Responses that wait for credit."""
         self.consumer: ChannelConsumer | None = None
         self.delivered = 0
         """The delivery-count (section 2.6.7)."""

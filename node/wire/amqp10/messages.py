@@ -37,6 +37,9 @@ X_BCC: Final = Symbol("x-bcc")
 DELAY: Final = "x-delay"
 DELIVERY_DELAY: Final = Symbol("x-opt-delivery-delay")
 
+X_EXCHANGE: Final = Symbol("x-exchange")
+X_ROUTING_KEY: Final = Symbol("x-routing-key")
+
 _ASKING: Final = (b"x-cc", b"x-bcc", b"x-delay", b"x-opt-delivery-delay")
 """Names of annotations that ask something of a queue or of the routes to it."""
 
@@ -285,6 +288,20 @@ def with_heads(run: Run, change: Callable[[bytes], bytes]) -> Run:
         run, special=facts.special, skip=0, stride=0, lengths=lengths, largest_frame=max(lengths),
         raw=b"".join(pieces),
     )  # fmt: skip
+
+
+def with_place(run: Run) -> Run:
+    """The messages of one routing key with the exchange and the key of their publish, as RabbitMQ annotates
+    them.
+    """
+    place = {X_EXCHANGE: run.exchange, X_ROUTING_KEY: run.routing_key or ""}
+
+    def placed(head: bytes) -> bytes:
+        pairs = annotation_pairs(head, sections_in(head).message_annotations)
+        others = [pair for pair in pairs if pair[0] not in place]
+        return edited(head, None, [*others, *place.items()])
+
+    return with_heads(run, placed)
 
 
 def acquired_before(run: Run) -> Run:

@@ -26,8 +26,9 @@ from node.wire.amqp10.definitions import (
 from node.wire.amqp10.effects import Outbox
 from node.wire.amqp10.field_readers import CompositeField
 from node.wire.amqp10.frames import frame_buffers
+from node.wire.amqp10.incoming import FORMAT_OCTET
 from node.wire.amqp10.links import OutgoingLink
-from node.wire.amqp10.messages import acquired_before
+from node.wire.amqp10.messages import acquired_before, with_place
 from node.wire.amqp10.serial import MODULUS, unwrapped
 from node.wire.amqp10.transactions import DeclaredTransactions, Retired
 
@@ -109,6 +110,8 @@ class OutgoingTransfers:
         if redelivered:
             self.redelivered += run.count
             run = acquired_before(run)
+        if link.tells_place:
+            run = with_place(run)
         if link.presettled:
             self.sent_presettled += run.count
         self._credits.delivered(consumer, run.count, len(run.raw))
@@ -117,6 +120,20 @@ class OutgoingTransfers:
             self._waiting.append(waiting)
             self._credits.held_octets += len(run.raw)
             link.waiting = True
+
+    def respond(self, link: OutgoingLink) -> None:
+        """Send the responses that wait on a link, as far as the peer has given credit."""
+        while link.responses and link.delivered < link.credit_limit:
+            octets = link.responses.popleft()
+            run = Run("", "", 0, False, 1, 0, len(octets), None, len(octets), octets, False, FORMAT_OCTET)
+            waiting = WaitingDelivery(link, run, range(1))
+            self.sent += 1
+            self.sent_presettled += 1
+            if self._waiting or not self._write(waiting):
+                self._waiting.append(waiting)
+                self._credits.held_octets += len(octets)
+                link.waiting = True
+                return
 
     def window(self, next_incoming_id: int, incoming_window: int) -> None:
         """The peer has told its window (section 2.5.6)."""
@@ -131,6 +148,7 @@ class OutgoingTransfers:
                 first.link.waiting = False
                 if first.link.consumer is not None:
                     self._credits.touch(first.link.consumer)
+                self.respond(first.link)
 
     def take_unsettled(self, link: OutgoingLink | None = None) -> UnsettledRanges:
         """Take out the unsettled deliveries of a link, or of all links, with those that are not sent yet."""
@@ -252,7 +270,7 @@ class OutgoingTransfers:
         if outcome is None and not disposition.settled:
             # No outcome: the peer tells how far it has come (section 3.4.1).
             return
-        taken = self.unsettled.take_between(first, last) if first <= last else []
+        taken = self._take(first, last, disposition.settled)
         for one in taken:
             self._settle(one, outcome or _default_outcome(one.consumer))
         if taken and not disposition.settled:
@@ -267,9 +285,20 @@ class OutgoingTransfers:
         """
         transaction = self._transactions.live(state.txn_id)
         outcome = outcome_of(state.outcome)
-        for one in self.unsettled.take_between(first, last):
+        if outcome is None and not settled:
+            return
+        for one in self._take(first, last, settled):
             mine = outcome or _default_outcome(one.consumer)
             self._transactions.retire(transaction, Retired(self._session, self.unsettled, one, mine, settled))
+
+    def _take(self, first: int, last: int, settled: bool) -> list[Taken]:
+        """Take out the unsettled deliveries of a range. A transaction may have others of it already."""
+        if first > last:
+            return []
+        taken = self.unsettled.take_between(first, last)
+        if settled and sum(len(one.numbers) for one in taken) <= last - first:
+            self._transactions.settled_by_peer(self._session, self.unsettled, first, last)
+        return taken
 
     def _settle(self, taken: Taken, outcome: Outcome) -> None:
         self._outbox.settlements.add(outcome, self._session, taken.link, taken.numbers)

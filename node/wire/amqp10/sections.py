@@ -134,6 +134,24 @@ def _section(data: bytes, at: int) -> tuple[int, int]:
     return code, value_at
 
 
+def sections_in_any_order(data: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """The descriptor, the position, the position of the value and the end of each section, in the order in
+    which they stand. Raises SectionError.
+    """
+    at = count = 0
+    try:
+        while at < len(data):
+            count += 1
+            if count > MAX_SECTIONS:
+                raise SectionBoundsError(f"a message has more than {MAX_SECTIONS} sections")
+            code, value_at = _section(data, at)
+            after = skip_value(data, value_at, len(data))
+            yield code, at, value_at, after
+            at = after
+    except (IndexError, StructError):
+        raise SectionError("a section is cut short") from None
+
+
 def skip_value(data: bytes, at: int, end: int) -> int:
     """The position behind the value at `at`, which is not decoded. Raises SectionError beyond `end`, and for
     an unknown encoding; IndexError and struct.error where `data` ends.

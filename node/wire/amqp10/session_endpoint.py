@@ -32,10 +32,9 @@ from node.wire.amqp10.definitions import (
     Role,
     Transfer,
 )
+from node.wire.amqp10.draining import Draining
 from node.wire.amqp10.effects import (
-    Credit,
     DeleteNode,
-    Drain,
     EndConsumer,
     FindTarget,
     Outbox,
@@ -56,6 +55,7 @@ from node.wire.amqp10.frames import Frame
 from node.wire.amqp10.incoming import DeliveryOutcome, IncomingTransfers
 from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.links import IncomingLink, LinkState, OutgoingLink
+from node.wire.amqp10.management import REQUEST_CREDIT
 from node.wire.amqp10.outgoing import OutgoingTransfers
 from node.wire.amqp10.serial import MODULUS, unwrapped
 from node.wire.amqp10.transactions import DeclaredTransactions
@@ -103,6 +103,7 @@ class SessionEndpoint:
         self._outbox = outbox
         self._credits = credits
         self._transactions = transactions
+        self._draining = Draining(credits, outbox, self._write_flow)
         self._thirsty: dict[IncomingLink, None] = {}
         """The links whose credit may have to be renewed."""
         outbox.send(
@@ -160,7 +161,7 @@ class SessionEndpoint:
         next_incoming_id = flow.next_incoming_id or 0
         self.outgoing.window(next_incoming_id, flow.incoming_window)
         for one in self.outgoing_links():
-            self._drain(one)
+            self._draining.drain(one)
         if flow.handle is None:
             if flow.echo:
                 self._write_flow(None)
@@ -192,58 +193,20 @@ class SessionEndpoint:
         link.draining = link.drain_due = flow.drain
         if link.consumer is not None:
             self._credits.touch(link.consumer)
-            self._drain(link)
+            self._draining.drain(link)
+        elif link.management:
+            self.outgoing.respond(link)
+            self._thirsty.update(dict.fromkeys(self._requesting(link.attach.name)))
+            if link.drain_due:
+                self._draining.end(link)
 
     def granted(self, link: OutgoingLink, limit: int) -> None:
-        """A consumer of a link may take `limit` messages in all. During a drain the broker hears only of
-        lower limits, because a new limit would stand when the drain is over.
-        """
-        consumer = link.consumer
-        assert consumer is not None
-        if link.drain_due and link.drain_limit is None:
-            self._drain(link)
-        elif link.drain_due and link.drain_limit is not None and limit >= link.drain_limit:
-            consumer.announced = link.drain_limit
-        else:
-            link.regranted = True
-            self._outbox.emit(Credit(consumer.number, limit))
-
-    def _drain(self, link: OutgoingLink) -> None:
-        """Ask the broker for what is ready, as far as the windows admit it now; `granted` goes on."""
-        consumer = link.consumer
-        if not link.drain_due or link.drain_limit is not None or link.waiting or consumer is None:
-            return
-        limit, _ = self._credits.limit(consumer)
-        if link.limit <= consumer.received:
-            self._end_drain(link)
-        elif limit > consumer.received:
-            link.drain_limit = consumer.announced = limit
-            link.regranted = False
-            self._outbox.emit(Drain(consumer.number, limit))
+        """A consumer of a link may take `limit` messages in all."""
+        self._draining.granted(link, limit)
 
     def drained(self, link: OutgoingLink) -> None:
         """The queue has nothing more for the link within the limit of the drain."""
-        limit, link.drain_limit = link.drain_limit or 0, None
-        consumer = link.consumer
-        if consumer is None or link.state is not LinkState.ATTACHED:
-            return
-        # A limit that was not reached, and stood all the time, says that the queue had no further message.
-        empty = consumer.received < limit and not link.regranted
-        if not link.regranted:
-            consumer.announced = consumer.received
-        self._credits.touch(consumer)
-        if link.drain_due and not link.waiting and (empty or limit >= link.limit):
-            self._end_drain(link)
-        else:
-            self._drain(link)
-
-    def _end_drain(self, link: OutgoingLink) -> None:
-        """Use up the credit for which the queue has no messages, and tell the peer (section 2.6.7)."""
-        link.drain_due = False
-        unused = max(0, link.credit_limit - link.delivered)
-        link.advanced += unused
-        link.delivered += unused
-        self._write_flow(link)
+        self._draining.drained(link)
 
     def _write_flow(self, link: IncomingLink | OutgoingLink | None) -> None:
         incoming, outgoing = self.incoming, self.outgoing
@@ -270,8 +233,10 @@ class SessionEndpoint:
         if self._thirsty and self.granting and self.incoming.unconfirmed <= self._limits.unconfirmed:
             thirsty, self._thirsty = self._thirsty, {}
             for link in thirsty:
-                if link.state is LinkState.ATTACHED and link.credit * 2 <= self._limits.link_credit:
-                    link.credit = self._limits.link_credit
+                most = REQUEST_CREDIT if link.management else self._limits.link_credit
+                waits = link.management and self._has_unanswered(link)
+                if link.state is LinkState.ATTACHED and link.credit * 2 <= most and not waits:
+                    link.credit = most
                     self._write_flow(link)
 
     # -- attaching ------------------------------------------------------------------------------
@@ -318,6 +283,34 @@ class SessionEndpoint:
             link.state = LinkState.ATTACHED
             self._thirsty[link] = None
 
+    def responding(self, link: OutgoingLink) -> None:
+        """The link is for the responses of the node's management."""
+        link.presettled = link.management = True
+        if link.state is LinkState.ATTACHING and self._send_attach(answer(link, self._limits.message_size)):
+            link.state = LinkState.ATTACHED
+            self.outgoing.respond(link)
+
+    def respond(self, link: IncomingLink, octets: bytes) -> None:
+        """The response to a request goes on the link of the same name on which the peer receives."""
+        link.pending -= 1
+        self._thirsty[link] = None
+        for one in self._responding_to(link.attach.name):
+            one.responses.append(octets)
+            self.outgoing.respond(one)
+
+    def _responding_to(self, name: str) -> list[OutgoingLink]:
+        """The attached link of this name for responses of the management, if there is one."""
+        return [one for one in self.outgoing_links() if one.management and _attached_as(one, name)]
+
+    def _requesting(self, name: str) -> list[IncomingLink]:
+        """The attached link of this name for requests to the management, if there is one."""
+        links = [one for one in self.links.values() if isinstance(one, IncomingLink) and one.management]
+        return [one for one in links if _attached_as(one, name)]
+
+    def _has_unanswered(self, link: IncomingLink) -> bool:
+        """Whether a request of the link waits for its response, or for the credit for that."""
+        return bool(link.pending) or any(one.responses for one in self._responding_to(link.attach.name))
+
     def consuming(self, link: OutgoingLink, consumer: int, returnable: bool) -> None:
         """The link has its consumer."""
         link.consumer = mine = ChannelConsumer(
@@ -327,7 +320,7 @@ class SessionEndpoint:
         if self._send_attach(answer(link, self._limits.message_size)):
             link.state = LinkState.ATTACHED
             self._credits.touch(mine)
-            self._drain(link)
+            self._draining.drain(link)
 
     def _send_attach(self, attach: Attach) -> bool:
         """Send an attach, which has the peer's termini. The session ends where the peer takes no frame of
@@ -364,7 +357,7 @@ class SessionEndpoint:
         if isinstance(link, IncomingLink):
             self.incoming.drop_partial(link)
             self._sender_gone(link)
-        elif was is LinkState.ATTACHED:
+        elif was is LinkState.ATTACHED and link.consumer is not None:
             link.closed = detach.closed
             self._end_consumer(link)
             return
@@ -418,8 +411,8 @@ class SessionEndpoint:
         if link.coordinator:
             self._transactions.coordinator_gone(link)
 
-    def cancelled(self, link: OutgoingLink, error: Error) -> None:
-        """The broker has ended the link's consumer."""
+    def cancelled(self, link: IncomingLink | OutgoingLink, error: Error) -> None:
+        """The broker has ended the link's consumer, or refused a commit whose link takes no rejection."""
         self._detach_with(link, error)
 
     def refused_publish(self, link: IncomingLink, error: Error) -> None:
@@ -482,3 +475,7 @@ class SessionEndpoint:
     def held(self) -> int:
         """Octets of memory for the links and for unfinished deliveries."""
         return self.incoming.partial_octets + len(self.links) * LINK_OCTETS
+
+
+def _attached_as(link: IncomingLink | OutgoingLink, name: str) -> bool:
+    return link.state is LinkState.ATTACHED and link.attach.name == name

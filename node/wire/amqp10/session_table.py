@@ -11,8 +11,8 @@ from node.message.run import Run
 from node.ranges.range_set import Numbers, merged, ranges_of
 from node.wire.amqp10.definitions import Begin, End, Error, Rejected
 from node.wire.amqp10.effects import CommitEffect, Outbox, PublishEffect, SettleEffect
-from node.wire.amqp10.error_texts import fitted
-from node.wire.amqp10.errors import ChannelBoundsError, EndpointStateError
+from node.wire.amqp10.error_texts import error_of, fitted
+from node.wire.amqp10.errors import ChannelBoundsError, EndpointStateError, RolledBackError, WireError
 from node.wire.amqp10.incoming import ACCEPTED, DeliveryOutcome
 from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.links import IncomingLink, LinkState, OutgoingLink
@@ -164,6 +164,27 @@ class SessionTable:
         self.look_at(session)
         return True
 
+    def responding(self, link: OutgoingLink) -> None:
+        """A link is for the responses of the node's management."""
+        session = self._by_number.get(link.session)
+        if session is not None:
+            session.responding(link)
+            self.look_at(session)
+
+    def respond(self, link: IncomingLink, octets: bytes) -> None:
+        """The node's management has answered a request."""
+        session = self._by_number.get(link.session)
+        if session is not None and session.state is SessionState.MAPPED:
+            session.respond(link, octets)
+            session.refresh()
+
+    def bad_request(self, link: IncomingLink, error: WireError) -> None:
+        """A message to the management is no request that has a response: its link is closed."""
+        session = self._by_number.get(link.session)
+        if session is not None:
+            session.refused_publish(link, error_of(error))
+            self.look_at(session)
+
     def made(self, link: IncomingLink | OutgoingLink, queue: str) -> bool:
         """A link that attaches has its dynamic node. False: the link has gone."""
         session = self._by_number.get(link.session)
@@ -221,16 +242,23 @@ class SessionTable:
 
     def publish_held(self, publish: PublishEffect) -> None:
         """A run waits for the commit of its transaction, or has made the transaction fail."""
-        transaction = self.transactions.numbered(publish.transaction)
-        if publish.first_tag and transaction is not None:
+        if publish.first_tag:
             last = publish.first_tag + publish.run.count - 1
-            self.decided(publish.session, publish.first_tag, last, transaction.presumed)
+            presumed = self.transactions.presumed(publish.transaction)
+            self.decided(publish.session, publish.first_tag, last, presumed)
 
-    def committed(self, commit: CommitEffect, failure: Error | None) -> None:
+    def committed(self, commit: CommitEffect, failure: str | None) -> None:
         """The broker has committed a transaction; with a failure nothing of it has been done."""
-        self.transactions.ended(commit.transaction)
-        outcome = ACCEPTED if failure is None else Rejected(failure)
-        self.decided(commit.session, commit.tag, commit.tag, outcome)
+        link = self.transactions.committed(commit.transaction)
+        session = self._by_number.get(commit.session)
+        if session is None:
+            return
+        failed = None if failure is None else error_of(RolledBackError(failure))
+        if failed is None or link is None or link.rejects:
+            session.decided(commit.tag, commit.tag, ACCEPTED if failed is None else Rejected(failed))
+        else:
+            session.incoming.unconfirmed -= 1
+            session.cancelled(link, failed)
 
     def refuse_publish(self, publish: PublishEffect, taken: int, error: Error) -> None:
         """The broker has refused a publish, but for the first `taken` messages.

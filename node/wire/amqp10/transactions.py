@@ -3,14 +3,10 @@
 A peer declares a transaction on a link to the coordinator, and discharges it there. In between, transfers and
 dispositions of any session may name it in a transactional-state.
 
-state      meaning                                              leaves by
-DECLARED   publishes and settlements are held                   discharge, or its link closed: ENDING
-FAILED     as DECLARED; the commit will be refused              discharge, or its link closed: ENDING
-ENDING     no frame may name it; the session code carries out   the answer of the session code: gone
-           its publishes, then commits or rolls back
-
-The session code may hear of publishes and of their discharge at once. So a publish may be refused when its
-transaction is ENDING: then the session code does not commit.
+state      meaning                                          leaves by
+DECLARED   publishes and settlements are held               discharge: ENDING, or gone; its link closed: gone
+FAILED     as DECLARED; the commit will be refused          discharge: gone; its link closed: gone
+ENDING     the session code commits; no frame may name it   its answer: gone
 
 A delivery that is settled in a transaction is among the unsettled ones no more, so the delivery cannot be
 settled twice. A rollback puts the delivery back there, or into its queue where the peer has settled it.
@@ -18,30 +14,34 @@ settled twice. A rollback puts the delivery back there, or into its queue where 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from node.delivery.settlements import Outcome, Settlements
-from node.delivery.unsettled import Taken, UnsettledDeliveries, UnsettledRanges, octets_of
+from node.delivery.unsettled import RUN_OCTETS, Taken, UnsettledDeliveries, UnsettledRanges, octets_of
 from node.ranges.range_set import merged, ranges_of
 from node.wire.amqp10.definitions import (
     Accepted,
     Coordinator,
     Declare,
     Discharge,
-    Error,
     Rejected,
     TransactionalState,
-    TransactionCondition,
     TxnCapability,
 )
 from node.wire.amqp10.effects import CommitEffect, Outbox, Rollback, SettleEffect
+from node.wire.amqp10.error_texts import error_of
 from node.wire.amqp10.errors import (
     ControlMessageError,
+    DistributedTransactionError,
     PresettledControlError,
+    RolledBackError,
     SectionError,
     TransactionLimitError,
+    UnknownDischargeError,
     UnknownTransactionError,
 )
+from node.wire.amqp10.links import IncomingLink
 from node.wire.amqp10.sections import body_composite
 
 COORDINATOR: Final = Coordinator(
@@ -70,28 +70,44 @@ class Retired(NamedTuple):
     settled: bool
 
 
+class SettledLater(NamedTuple):
+    """The peer has settled deliveries `first` to `last` after a transaction had them."""
+
+    unsettled: UnsettledDeliveries
+    first: int
+    last: int
+
+
 class Transaction:
     """One transaction. `number` is its number in effects."""
 
-    __slots__ = ("coordinator", "failure", "number", "octets", "presumed", "retired", "txn_id")
+    __slots__ = (
+        "coordinator", "discharged_on", "failure", "number", "octets", "open_in", "presumed",
+        "retired", "settled_later", "txn_id",
+    )  # fmt: skip
 
-    def __init__(self, number: int, coordinator: object) -> None:
+    def __init__(self, number: int, coordinator: IncomingLink) -> None:
         self.number: Final = number
         self.coordinator: Final = coordinator
         """The link on which the peer has declared it."""
-        self.txn_id: Final = number.to_bytes(8, "big")
+        self.txn_id: Final = _txn_id(number)
         self.presumed = TransactionalState(self.txn_id, Accepted())
         """The state of a held publish, as the peer is told it (section 4.4.1)."""
-        self.failure: Error | None = None
+        self.failure: str | None = None
         """Why the transaction cannot be committed."""
+        self.discharged_on: IncomingLink | None = None
+        """The link whose message has discharged the transaction."""
         self.retired: list[Retired] = []
+        self.open_in: set[int] = set()
+        """The sessions with deliveries in `retired` that the peer has not settled at once."""
+        self.settled_later: list[SettledLater] = []
         self.octets = TRANSACTION_OCTETS
 
-    def fail(self, error: Error) -> None:
+    def fail(self, reason: str) -> None:
         """The transaction can only be rolled back from now on; the first reason counts."""
         if self.failure is None:
-            self.failure = error
-            self.presumed = TransactionalState(self.txn_id, Rejected(error))
+            self.failure = reason
+            self.presumed = TransactionalState(self.txn_id, Rejected(error_of(RolledBackError(reason))))
 
 
 class DeclaredTransactions:
@@ -100,6 +116,8 @@ class DeclaredTransactions:
     def __init__(self, outbox: Outbox, limit: int) -> None:
         self.octets = 0
         """Octets of memory of all transactions."""
+        self.gathering: dict[int, Callable[[], None]] = {}
+        """By session: publishes the messages that the session has gathered for a transaction."""
         self._outbox = outbox
         self._limit = limit
         self._declared = 0
@@ -114,24 +132,30 @@ class DeclaredTransactions:
         return transaction
 
     def numbered(self, number: int) -> Transaction | None:
-        """The transaction with this number in effects, until the session code has ended it."""
-        return self._ending.get(number) or self._live.get(number.to_bytes(8, "big"))
+        """The transaction with this number in effects, if it is neither committed nor rolled back."""
+        return self._live.get(_txn_id(number)) or self._ending.get(number)
 
-    def failure(self, number: int) -> Error | None:
-        """Why a transaction cannot be committed."""
+    def presumed(self, number: int) -> TransactionalState:
+        """The state of a publish that a transaction holds. The transaction may have ended meanwhile: the peer
+        may discharge it right behind the publish.
+        """
         transaction = self.numbered(number)
-        return None if transaction is None else transaction.failure
+        if transaction is None:
+            return TransactionalState(_txn_id(number), Accepted())
+        return transaction.presumed
 
-    def fail(self, number: int, error: Error) -> None:
+    def fail(self, number: int, reason: str) -> None:
         """A transaction can only be rolled back from now on."""
         transaction = self.numbered(number)
         if transaction is not None:
-            transaction.fail(error)
+            transaction.fail(reason)
 
     # -- control messages -----------------------------------------------------------------------
 
-    def declare(self, coordinator: object) -> Transaction:
-        """Raises TransactionLimitError."""
+    def declare(self, message: Declare, coordinator: IncomingLink) -> Transaction:
+        """Raises TransactionLimitError, DistributedTransactionError."""
+        if message.global_id is not None:
+            raise DistributedTransactionError("the node has no distributed transactions")
         if len(self._live) + len(self._ending) >= self._limit:
             raise TransactionLimitError(f"the connection has {self._limit} transactions")
         self._declared += 1
@@ -140,35 +164,49 @@ class DeclaredTransactions:
         self.octets += transaction.octets
         return transaction
 
-    def discharge(self, message: Discharge, session: int, tag: int) -> Accepted | Rejected | None:
-        """End a transaction. Returns the outcome of the session's control message with this tag, or None
-        where the session code is asked to commit: its answer tells the outcome.
+    def discharge(self, message: Discharge, link: IncomingLink, tag: int) -> Accepted | None:
+        """End a transaction. Returns the outcome of the link's message with this tag, or None where the
+        session code is asked to commit: its answer tells the outcome.
+
+        Raises UnknownDischargeError, RolledBackError.
         """
+        self._publish_gathered()
         transaction = self._live.get(message.txn_id)
         if transaction is None:
-            unknown = UnknownTransactionError(message.txn_id)
-            return Rejected(Error(unknown.condition, str(unknown)))
-        if message.fail or transaction.failure is not None:
+            raise UnknownDischargeError(message.txn_id)
+        if message.fail:
             self.roll_back(transaction)
-            return Accepted() if message.fail else Rejected(transaction.failure)
+            return Accepted()
+        if transaction.failure is not None:
+            self.roll_back(transaction)
+            raise RolledBackError(transaction.failure)
+        transaction.discharged_on = link
         del self._live[transaction.txn_id]
         self._ending[transaction.number] = transaction
         settlements = Settlements()
         for one in transaction.retired:
             settlements.add(one.outcome, 0, one.taken.link, one.taken.numbers)
         settled = [settlement for _, settlement in settlements.take_all()]
-        self._outbox.emit(CommitEffect(transaction.number, session, tag, settled))
+        self._outbox.emit(CommitEffect(transaction.number, link.session, tag, settled))
         return None
 
-    def ended(self, number: int) -> None:
-        """The session code has committed or rolled back, or could not commit: then the deliveries are back in
-        their queues.
+    def committed(self, number: int) -> IncomingLink | None:
+        """The session code has committed, or could not: then the deliveries are back in their queues.
+
+        Returns the link with the discharge.
         """
         transaction = self._ending.pop(number, None)
-        if transaction is not None:
-            self.octets -= transaction.octets
+        if transaction is None:
+            return None
+        self.octets -= transaction.octets
+        return transaction.discharged_on
 
     # -- what is held ---------------------------------------------------------------------------
+
+    def _publish_gathered(self) -> None:
+        """Every session publishes what has come in front of the end of a transaction."""
+        for publish in list(self.gathering.values()):
+            publish()
 
     def hold(self, transaction: Transaction, octets: int) -> None:
         """A run with so many octets is held for the transaction."""
@@ -177,7 +215,18 @@ class DeclaredTransactions:
     def retire(self, transaction: Transaction, retired: Retired) -> None:
         """The commit settles these deliveries."""
         transaction.retired.append(retired)
+        if not retired.settled:
+            transaction.open_in.add(retired.session)
         self._grow(transaction, octets_of(retired.taken.numbers))
+
+    def settled_by_peer(self, session: int, unsettled: UnsettledDeliveries, first: int, last: int) -> None:
+        """The peer has settled deliveries of a session, of which a transaction may have some: after a
+        rollback the peer knows of them no more.
+        """
+        for transaction in self._live.values():
+            if session in transaction.open_in:
+                transaction.settled_later.append(SettledLater(unsettled, first, last))
+                self._grow(transaction, RUN_OCTETS)
 
     def _grow(self, transaction: Transaction, octets: int) -> None:
         transaction.octets += octets
@@ -192,17 +241,22 @@ class DeclaredTransactions:
 
     def roll_back(self, transaction: Transaction) -> None:
         """Forget what is held. Deliveries are unsettled again, or back in their queue."""
+        self._publish_gathered()
         del self._live[transaction.txn_id]
-        self._ending[transaction.number] = transaction
+        self.octets -= transaction.octets
         for one in transaction.retired:
             if one.settled:
                 ranges = merged(ranges_of(one.taken.numbers))
                 self._outbox.emit(SettleEffect(one.taken.link, ranges, Outcome.RELEASED))
             else:
                 one.unsettled.restore([one.taken])
+        for late in transaction.settled_later:
+            for taken in late.unsettled.take_between(late.first, late.last):
+                ranges = merged(ranges_of(taken.numbers))
+                self._outbox.emit(SettleEffect(taken.link, ranges, Outcome.RELEASED))
         self._outbox.emit(Rollback(transaction.number))
 
-    def coordinator_gone(self, coordinator: object) -> None:
+    def coordinator_gone(self, coordinator: IncomingLink) -> None:
         """A closed link to the coordinator rolls its transactions back (section 4.2)."""
         for transaction in [one for one in self._live.values() if one.coordinator is coordinator]:
             self.roll_back(transaction)
@@ -221,9 +275,12 @@ class DeclaredTransactions:
                     kept.append(one)
             if len(kept) < len(transaction.retired):
                 transaction.retired = kept
-                text = "a link with deliveries of the transaction has ended"
-                transaction.fail(Error(TransactionCondition.TRANSACTION_ROLLBACK, text))
+                transaction.fail("a link with deliveries of the transaction has ended")
         return found
+
+
+def _txn_id(number: int) -> bytes:
+    return number.to_bytes(8, "big")
 
 
 def control_message(data: bytes, start: int, end: int, settled: bool) -> Declare | Discharge:
@@ -239,6 +296,4 @@ def control_message(data: bytes, start: int, end: int, settled: bool) -> Declare
         raise ControlMessageError(str(error)) from None
     if not isinstance(found, Declare | Discharge):
         raise ControlMessageError("the message to the coordinator is neither declare nor discharge")
-    if isinstance(found, Declare) and found.global_id is not None:
-        raise ControlMessageError("the node has no distributed transactions")
     return found

@@ -36,10 +36,7 @@ FIELDS = {
 """The fields of each performative that the node writes: all of them, because some clients read by index."""
 
 ANSWERED = frozenset(
-    (
-        e.Authenticate, e.EnterVhost, e.FindTarget, e.StartConsumer, e.EndConsumer, e.Rollback,
-        e.SessionEnded,
-    )
+    (e.Authenticate, e.EnterVhost, e.FindTarget, e.StartConsumer, e.EndConsumer, e.SessionEnded)
 )  # fmt: skip
 
 T = TypeVar("T")
@@ -198,11 +195,14 @@ class Peer:
                     connection.sessions.consuming(receiving, self.consumers, True)
             case e.EndConsumer(link=ended):
                 connection.sessions.consumer_ended(ended)
-            case e.Rollback(transaction=number):
-                connection.sessions.transactions.ended(number)
             case e.SessionEnded(channel=channel, awaited=awaited):
                 if awaited:
                     connection.sessions.released(channel)
+            case e.PublishEffect(transaction=transaction):
+                if transaction:
+                    connection.sessions.publish_held(effect)
+            case e.CommitEffect():
+                connection.sessions.committed(effect, None)
 
     def _find_target(self, link: IncomingLink) -> None:
         sessions = self.connection.sessions

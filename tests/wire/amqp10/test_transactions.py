@@ -1,4 +1,4 @@
-"""Transactions: coordinator, declare and discharge, work in them, and their ends (part 4)."""
+"""The coordinator: control links, declare and discharge, and what a commit and a rollback do (part 4)."""
 
 from __future__ import annotations
 
@@ -8,384 +8,306 @@ import pytest
 
 from node.delivery.settlements import Outcome, Settlement
 from node.wire.amqp10 import definitions as d
-from node.wire.amqp10.definitions import (
-    AmqpCondition,
-    Error,
-    ReceiverSettleMode,
-    Role,
-    TransactionalState,
-    TransactionCondition,
-    TxnCapability,
-)
-from node.wire.amqp10.effects import CommitEffect, PublishEffect, Rollback, SettleEffect
-from node.wire.amqp10.encoding import encode_amqp
+from node.wire.amqp10 import effects as e
+from node.wire.amqp10.definitions import AmqpCondition, Rejected, Released, Role
+from node.wire.amqp10.definitions import TxnCapability as Capability
 from node.wire.amqp10.limits import ConnectionLimits
-from node.wire.amqp10.values import Described, ULong
-from tests.wire.amqp10.peer import Peer, begin, begun, credit, error_in, receiver, sender, settled, transfer
-from tests.wire.amqp10.sections import data, message
-
-CONTROL = 9
-"""The handle of the link to the coordinator."""
-
-UNKNOWN = b"\xff" * 8
-VALUE = b"\0\x53\x77"
-"""The descriptor of the body's section amqp-value."""
-
-
-def control(delivery_id: int, body: Any, handle: int = CONTROL, **fields: Any) -> bytes:
-    """A transfer to the coordinator."""
-    return transfer(delivery_id, VALUE + body.encode(), handle, **fields)
-
-
-def coordinating(*attaches: Any, limits: ConnectionLimits | None = None, **fields: Any) -> Peer:
-    """A peer with a link to the coordinator, and these links."""
-    return begun(sender(CONTROL, target=d.Coordinator(), **fields), *attaches, limits=limits)
-
-
-def declared(peer: Peer, delivery_id: int, handle: int = CONTROL, channel: int = 0) -> bytes:
-    """Declare a transaction; returns its id."""
-    found = peer.send(control(delivery_id, d.Declare(), handle, channel=channel))
-    state = found[0].state
-    assert isinstance(state, d.Declared) and found[0].settled
-    return state.txn_id
-
-
-def working(txn_id: bytes, outcome: Any = None) -> TransactionalState:
-    return TransactionalState(txn_id, outcome)
-
-
-def discharge(txn_id: bytes, fail: bool = False) -> d.Discharge:
-    return d.Discharge(txn_id, fail)
-
-
-def condition(disposition: Any) -> str:
-    """The condition of a rejection."""
-    assert isinstance(disposition.state, d.Rejected) and disposition.state.error is not None
-    return str(disposition.state.error.condition)
-
-
-# -- the coordinator --------------------------------------------------------------------------------
-
-
-@pytest.mark.requirement("B10")
-def test_the_coordinator_tells_what_it_can_do_and_gives_credit() -> None:
-    peer = begun()
-    attach, flow = peer.send(sender(CONTROL, target=d.Coordinator((TxnCapability.LOCAL_TRANSACTIONS,))))
-    assert attach.target == d.Coordinator(
-        (TxnCapability.LOCAL_TRANSACTIONS, TxnCapability.MULTI_TXNS_PER_SSN, TxnCapability.MULTI_SSNS_PER_TXN)
-    )
-    assert flow.handle == CONTROL and flow.link_credit > 0
-
-
-@pytest.mark.requirement("B10")
-def test_transactions_have_ids_of_their_own() -> None:
-    peer = coordinating()
-    assert len({declared(peer, number) for number in range(1, 6)}) == 5
-
-
-@pytest.mark.parametrize(
-    ("body", "fields"),
-    [
-        (d.Declare(), {"settled": True}),
-        (discharge(UNKNOWN), {"settled": True}),
-        (d.Accepted(), {}),
-        (d.Declare(b"global"), {}),
-    ],
-    ids=["settled declare", "settled discharge", "no control message", "distributed"],
+from tests.wire.amqp10.controller import (
+    ACCEPTED,
+    COMMITTING,
+    CONTROL,
+    FAILED,
+    FAILURE,
+    UNKNOWN,
+    Controller,
+    control,
+    coordinator,
+    delivered,
+    given_back,
+    unsettled,
+    within,
 )
+from tests.wire.amqp10.peer import begun, error_in, octets_of, sender, settled
+from tests.wire.amqp10.sections import data, message, section
+
+# -- control links ----------------------------------------------------------------------------------
+
+
 @pytest.mark.requirement("B10")
-def test_a_control_message_that_is_none_detaches_the_link(body: Any, fields: Any) -> None:
-    peer = coordinating()
-    txn_id = declared(peer, 1)
-    (detach,) = peer.send(control(2, body, **fields))
-    assert detach.closed and error_in(detach, d.Detach).condition in (
-        AmqpCondition.INVALID_FIELD, AmqpCondition.NOT_IMPLEMENTED, AmqpCondition.NOT_ALLOWED,
-        AmqpCondition.DECODE_ERROR, TransactionCondition.TRANSACTION_ROLLBACK,
-    )  # fmt: skip
-    assert peer.taken(Rollback) == [Rollback(int.from_bytes(txn_id, "big"))]
-    assert peer.send(begin(), channel=1) != [], "the session lives on"
+def test_a_control_link_is_told_the_capabilities_and_gets_credit() -> None:
+    peer = begun(limits=ConnectionLimits(link_credit=7))
+    asked = coordinator(3, target=d.Coordinator((Capability.LOCAL_TRANSACTIONS,)))
+    attach, flow = peer.send(asked)
+    assert (attach.name, attach.handle, attach.role) == ("control-3", 3, Role.RECEIVER)
+    assert attach.source == asked.source
+    assert set(attach.target.capabilities) == {
+        Capability.LOCAL_TRANSACTIONS, Capability.MULTI_TXNS_PER_SSN, Capability.MULTI_SSNS_PER_TXN,
+    }  # fmt: skip
+    assert (flow.handle, flow.link_credit) == (3, 7)
+    assert not peer.effects, "the broker is not asked for the coordinator"
 
 
+@pytest.mark.requirement("B10")
+def test_every_transaction_has_an_id_of_its_own() -> None:
+    controller = Controller()
+    ids = [controller.declare() for _ in range(20)]
+    assert len(set(ids)) == 20
+    assert controller.discharge(ids[0], fail=True) == ACCEPTED
+    assert controller.declare() not in ids, "a new transaction is not taken for an old one"
+
+
+@pytest.mark.requirement("B10")
+def test_the_peer_settles_a_control_message_second_where_it_asked_to() -> None:
+    peer = begun(coordinator(rcv_settle_mode=d.ReceiverSettleMode.SECOND))
+    controller = Controller(coordinator(8, rcv_settle_mode=d.ReceiverSettleMode.SECOND))
+    (told,) = controller.peer.send(controller.declaring(8))
+    assert isinstance(told.state, d.Declared) and not told.settled
+    assert not peer.effects
+
+
+@pytest.mark.requirement("B10")
+def test_a_control_message_may_come_in_frames() -> None:
+    controller = Controller()
+    octets = control(d.Declare())
+    first = controller.frame(octets[:2], None, CONTROL, more=True)
+    last = octets_of(d.Transfer(CONTROL), payload=octets[2:])
+    assert controller.peer.send(first) == []
+    (told,) = controller.peer.send(last)
+    assert isinstance(told.state, d.Declared) and told.first == 0
+
+
+@pytest.mark.requirement("B10")
+@pytest.mark.parametrize("sent", [d.Declare(), d.Discharge(UNKNOWN, False), d.Discharge(UNKNOWN, True)])
+def test_a_settled_control_message_closes_the_control_link(sent: Any) -> None:
+    """Its outcome would be lost (section 4.2)."""
+    controller = Controller(sender(0))
+    live = controller.declare()
+    frame = controller.frame(control(sent), None, CONTROL, settled=True)
+    (detach,) = controller.peer.send(frame)
+    assert (detach.handle, detach.closed) == (CONTROL, True)
+    assert error_in(detach, d.Detach).condition == AmqpCondition.NOT_ALLOWED
+    assert controller.rolled_back() == [1], "a closed control link rolls back"
+    assert controller.send(None, message()) == [], "the session lives on"
+    assert isinstance(controller.send(live, message())[0], d.End)
+
+
+@pytest.mark.requirement("B10")
 @pytest.mark.parametrize(
     "octets",
-    [b"", data(b"body"), VALUE + encode_amqp("text"), VALUE + encode_amqp(Described(ULong(0x99), [])), b"\0"],
-)
-def test_octets_that_are_no_control_message_detach_the_link(octets: bytes) -> None:
-    peer = coordinating()
-    (detach,) = peer.send(transfer(1, octets, CONTROL))
-    assert isinstance(detach, d.Detach) and detach.error is not None
-
-
-def test_the_number_of_transactions_is_bounded() -> None:
-    peer = coordinating(limits=ConnectionLimits(transactions=2))
-    first, _ = declared(peer, 1), declared(peer, 2)
-    (detach,) = peer.send(control(3, d.Declare()))
-    assert error_in(detach, d.Detach).condition == AmqpCondition.RESOURCE_LIMIT_EXCEEDED
-    assert len(peer.taken(Rollback)) == 2
-    peer.send(d.Detach(CONTROL, True), sender(8, name="again", target=d.Coordinator()))
-    assert declared(peer, 4, 8) != first, "there is room again"
+    [
+        b"", b"\0", message(), data(control(d.Declare())), control(d.Accepted()), control(d.Coordinator()),
+        section(d.SectionCode.AMQP_VALUE, "declare"),
+        section(d.SectionCode.AMQP_SEQUENCE, [d.Declare()]), control(d.Declare())[:-1],
+    ],
+)  # fmt: skip
+def test_a_message_that_is_no_control_message_closes_the_control_link(octets: bytes) -> None:
+    controller = Controller()
+    controller.declare()
+    (detach,) = controller.peer.send(controller.frame(octets, None, CONTROL))
+    assert (detach.handle, detach.closed) == (CONTROL, True)
+    assert error_in(detach, d.Detach).condition == AmqpCondition.NOT_IMPLEMENTED
+    assert controller.rolled_back() == [1] and controller.held == 0
+    assert controller.peer.session().incoming.unconfirmed == 0
 
 
 # -- publishes --------------------------------------------------------------------------------------
 
 
 @pytest.mark.requirement("B10")
-def test_publishes_are_held_until_the_commit() -> None:
-    peer = coordinating(sender(0), sender(1, "r"))
-    txn_id = declared(peer, 1)
-    state = working(txn_id)
-    sent = [transfer(2, state=state), transfer(3, state=state), transfer(4, handle=1, state=state)]
-    assert peer.send(*sent) == []
-    number = int.from_bytes(txn_id, "big")
-    held = peer.taken(PublishEffect)
-    assert sum(one.run.count for one in held) == 3
-    assert {(one.run.routing_key, one.transaction) for one in held} == {("q", number), ("r", number)}
-    for one in held:
-        peer.connection.sessions.publish_held(one)
-    told = peer.reads()
-    assert [(one.first, one.last or one.first) for one in told] == [(2, 4)]
-    assert told[0].state == working(txn_id, d.Accepted()) and told[0].settled
-    assert peer.send(control(5, discharge(txn_id))) == []
-    (commit,) = peer.taken(CommitEffect)
-    assert (commit.transaction, commit.settled) == (number, [])
-    peer.connection.sessions.committed(commit, None)
-    assert peer.reads() == [d.Disposition(Role.RECEIVER, 5, None, True, d.Accepted())]
-
-
-def test_a_row_of_transfers_in_a_transaction_is_held_too() -> None:
-    """Transfers that are alike come as one row, but for those with a state."""
-    peer = coordinating(sender(0))
-    txn_id = declared(peer, 1)
-    alike = [transfer(number, state=working(txn_id), delivery_tag=b"t") for number in range(2, 12)]
-    peer.send(*alike)
-    held = peer.taken(PublishEffect)
-    assert sum(one.run.count for one in held) == 10
-    assert all(one.transaction for one in held), "none is published outside of the transaction"
-    peer.send(*[transfer(number, delivery_tag=b"t") for number in range(12, 22)])
-    assert all(one.transaction == 0 for one in peer.taken(PublishEffect))
-
-
-def test_a_delivery_in_several_frames_may_name_its_transaction_in_the_last_one() -> None:
-    peer = coordinating(sender(0))
-    txn_id, octets = declared(peer, 1), message(body=b"x" * 50)
-    peer.send(
-        transfer(2, octets[:9], more=True), transfer(None, octets[9:20], more=True),
-        transfer(None, octets[20:], state=working(txn_id)),
-    )  # fmt: skip
-    (held,) = peer.taken(PublishEffect)
-    assert held.transaction == int.from_bytes(txn_id, "big") and list(held.run.contents()) == [octets]
+def test_a_publish_in_a_transaction_is_held_and_told_the_presumed_outcome() -> None:
+    controller = Controller(sender(0))
+    first, second = controller.declare(), controller.declare()
+    assert controller.send(first, message(body=b"a"), message(body=b"b")) == [
+        d.Disposition(Role.RECEIVER, 2, None, True, within(first, ACCEPTED)),
+        d.Disposition(Role.RECEIVER, 3, None, True, within(first, ACCEPTED)),
+    ]
+    assert controller.send(second, message(body=b"c"))[0].state == within(second, ACCEPTED)
+    assert controller.send(None, message(body=b"d")) == [], "in no transaction: the broker decides"
+    assert [(one.transaction, one.run.count) for one in controller.peer.taken(e.PublishEffect)] == [
+        (1, 1), (1, 1), (2, 1), (0, 1),
+    ]  # fmt: skip
+    assert controller.peer.session().incoming.unconfirmed == 1
 
 
 @pytest.mark.requirement("B10")
-def test_a_refused_publish_makes_the_commit_fail() -> None:
-    peer = coordinating(sender(0))
-    txn_id = declared(peer, 1)
-    number = int.from_bytes(txn_id, "big")
-    peer.send(transfer(2, state=working(txn_id)))
-    refused = Error(TransactionCondition.TRANSACTION_ROLLBACK, "no right")
-    peer.connection.sessions.transactions.fail(number, refused)
-    (held,) = peer.taken(PublishEffect)
-    peer.connection.sessions.publish_held(held)
-    (told,) = peer.reads()
-    assert told.state == working(txn_id, d.Rejected(refused))
-    (answer,) = peer.send(control(3, discharge(txn_id)))
-    assert (answer.first, condition(answer)) == (3, TransactionCondition.TRANSACTION_ROLLBACK)
-    assert peer.taken(Rollback) == [Rollback(number)] and not peer.taken(CommitEffect)
+def test_a_publish_in_a_transaction_is_settled_as_the_peer_wants() -> None:
+    second = d.ReceiverSettleMode.SECOND
+    controller = Controller(sender(0, rcv_settle_mode=second), sender(1))
+    txn_id = controller.declare()
+    (told,) = controller.send(txn_id, message(), handle=0)
+    assert (told.settled, told.state) == (False, within(txn_id, ACCEPTED))
+    (told,) = controller.send(txn_id, message(), handle=1)
+    assert (told.settled, told.state) == (True, within(txn_id, ACCEPTED))
+    assert controller.send(txn_id, message(), handle=1, settled=True) == []
+    assert [one.first_tag for one in controller.peer.taken(e.PublishEffect)] == [2, 3, 0]
+    assert controller.peer.session().incoming.unconfirmed == 0
 
 
 @pytest.mark.requirement("B10")
-def test_a_commit_that_fails_is_told() -> None:
-    peer = coordinating(sender(0))
-    txn_id = declared(peer, 1)
-    peer.send(transfer(2, state=working(txn_id)), control(3, discharge(txn_id)))
-    (commit,) = peer.taken(CommitEffect)
-    error = Error(TransactionCondition.TRANSACTION_ROLLBACK, "no queue takes a message")
-    peer.connection.sessions.committed(commit, error)
-    assert condition(peer.reads()[-1]) == TransactionCondition.TRANSACTION_ROLLBACK
-    assert peer.connection.sessions.transactions.octets == 0
+def test_alike_transfers_in_a_transaction_are_one_run() -> None:
+    bodies = [message(body=b"%03d" % number) for number in range(200)]
+    controller, one_by_one = Controller(sender(0)), Controller(sender(0))
+    txn_id = controller.declare()
+    (told,) = controller.peer.send(*[controller.frame(body, txn_id) for body in bodies])
+    assert (told.first, told.last, told.state) == (1, 200, within(txn_id, ACCEPTED))
+    (run,) = controller.runs(1)
+    assert run.count == 200
+    txn_id = one_by_one.declare()
+    assert len(one_by_one.send(txn_id, *bodies)) >= 200
+    assert list(run.contents()) == bodies == one_by_one.bodies(1)
+    assert [peer.peer.incoming().delivery_count for peer in (controller, one_by_one)] == [200, 200]
+
+
+@pytest.mark.requirement("B10")
+def test_transfers_of_several_transactions_in_one_input_are_kept_apart() -> None:
+    controller = Controller(sender(0))
+    first, second = controller.declare(), controller.declare()
+    order = [None, None, first, first, second, None, first, second, second]
+    frames = [controller.frame(message(body=b"%d" % at), one) for at, one in enumerate(order)]
+    told = {one.first: one.state.txn_id for one in controller.peer.send(*frames)}
+    assert told == {4: first, 6: second, 8: first, 9: second}
+    found = [(one.transaction, one.run.count) for one in controller.peer.effects]
+    assert found == [(0, 2), (1, 2), (2, 1), (0, 1), (1, 1), (2, 2)]
+
+
+@pytest.mark.requirement("B10")
+@pytest.mark.parametrize("stated", ["first", "last", "both"])
+def test_a_delivery_in_frames_is_in_the_transaction_that_a_frame_states(stated: str) -> None:
+    controller = Controller(sender(0))
+    txn_id = controller.declare()
+    octets = message(body=b"in two frames")
+    first = controller.frame(octets[:4], txn_id if stated != "last" else None, more=True)
+    state = within(txn_id) if stated != "first" else None
+    (told,) = controller.peer.send(first, octets_of(d.Transfer(0, state=state), payload=octets[4:]))
+    assert (told.first, told.state) == (1, within(txn_id, ACCEPTED))
+    assert controller.bodies(1) == [octets]
+
+
+@pytest.mark.requirement("B10")
+def test_an_aborted_delivery_is_in_no_transaction() -> None:
+    controller = Controller(sender(0))
+    txn_id = controller.declare()
+    octets = controller.held
+    aborted = octets_of(d.Transfer(0, aborted=True))
+    assert controller.peer.send(controller.frame(b"\0", txn_id, more=True), aborted) == []
+    assert controller.peer.effects == [] and controller.held == octets
+
+
+@pytest.mark.requirement("B10")
+def test_a_refused_publish_makes_the_transaction_fail() -> None:
+    controller = Controller(sender(0), answers=COMMITTING - {e.PublishEffect})
+    txn_id, other = controller.declare(), controller.declare()
+    sessions = controller.peer.connection.sessions
+    controller.send(txn_id, message())
+    (publish,) = controller.peer.taken(e.PublishEffect)
+    sessions.transactions.fail(1, FAILURE)
+    sessions.transactions.fail(1, "the second reason")
+    sessions.publish_held(publish)
+    (told,) = controller.peer.reads()
+    assert told.state == within(txn_id, FAILED) and told.settled
+    assert controller.discharge(txn_id) == FAILED
+    assert controller.rolled_back() == [1] and not controller.peer.taken(e.CommitEffect)
+    assert controller.discharge(other) == ACCEPTED, "the other transaction is as it was"
 
 
 # -- settlements ------------------------------------------------------------------------------------
 
 
-def consuming(mode: ReceiverSettleMode = ReceiverSettleMode.FIRST) -> tuple[Peer, bytes]:
-    """A peer with four unsettled deliveries, 0 to 3, and a transaction."""
-    peer = coordinating(receiver(0, rcv_settle_mode=mode), credit(100))
-    peer.deliver(*[message()] * 4)
-    txn_id = declared(peer, 1)
-    peer.effects.clear()
-    return peer, txn_id
-
-
 @pytest.mark.requirement("B10")
-@pytest.mark.parametrize("settles", [True, False])
-def test_deliveries_are_settled_by_the_commit(settles: bool) -> None:
-    peer, txn_id = consuming()
-    states = (working(txn_id, d.Accepted()), working(txn_id, d.Rejected()))
-    assert (
-        peer.send(settled(0, 1, states[0], settled=settles), settled(3, 3, states[1], settled=settles)) == []
-    )
-    assert not peer.taken(SettleEffect), "nothing is settled before the commit"
-    peer.send(control(2, discharge(txn_id)))
-    (commit,) = peer.taken(CommitEffect)
-    assert commit.settled == [
-        Settlement(1, [(1, 2)], Outcome.ACCEPTED), Settlement(1, [(4, 4)], Outcome.REJECTED),
-    ]  # fmt: skip
-    peer.connection.sessions.committed(commit, None)
-    assert peer.reads()[-1].state == d.Accepted()
-    peer.send(settled(0, 3, d.Accepted()))
-    assert peer.taken(SettleEffect) == [SettleEffect(1, [(3, 3)], Outcome.ACCEPTED)]
-
-
-@pytest.mark.requirement("B10")
-def test_a_rollback_leaves_unsettled_deliveries_with_the_peer() -> None:
-    peer, txn_id = consuming()
-    peer.send(settled(0, 1, working(txn_id, d.Accepted()), settled=False))
-    (answer,) = peer.send(control(2, discharge(txn_id, fail=True)))
-    assert answer.state == d.Accepted()
-    assert not peer.taken(CommitEffect) and not peer.taken(SettleEffect)
-    peer.send(settled(0, 3, d.Accepted()))
-    assert peer.taken(SettleEffect) == [SettleEffect(1, [(1, 4)], Outcome.ACCEPTED)]
-
-
-@pytest.mark.requirement("B10")
-def test_a_rollback_returns_deliveries_that_the_peer_has_settled() -> None:
-    peer, txn_id = consuming()
-    peer.send(settled(0, 1, working(txn_id, d.Accepted())), control(2, discharge(txn_id, fail=True)))
-    assert peer.taken(SettleEffect) == [SettleEffect(1, [(1, 2)], Outcome.RELEASED)]
-    peer.send(settled(0, 3, d.Accepted()))
-    assert peer.taken(SettleEffect) == [SettleEffect(1, [(3, 4)], Outcome.ACCEPTED)]
-
-
-@pytest.mark.requirement("B10")
-def test_two_transactions_settle_nothing_twice() -> None:
-    peer, first = consuming()
-    second = declared(peer, 2)
-    peer.send(
-        settled(0, 2, working(first, d.Accepted()), settled=False),
-        settled(1, 3, working(second, d.Accepted()), settled=False),
-        control(3, discharge(second)), control(4, discharge(first)),
-    )  # fmt: skip
-    commits = peer.taken(CommitEffect)
-    assert [one.settled for one in commits] == [
-        [Settlement(1, [(4, 4)], Outcome.ACCEPTED)], [Settlement(1, [(1, 3)], Outcome.ACCEPTED)],
-    ]  # fmt: skip
-
-
-# -- unknown transactions ---------------------------------------------------------------------------
-
-
-@pytest.mark.requirement("B10")
-@pytest.mark.parametrize("kind", ["transfer", "row", "disposition"])
-def test_a_frame_in_an_unknown_transaction_ends_its_session(kind: str) -> None:
-    peer = coordinating(sender(0), receiver(1), credit(9, handle=1))
-    peer.deliver(message())
-    txn_id = declared(peer, 1)
-    match kind:
-        case "transfer":
-            (end,) = peer.send(transfer(2, state=working(UNKNOWN)))
-        case "row":
-            (end,) = peer.send(*[transfer(number, state=working(UNKNOWN)) for number in range(2, 9)])
-        case _:
-            (end,) = peer.send(settled(0, 0, working(UNKNOWN, d.Accepted())))
-    assert error_in(end, d.End).condition == TransactionCondition.UNKNOWN_ID
-    assert not peer.taken(PublishEffect) and not peer.taken(SettleEffect)
-    assert peer.taken(Rollback) == [Rollback(int.from_bytes(txn_id, "big"))]
-
-
-@pytest.mark.requirement("B10")
-def test_a_discharge_of_an_unknown_transaction_is_rejected() -> None:
-    peer = coordinating()
-    txn_id = declared(peer, 1)
-    peer.send(control(2, discharge(txn_id, fail=True)))
-    for number, one in ((3, txn_id), (4, UNKNOWN)):
-        (answer,) = peer.send(control(number, discharge(one)))
-        assert condition(answer) == TransactionCondition.UNKNOWN_ID
-    assert declared(peer, 5), "the link lives on"
-
-
-def test_no_frame_names_a_transaction_whose_commit_is_under_way() -> None:
-    peer = coordinating(sender(0))
-    txn_id = declared(peer, 1)
-    peer.send(control(2, discharge(txn_id)))
-    (end,) = peer.send(transfer(3, state=working(txn_id)))
-    assert error_in(end, d.End).condition == TransactionCondition.UNKNOWN_ID
-
-
-def test_credit_for_a_transaction_is_not_implemented() -> None:
-    peer, txn_id = consuming()
-    (detach,) = peer.send(credit(10, properties={"txn-id": txn_id}))
-    assert error_in(detach, d.Detach).condition == AmqpCondition.NOT_IMPLEMENTED
-
-
-# -- the end ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.requirement("B10")
-@pytest.mark.parametrize("end", ["detach", "end", "close", "lost"])
-def test_transactions_are_rolled_back_with_their_coordinators_link(end: str) -> None:
-    peer = coordinating(sender(0), receiver(1), credit(9, handle=1))
-    peer.deliver(message(), message())
-    first, second = declared(peer, 1), declared(peer, 2)
-    peer.send(transfer(3, state=working(first)), settled(0, 0, working(second, d.Accepted()), settled=False))
-    peer.effects.clear()
-    match end:
-        case "detach":
-            peer.send(d.Detach(CONTROL, True))
-        case "end":
-            peer.send(d.End())
-        case "close":
-            peer.send(d.Close())
-        case _:
-            for effect in peer.connection.disconnected():
-                peer.effects.append(effect)
-                if isinstance(effect, Rollback):
-                    peer.answer(effect)
-    assert {one.transaction for one in peer.taken(Rollback)} == {
-        int.from_bytes(first, "big"), int.from_bytes(second, "big"),
+@pytest.mark.parametrize("in_one_step", [False, True])
+def test_a_commit_settles_what_was_retired(in_one_step: bool) -> None:
+    controller = delivered(10)
+    txn_id = controller.declare()
+    assert controller.retire(0, 2, txn_id, ACCEPTED, in_one_step) == []
+    assert controller.retire(5, None, txn_id, Rejected(), in_one_step) == []
+    assert controller.retire(3, 4, txn_id, ACCEPTED, in_one_step) == []
+    assert controller.retire(7, 99, txn_id, Released(), in_one_step) == []
+    assert given_back(controller) == [], "nothing is settled before the commit"
+    assert unsettled(controller) == [7]
+    assert controller.discharge(txn_id) is None, "the broker has to answer first"
+    commit = controller.commit()
+    assert (commit.transaction, commit.session, commit.tag) == (1, 1, 2)
+    assert {one.outcome: one.ranges for one in commit.settled} == {
+        Outcome.ACCEPTED: [(1, 5)], Outcome.REJECTED: [(6, 6)], Outcome.RELEASED: [(8, 10)],
     }  # fmt: skip
-    assert peer.connection.sessions.transactions.octets == 0
-    returned = [one.unsettled for one in peer.effects if hasattr(one, "unsettled")]
-    assert returned == ([] if end == "detach" else [[(1, [(1, 2)])]]), "deliveries go back once"
+    controller.peer.connection.sessions.committed(commit, None)
+    assert controller.peer.reads() == [d.Disposition(Role.RECEIVER, 1, None, True, ACCEPTED)]
+    assert given_back(controller) == [] and unsettled(controller) == [7] and controller.held == 0
 
 
 @pytest.mark.requirement("B10")
-def test_a_transaction_works_over_all_sessions_of_the_connection() -> None:
-    peer = coordinating()
-    peer.send(begin(), sender(0, "r", "other"), channel=3)
-    txn_id = declared(peer, 1)
-    peer.send(transfer(7, state=working(txn_id), channel=3))
-    (held,) = peer.taken(PublishEffect)
-    assert (held.session, held.transaction) == (2, int.from_bytes(txn_id, "big"))
-    peer.connection.sessions.publish_held(held)
-    peer.reads()
-    peer.send(d.End(), channel=3)
-    peer.send(control(2, discharge(txn_id)))
-    assert len(peer.taken(CommitEffect)) == 1, "held publishes outlive the session that has sent them"
+def test_a_commit_that_the_broker_refuses_rejects_the_discharge() -> None:
+    controller = delivered()
+    txn_id = controller.declare()
+    controller.retire(0, 1, txn_id)
+    controller.send(txn_id, message())
+    assert controller.discharge(txn_id) is None
+    controller.peer.connection.sessions.committed(controller.commit(), FAILURE)
+    (told,) = controller.peer.reads()
+    assert (told.first, told.settled, told.state) == (2, True, FAILED)
+    assert unsettled(controller) == [3, 4, 5] and given_back(controller) == [], "the broker has them back"
+    assert controller.held == 0
 
 
-@pytest.mark.parametrize("settles", [True, False])
-def test_a_link_that_ends_takes_its_deliveries_out_of_the_transaction(settles: bool) -> None:
-    peer, txn_id = consuming()
-    peer.send(settled(0, 1, working(txn_id, d.Accepted()), settled=settles), d.Detach(0, True))
-    returned = [part for one in peer.taken(SettleEffect) for part in one.ranges]
-    assert sorted(number for first, last in returned for number in range(first, last + 1)) == [1, 2, 3, 4]
-    (answer,) = peer.send(control(2, discharge(txn_id)))
-    assert condition(answer) == TransactionCondition.TRANSACTION_ROLLBACK
-    assert not peer.taken(CommitEffect) and not peer.taken(SettleEffect)
+@pytest.mark.requirement("B10")
+def test_a_rollback_makes_deliveries_unsettled_again() -> None:
+    controller = delivered()
+    txn_id = controller.declare()
+    controller.retire(1, 2, txn_id)
+    controller.retire(4, None, txn_id)
+    assert unsettled(controller) == [1, 4]
+    assert controller.discharge(txn_id, fail=True) == ACCEPTED
+    assert unsettled(controller) == [1, 2, 3, 4, 5] and given_back(controller) == []
+    controller.peer.send(settled(0, 9, ACCEPTED))
+    assert given_back(controller) == [(1, [(1, 5)], Outcome.ACCEPTED)]
 
 
-def test_memory_is_counted_and_given_back() -> None:
-    peer = coordinating(sender(0), receiver(1), credit(100, handle=1))
-    peer.deliver(*[message()] * 50)
-    peer.send(settled(0, 49, d.Accepted()))
-    before = peer.connection.held
-    for number in range(10):
-        txn_id = declared(peer, 1 + 3 * number)
-        peer.send(transfer(2 + 3 * number, message(body=b"x" * 5000), state=working(txn_id)))
-        assert peer.connection.held > before + 5000
-        peer.send(control(3 + 3 * number, discharge(txn_id, fail=number % 2 == 0)))
-        for commit in peer.taken(CommitEffect):
-            peer.connection.sessions.committed(commit, None)
-        peer.reads()
-        assert peer.connection.held == before
+@pytest.mark.requirement("B10")
+def test_a_rollback_releases_the_deliveries_that_the_peer_has_settled() -> None:
+    controller = delivered()
+    txn_id = controller.declare()
+    controller.retire(1, 2, txn_id, settled=True)
+    controller.retire(3, None, txn_id)
+    assert controller.discharge(txn_id, fail=True) == ACCEPTED
+    assert given_back(controller) == [(1, [(2, 3)], Outcome.RELEASED)]
+    assert unsettled(controller) == [1, 4, 5] and controller.rolled_back() == [1]
+
+
+@pytest.mark.requirement("B10")
+def test_a_delivery_retired_first_and_settled_later_is_released_by_a_rollback() -> None:
+    """The peer has forgotten the delivery, so the delivery cannot be among the unsettled ones again."""
+    controller = delivered(6)
+    txn_id = controller.declare()
+    controller.retire(0, 5, txn_id)
+    assert controller.retire(1, 2, txn_id, settled=True) == []
+    assert controller.peer.send(settled(4, None, ACCEPTED)) == []
+    assert given_back(controller) == [] and unsettled(controller) == []
+    assert controller.discharge(txn_id, fail=True) == ACCEPTED
+    assert sorted(given_back(controller), key=str) == [
+        (1, [(2, 3)], Outcome.RELEASED), (1, [(5, 5)], Outcome.RELEASED),
+    ]  # fmt: skip
+    assert unsettled(controller) == [1, 4, 6]
+
+
+@pytest.mark.requirement("B10")
+def test_a_delivery_is_settled_once() -> None:
+    controller = delivered(4)
+    first, second = controller.declare(), controller.declare()
+    controller.retire(0, 1, first)
+    controller.retire(0, 2, second)
+    controller.peer.send(settled(0, 9, Released()))
+    assert given_back(controller) == [(1, [(4, 4)], Outcome.RELEASED)]
+    for txn_id, ranges in ((second, [(3, 3)]), (first, [(1, 2)])):
+        controller.discharge(txn_id)
+        assert controller.commit().settled == [Settlement(1, ranges, Outcome.ACCEPTED)]
+
+
+@pytest.mark.requirement("B10")
+def test_a_retirement_without_outcome_has_the_sources_default() -> None:
+    controller = delivered(source=d.Source("q", default_outcome=Rejected()))
+    txn_id = controller.declare()
+    controller.peer.send(d.Disposition(Role.RECEIVER, 0, 1, True, within(txn_id)))
+    controller.peer.send(d.Disposition(Role.RECEIVER, 2, 3, False, within(txn_id)))
+    assert unsettled(controller) == [3, 4, 5], "no outcome: the peer tells how far it has come"
+    controller.discharge(txn_id)
+    assert controller.commit().settled == [Settlement(1, [(1, 2)], Outcome.REJECTED)]

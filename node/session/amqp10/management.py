@@ -1,0 +1,387 @@
+"""Carries out requests to the node's management (`node.wire.amqp10.management`), with the paths, methods and
+status codes of RabbitMQ 4.
+
+    PUT GET DELETE   /queues/QUEUE              declare, describe and delete a queue
+    DELETE           /queues/QUEUE/messages     purge a queue
+    PUT DELETE       /exchanges/EXCHANGE        declare and delete an exchange
+    POST             /bindings                  bind a queue or an exchange to an exchange
+    GET              /bindings?src=EXCHANGE&dstq=QUEUE&key=KEY
+    DELETE           /bindings/src=EXCHANGE;dstq=QUEUE;key=KEY;args=
+
+Names are percent-encoded. A binding to an exchange has `dste` for `dstq`. The requests of a link are carried
+out one after the other, with the rights of the commands that they stand for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from hashlib import blake2b
+from typing import Any, Final
+from urllib.parse import parse_qsl, quote, unquote
+
+from node.refusal import (
+    AccessRefusedError,
+    HomeNodeDownError,
+    NotFoundError,
+    PreconditionFailedError,
+    Refusal,
+    ResourceLockedError,
+)
+from node.routing.matching import Binding, Destination, DestinationKind
+from node.session.command_limits import CommandLimitError, check_command
+from node.session.commands import (
+    Bind,
+    BindingsFound,
+    Command,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    DescribeQueue,
+    FindQueue,
+    ListBindings,
+    PurgeQueue,
+    QueueDescribed,
+    Removed,
+    Result,
+    Unbind,
+)
+from node.session.core import MachineSession, SessionCore
+from node.session.ports import QueueDeclaration
+from node.wire.amqp10.connection import Connection
+from node.wire.amqp10.effects import RequestEffect
+from node.wire.amqp10.errors import SectionError
+from node.wire.amqp10.links import IncomingLink
+from node.wire.amqp10.management import ManagementRequest, RequestError, request_in, response, table_of
+from node.wire.amqp10.values import AmqpValue, UInt, ULong
+
+STATUS: Final[dict[type[Refusal], int]] = {
+    AccessRefusedError: 403,
+    NotFoundError: 404,
+    HomeNodeDownError: 404,
+    ResourceLockedError: 409,
+    PreconditionFailedError: 409,
+}
+"""The status of each type of refusal. Others are bad requests (400)."""
+
+OK, CREATED, DONE, BAD = 200, 201, 204, 400
+
+Response = tuple[int, AmqpValue]
+"""The status, and the body."""
+
+Responding = Callable[[Result], Response]
+"""Makes the response to a command's result."""
+
+
+class Management:
+    """The management of one connection."""
+
+    def __init__(self, session: MachineSession, core: SessionCore, connection: Connection) -> None:
+        self._session, self._core, self._connection = session, core, connection
+        self._waiting: dict[IncomingLink, deque[ManagementRequest]] = {}
+        """The requests of each link that have no response; the first of them is being carried out."""
+
+    def request(self, effect: RequestEffect) -> None:
+        """Take a message to the management."""
+        link = effect.link
+        try:
+            request = request_in(effect.octets)
+        except SectionError as error:
+            self._connection.sessions.bad_request(link, error)
+            return
+        waiting = self._waiting.setdefault(link, deque())
+        waiting.append(request)
+        if len(waiting) == 1:
+            self._begin(link, request)
+
+    def _begin(self, link: IncomingLink, request: ManagementRequest) -> None:
+        try:
+            handler, parameters = routed(request)
+            handler(self, link, parameters, request.body)
+        except RequestError as error:
+            self._respond(link, (error.status, str(error)))
+
+    def _respond(self, link: IncomingLink, told: Response) -> None:
+        waiting = self._waiting[link]
+        request = waiting.popleft()
+        self._connection.sessions.respond(link, response(request.message_id, *told))
+        if waiting:
+            self._begin(link, waiting[0])
+        else:
+            del self._waiting[link]
+
+    def _do(self, link: IncomingLink, command: Command, answer: Responding) -> None:
+        """Carry out a command, and respond. Raises RequestError."""
+        try:
+            check_command(command)
+        except CommandLimitError as error:
+            raise RequestError(BAD, str(error)) from None
+        self._core.carry_out(link.session, command, partial(self._answered, link, answer))
+
+    def _answered(self, link: IncomingLink, answer: Responding, result: Result | Refusal) -> None:
+        with self._session:
+            self._respond(link, _refused(result) if isinstance(result, Refusal) else answer(result))
+            self._session.answered()
+
+    # -- queues ---------------------------------------------------------------------------------
+
+    def put_queue(self, link: IncomingLink, parameters: dict[str, str], body: AmqpValue) -> None:
+        """Declare a queue: 201 for a new one, 200 for one that is there, 409 for another of its name."""
+        fields = table_of(body)
+        declaration = QueueDeclaration(
+            parameters["queue"],
+            _flag(fields, "durable", True),
+            _flag(fields, "exclusive", False),
+            _flag(fields, "auto_delete", False),
+            _table(fields, "arguments"),
+        )
+        declare = DeclareQueue(declaration)
+        try:
+            check_command(declare)
+        except CommandLimitError as error:
+            raise RequestError(BAD, str(error)) from None
+        found = partial(self._declare, link, declare)
+        self._core.carry_out(link.session, FindQueue(declaration.name), found)
+
+    def _declare(self, link: IncomingLink, command: DeclareQueue, known: Result | Refusal) -> None:
+        status = CREATED if isinstance(known, NotFoundError) else OK
+        declared = partial(self._declared, link, command.declaration.name, status)
+        self._core.carry_out(link.session, command, declared)
+
+    def _declared(self, link: IncomingLink, name: str, status: int, result: Result | Refusal) -> None:
+        with self._session:
+            if isinstance(result, Refusal):
+                self._respond(link, _refused(result))
+            else:
+                described = partial(self._answered, link, partial(_shown_queue, status))
+                self._core.carry_out(link.session, DescribeQueue(name), described)
+            self._session.answered()
+
+    def get_queue(self, link: IncomingLink, parameters: dict[str, str], _: AmqpValue) -> None:
+        """Describe a queue."""
+        self._do(link, DescribeQueue(parameters["queue"]), partial(_shown_queue, OK))
+
+    def delete_queue(self, link: IncomingLink, parameters: dict[str, str], _: AmqpValue) -> None:
+        """Delete a queue, with its messages."""
+        self._do(link, DeleteQueue(parameters["queue"]), _counted)
+
+    def purge_queue(self, link: IncomingLink, parameters: dict[str, str], _: AmqpValue) -> None:
+        """Remove the messages that no consumer has."""
+        self._do(link, PurgeQueue(parameters["queue"]), _counted)
+
+    # -- exchanges ------------------------------------------------------------------------------
+
+    def put_exchange(self, link: IncomingLink, parameters: dict[str, str], body: AmqpValue) -> None:
+        """Declare an exchange."""
+        fields = table_of(body)
+        command = DeclareExchange(
+            parameters["exchange"],
+            _text(fields, "type", "direct"),
+            _flag(fields, "durable", True),
+            _flag(fields, "auto_delete", False),
+            _flag(fields, "internal", False),
+            _table(fields, "arguments"),
+        )
+        self._do(link, command, _done)
+
+    def delete_exchange(self, link: IncomingLink, parameters: dict[str, str], _: AmqpValue) -> None:
+        """Delete an exchange."""
+        self._do(link, DeleteExchange(parameters["exchange"]), _done)
+
+    # -- bindings -------------------------------------------------------------------------------
+
+    def post_binding(self, link: IncomingLink, _: dict[str, str], body: AmqpValue) -> None:
+        """Bind a queue or an exchange."""
+        fields = table_of(body)
+        names = {kind: _text(fields, f"destination_{kind.value}", "") for kind in DestinationKind}
+        kinds = [kind for kind, name in names.items() if name]
+        if len(kinds) != 1:
+            raise RequestError(BAD, "a binding has either a destination_queue or a destination_exchange")
+        source, key = _text(fields, "source", ""), _text(fields, "binding_key", "")
+        destination = Destination(kinds[0], names[kinds[0]])
+        self._do(link, Bind(source, destination, key, _table(fields, "arguments")), _done)
+
+    def get_bindings(self, link: IncomingLink, parameters: dict[str, str], _: AmqpValue) -> None:
+        """List the bindings between two ends, all or those with a key."""
+        source, destination = _ends(parameters)
+        listed = partial(_shown_bindings, parameters.get("key"))
+        self._do(link, ListBindings(source, destination), listed)
+
+    def delete_binding(self, link: IncomingLink, parameters: dict[str, str], _: AmqpValue) -> None:
+        """Remove a binding without arguments, or the one whose arguments have the hash in `args`."""
+        source, destination = _ends(parameters)
+        key, args = parameters.get("key", ""), parameters.get("args", "")
+        if not args:
+            self._do(link, Unbind(source, destination, key), _done)
+            return
+        listed = partial(self._unbind, link, key, args)
+        self._core.carry_out(link.session, ListBindings(source, destination), listed)
+
+    def _unbind(self, link: IncomingLink, key: str, args: str, result: Result | Refusal) -> None:
+        with self._session:
+            found = result.bindings if isinstance(result, BindingsFound) else []
+            wanted = [one for one in found if one[0].key == key and arguments_hash(one[0]) == args]
+            if isinstance(result, Refusal):
+                self._respond(link, _refused(result))
+            elif not wanted:
+                self._respond(link, (DONE, None))
+            else:
+                binding, arguments = wanted[0]
+                unbind = Unbind(binding.source, binding.destination, key, dict(arguments))
+                self._core.carry_out(link.session, unbind, partial(self._answered, link, _done))
+            self._session.answered()
+
+
+RequestHandler = Callable[[Management, IncomingLink, dict[str, str], AmqpValue], None]
+
+ROUTES: Final[dict[tuple[str, ...], dict[str, RequestHandler]]] = {
+    ("queues", "{queue}"): {
+        "PUT": Management.put_queue, "GET": Management.get_queue, "DELETE": Management.delete_queue,
+    },
+    ("queues", "{queue}", "messages"): {"DELETE": Management.purge_queue},
+    ("exchanges", "{exchange}"): {"PUT": Management.put_exchange, "DELETE": Management.delete_exchange},
+    ("bindings",): {"POST": Management.post_binding, "GET": Management.get_bindings},
+    ("bindings", "{binding}"): {"DELETE": Management.delete_binding},
+}  # fmt: skip
+"""The handlers by the segments of the path and the method."""
+
+
+def routed(request: ManagementRequest) -> tuple[RequestHandler, dict[str, str]]:
+    """The handler of a request, and the parameters in its path. Raises RequestError."""
+    path, _, query = request.path.partition("?")
+    segments = path.removeprefix("/").split("/")
+    for pattern, methods in ROUTES.items():
+        parameters = _matched(pattern, segments)
+        if parameters is not None:
+            handler = methods.get(request.method)
+            if handler is None:
+                raise RequestError(405, f"{request.method} is no method of {path}")
+            return handler, parameters | dict(parse_qsl(query, keep_blank_values=True))
+    raise RequestError(404, f"there is no path {path}")
+
+
+def _matched(pattern: tuple[str, ...], segments: list[str]) -> dict[str, str] | None:
+    """The parameters in the segments of a path; None where the pattern does not fit. Raises RequestError."""
+    if len(pattern) != len(segments):
+        return None
+    parameters: dict[str, str] = {}
+    for expected, segment in zip(pattern, segments, strict=True):
+        if expected == "{binding}":
+            pairs = [part.partition("=") for part in segment.split(";")]
+            parameters |= {name: _decoded(value) for name, _, value in pairs}
+        elif expected.startswith("{"):
+            parameters[expected.strip("{}")] = _decoded(segment)
+        elif expected != segment:
+            return None
+    return parameters
+
+
+def _decoded(segment: str) -> str:
+    """Raises RequestError."""
+    try:
+        return unquote(segment, errors="strict")
+    except UnicodeDecodeError:
+        raise RequestError(BAD, f"{segment!r} is no percent-encoded UTF-8") from None
+
+
+# -- fields of bodies -----------------------------------------------------------------------------
+
+
+def _flag(fields: dict[str, Any], name: str, default: bool) -> bool:
+    """Raises RequestError."""
+    value = fields.get(name, default)
+    if not isinstance(value, bool):
+        raise RequestError(BAD, f"{name} is no boolean")
+    return value
+
+
+def _text(fields: dict[str, Any], name: str, default: str) -> str:
+    """Raises RequestError."""
+    value = fields.get(name, default)
+    if not isinstance(value, str):
+        raise RequestError(BAD, f"{name} is no string")
+    return value
+
+
+def _table(fields: dict[str, Any], name: str) -> dict[str, Any]:
+    """Raises RequestError."""
+    value = fields.get(name) or {}
+    if not isinstance(value, dict):
+        raise RequestError(BAD, f"{name} is no map")
+    return value
+
+
+def _ends(parameters: dict[str, str]) -> tuple[str, Destination]:
+    """The source and the destination of a binding. Raises RequestError."""
+    source, queue, exchange = (parameters.get(name, "") for name in ("src", "dstq", "dste"))
+    if not source or bool(queue) is bool(exchange):
+        raise RequestError(BAD, "a binding has a source (src), and a queue (dstq) or an exchange (dste)")
+    kind = DestinationKind.QUEUE if queue else DestinationKind.EXCHANGE
+    return source, Destination(kind, queue or exchange)
+
+
+# -- responses ------------------------------------------------------------------------------------
+
+
+def _refused(refusal: Refusal) -> Response:
+    """The response to a refusal of the broker."""
+    status = next((code for kind, code in STATUS.items() if isinstance(refusal, kind)), BAD)
+    return status, str(refusal)
+
+
+def _done(_: Result) -> Response:
+    """The response to a command without a result."""
+    return DONE, None
+
+
+def _counted(result: Result) -> Response:
+    """The response with the number of messages that are removed."""
+    return OK, {"message_count": ULong(result.count if isinstance(result, Removed) else 0)}
+
+
+def _shown_queue(status: int, result: Result) -> Response:
+    """The response with the description of a queue."""
+    assert isinstance(result, QueueDescribed)
+    queue = result.queue
+    return status, {
+        "name": queue.name,
+        "durable": queue.durable,
+        "auto_delete": queue.auto_delete,
+        "exclusive": queue.exclusive,
+        "type": queue.kind,
+        "arguments": dict(queue.arguments),
+        "leader": queue.leader,
+        "replicas": list(queue.replicas),
+        "message_count": ULong(result.ready),
+        "consumer_count": UInt(result.consumers),
+    }
+
+
+def _shown_bindings(key: str | None, result: Result) -> Response:
+    """The response with bindings; `key`: those with this key alone."""
+    assert isinstance(result, BindingsFound)
+    found = [one for one in result.bindings if key is None or one[0].key == key]
+    return OK, [_shown_binding(binding, dict(arguments)) for binding, arguments in found]
+
+
+def _shown_binding(binding: Binding, arguments: dict[str, Any]) -> AmqpValue:
+    kind, name = binding.destination
+    parameter = "dstq" if kind is DestinationKind.QUEUE else "dste"
+    parts = {"src": binding.source, parameter: name, "key": binding.key, "args": arguments_hash(binding)}
+    segments = [f"{part}={quote(value, safe='')}" for part, value in parts.items()]
+    return {
+        "source": binding.source,
+        f"destination_{kind.value}": name,
+        "binding_key": binding.key,
+        "arguments": arguments,
+        "location": "/bindings/" + ";".join(segments),
+    }
+
+
+def arguments_hash(binding: Binding) -> str:
+    """A hash of a binding's arguments, for the binding's location; empty without arguments."""
+    if not binding.arguments:
+        return ""
+    return blake2b(repr(binding.arguments).encode(), digest_size=8).hexdigest()

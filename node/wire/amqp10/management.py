@@ -1,0 +1,121 @@
+"""Requests to the node's management, and the responses: HTTP carried by messages, as RabbitMQ 4 has it.
+
+A request has the method in `subject`, the path in `to`, `$me` in `reply-to`, a `message-id`, and a body of
+one amqp-value. The response has the status in `subject`, the request's message-id in `correlation-id`, and a
+body of one amqp-value.
+"""
+
+from __future__ import annotations
+
+from struct import error as StructError
+from typing import Any, Final, NamedTuple
+
+from node.wire.amqp10.decoding import read_value
+from node.wire.amqp10.definitions import COMPOSITES, Properties, SectionCode, read_composite
+from node.wire.amqp10.encoding import encode_amqp
+from node.wire.amqp10.errors import SectionError, WireError
+from node.wire.amqp10.field_readers import MessageId
+from node.wire.amqp10.sections import sections_in_any_order
+from node.wire.amqp10.values import AmqpValue, Described, PairMap, TypedArray, ULong
+
+MANAGEMENT_ADDRESS: Final = "/management"
+
+REPLY_ADDRESS: Final = "$me"
+"""The reply-to of a request: the link of the same name on which the peer receives."""
+
+REQUEST_OCTETS: Final = 64 * 1024
+"""A longer request is refused."""
+
+REQUEST_CREDIT: Final = 16
+"""Requests that a peer may send ahead of their responses."""
+
+_RESPONSE: Final = {"http:response": "1.1"}
+
+
+class RequestError(Exception):
+    """The request cannot be carried out. `status` is that of HTTP."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status: Final = status
+
+
+class ManagementRequest(NamedTuple):
+    """`path` is percent-encoded. `body` has values of AMQP 1.0."""
+
+    message_id: MessageId
+    method: str
+    path: str
+    body: AmqpValue
+
+
+def request_in(octets: bytes) -> ManagementRequest:
+    """The request in a message. Raises SectionError where no response is possible, because the message has no
+    message-id or asks for the response elsewhere.
+    """
+    properties, body = _parts(octets)
+    message_id, method, path = properties.message_id, properties.subject, properties.to
+    if message_id is None or properties.reply_to != REPLY_ADDRESS:
+        raise SectionError(f"a request has a message-id, and the reply-to {REPLY_ADDRESS!r}")
+    if method is None or path is None:
+        raise SectionError("a request has its method in subject, and its path in to")
+    return ManagementRequest(message_id, method, path, body)
+
+
+def _parts(octets: bytes) -> tuple[Properties, AmqpValue]:
+    """The properties and the body, null for none.
+
+    RabbitMQ's client for Python, which writes a body of null in front of the properties, is understood.
+    """
+    properties: object = Properties()
+    body: AmqpValue = None
+    try:
+        for code, begin, value_at, end in sections_in_any_order(octets):
+            if code == SectionCode.PROPERTIES:
+                properties = read_composite(octets, begin, end, COMPOSITES)[0]
+            elif code == SectionCode.AMQP_VALUE:
+                body = read_value(octets, value_at, end)[0]
+            elif code in (SectionCode.DATA, SectionCode.AMQP_SEQUENCE):
+                raise SectionError("the body of a request is one amqp-value")
+    except SectionError:
+        raise
+    except (WireError, IndexError, StructError) as error:
+        raise SectionError(str(error)) from None
+    assert isinstance(properties, Properties)
+    return properties, body
+
+
+def response(message_id: MessageId, status: int, body: AmqpValue) -> bytes:
+    """The message with the response to the request of this message-id."""
+    properties = Properties(correlation_id=message_id, subject=str(status))
+    sections = ((SectionCode.APPLICATION_PROPERTIES, _RESPONSE), (SectionCode.AMQP_VALUE, body))
+    return properties.encode() + b"".join(encode_amqp(Described(ULong(code), one)) for code, one in sections)
+
+
+def table_of(value: AmqpValue) -> dict[str, Any]:
+    """A map as a table of arguments; an empty table for null. Raises RequestError."""
+    found = _plain(value)
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise RequestError(400, "a map was expected")
+    return found
+
+
+def _plain(value: AmqpValue) -> Any:
+    """The value in Python's own types, as arguments of declarations have it."""
+    if value is None or isinstance(value, bool | bytes):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, list | TypedArray):
+        return [_plain(one) for one in (value if isinstance(value, list) else value.items)]
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, PairMap) and not value.pairs:
+        return {}
+    raise RequestError(400, f"a value of the type {type(value).__name__} is no argument")

@@ -1,0 +1,154 @@
+"""A client of AMQP 1.0 on a broker that answers when the test wants it to."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from node.message.run import Run
+from node.refusal import NotFoundError, Refusal
+from node.session.amqp10.session import ConnectionSession
+from node.session.ports import ConsumerOptions, DeclaredQueue, QueueDeclaration, QueueRef, Subscriber
+from node.wire.amqp10 import definitions as d
+from node.wire.amqp10.composite import Composite
+from node.wire.amqp10.connection import AMQP_HEADER, SASL_HEADER
+from node.wire.amqp10.frames import Frame, FrameParser
+from node.wire.amqp10.limits import ConnectionLimits
+from tests.session.answering import AnsweringBroker, Socket, Somewhere
+from tests.wire.amqp10.peer import LARGE, PLAIN, begin, octets_of
+
+
+class NodeBroker(AnsweringBroker):
+    """Keeps the queues that sessions have declared and deleted, and what they have had published.
+
+    A request whose name is in `delayed` waits in `waiting`; a refusal in `refusals` is the answer to it.
+    """
+
+    keeps_sections = True
+    keeps_keys = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.declared: list[QueueDeclaration] = []
+        self.declared_by: list[int] = []
+        """The holder of each declared queue."""
+        self.deleted: list[str] = []
+        self.ended: list[int | str] = []
+        """The consumers and the queues that have ended, in their order."""
+        self.consumed: dict[int, str] = {}
+        """The queues of the consumers that have not ended."""
+        self.routed: list[tuple[str, str]] = []
+        self.published: list[Run] = []
+        self.returned: list[tuple[int, list[tuple[int, int]], bool]] = []
+        """(consumer, ranges, failed)"""
+        self.commits: list[tuple[list[Run], list[Any]]] = []
+        self.delayed: set[str] = set()
+        self.refusals: dict[str, Refusal] = {}
+        self.waiting: deque[Callable[[], None]] = deque()
+        self.missing: set[str] = set()
+        """Exchanges that do not exist."""
+        self.lost = False
+        """The queues of all routes are deleted."""
+
+    def _answer(self, name: str, answer: Callable[[Refusal | None], None]) -> None:
+        refusal = self.refusals.get(name)
+        if name in self.delayed:
+            self.waiting.append(lambda: answer(refusal))
+        else:
+            answer(refusal)
+
+    def answer(self) -> None:
+        """Answer the request that has waited longest."""
+        self.waiting.popleft()()
+
+    def declare_queue(self, vhost: str, declaration: QueueDeclaration, holder: int, answer: Any) -> None:
+        name = declaration.name or f"amq.gen-{len(self.declared) + 1}"
+        found = DeclaredQueue(QueueRef(name, 1, 1, vhost))
+        self.declared.append(declaration)
+        self.declared_by.append(holder)
+        self._answer("declare", lambda refusal: answer(found if refusal is None else None, refusal))
+
+    def delete_queue(self, queue: QueueRef, if_unused: bool, if_empty: bool, answer: Any) -> None:
+        self.deleted.append(queue.name)
+        self.ended.append(queue.name)
+        answer(0, None)
+
+    def consume(self, subscriber: Subscriber, queue: QueueRef, options: ConsumerOptions, answer: Any) -> None:
+        self._last += 1
+        number = self._last
+
+        def answered(refusal: Refusal | None) -> None:
+            if refusal is None:
+                self.consumers[number] = subscriber
+                self.consumed[number] = queue.name
+            answer(number, refusal)
+
+        self._answer("consume", answered)
+
+    def cancel(self, consumer: int, done: Callable[[], None]) -> None:
+        self.consumed.pop(consumer, None)
+        self.ended.append(consumer)
+        super().cancel(consumer, done)
+
+    def route(self, scope: Any, exchange: str, key: str, headers: Any = None, copies: Any = ()) -> Any:
+        if exchange in self.missing:
+            raise NotFoundError(f"no exchange '{exchange}' in vhost '/'")
+        self.routed.append((exchange, key))
+        return Somewhere()
+
+    def still_leads(self, route: Any) -> bool:
+        return not self.lost
+
+    def publish(self, subscriber: Subscriber, channel: int, run: Run, route: Any, first_tag: int) -> bool:
+        self.published.append(run)
+        return super().publish(subscriber, channel, run, route, first_tag)
+
+    def commit(self, publishes: Any, settled: Any, answer: Callable[[Refusal | None], None]) -> None:
+        self.commits.append(([run for run, _ in publishes], list(settled)))
+
+        def answered(refusal: Refusal | None) -> None:
+            for one in settled:
+                self._release(one.consumer, one.ranges)
+            answer(refusal)
+
+        self._answer("commit", answered)
+
+    def give_back(self, consumer: int, ranges: Any, failed: bool, undeliverable_here: bool = False) -> None:
+        self.returned.append((consumer, ranges, failed))
+        super().give_back(consumer, ranges, failed, undeliverable_here)
+
+
+class LoggingSocket(Socket):
+    """Keeps the log lines of its session."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logged: list[str] = []
+
+    def log(self, event: str, fields: Mapping[str, str | int]) -> None:
+        self.logged.append(event)
+
+
+class Client:
+    """A session of the protocol, with an open connection and an AMQP session on channel 0."""
+
+    def __init__(self, broker: NodeBroker) -> None:
+        self.broker = broker
+        self.socket = LoggingSocket()
+        port: Any = broker
+        self.session = ConnectionSession(port, self.socket, ConnectionLimits(), lambda: 1.0)
+        self._parser = FrameParser(LARGE)
+        self.send(SASL_HEADER, PLAIN)
+        self.send(AMQP_HEADER, d.Open("client", max_frame_size=LARGE), begin())
+
+    def send(self, *sent: Composite | bytes, channel: int = 0) -> list[Any]:
+        """Send everything in one piece; returns the performatives that the node writes."""
+        self.session.receive(octets_of(*sent, channel=channel))
+        return self.reads()
+
+    def reads(self) -> list[Any]:
+        found: list[Any] = []
+        while output := self.session.take_output():
+            found += [one.performative for one in self._parser.receive(output) if isinstance(one, Frame)]
+        return found
