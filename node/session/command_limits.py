@@ -41,8 +41,8 @@ def check_command(command: Command) -> None:
         check_field_values(arguments)
     except IllFormedError as error:
         raise CommandLimitError(f"{called}: {error}") from None
-    except NamingError as error:
-        raise CommandLimitError(str(error)) from None
+    except NamingError as unfit:
+        raise CommandLimitError(str(unfit)) from None
 
 
 def check_name(name: str, called: str) -> None:
@@ -54,8 +54,8 @@ def check_name(name: str, called: str) -> None:
         check_text(name)
     except IllFormedError as error:
         raise CommandLimitError(f"{called}: {error}") from None
-    except NamingError as error:
-        raise CommandLimitError(str(error)) from None
+    except NamingError as unfit:
+        raise CommandLimitError(str(unfit)) from None
 
 
 def _called(command: Command) -> str:

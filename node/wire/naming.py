@@ -32,8 +32,8 @@ def check_text(name: str) -> None:
         raise NamingError(str(error)) from None
     try:
         read_shortstr(encoded, 0)
-    except FieldSyntaxError as error:
-        raise IllFormedError(str(error)) from None
+    except FieldSyntaxError as broken:
+        raise IllFormedError(str(broken)) from None
 
 
 def check_field_values(arguments: Mapping[str, Any]) -> None:
@@ -46,5 +46,5 @@ def check_field_values(arguments: Mapping[str, Any]) -> None:
         raise NamingError(str(error)) from None
     try:
         read_table(encoded, 0)
-    except FieldSyntaxError as error:
-        raise IllFormedError(str(error)) from None
+    except FieldSyntaxError as broken:
+        raise IllFormedError(str(broken)) from None

@@ -93,9 +93,9 @@ class JournalWriter:
             batch.write()
         except OSError as error:
             return partial(self._on_failure, error)
-        except Exception as error:
-            failed = JournalFailedError(f"writing the journal failed: {error!r}")
-            failed.__cause__ = error
+        except Exception as defect:
+            failed = JournalFailedError(f"writing the journal failed: {defect!r}")
+            failed.__cause__ = defect
             batch.disk.failure = failed
             return partial(self._on_failure, failed)
         return partial(self._finished, batch)

@@ -154,3 +154,15 @@ def test_what_is_made_for_each_batch_writes_its_constructor_out(path: str) -> No
         and not any("frozen" in ast.unparse(decorator) for decorator in one.decorator_list)
     }
     assert HOT[path] <= written
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_name_for_exceptions_has_one_type(path: Path) -> None:
+    """Compiled, a name has the type of its first clause: another exception under this name is a TypeError."""
+    for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            types: dict[str, set[str]] = {}
+            for clause in ast.walk(function):
+                if isinstance(clause, ast.ExceptHandler) and clause.name and clause.type is not None:
+                    types.setdefault(clause.name, set()).add(ast.unparse(clause.type))
+            assert not {name: found for name, found in types.items() if len(found) > 1}, function.name
