@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMAT_LEVEL: Final = 2
+FORMAT_LEVEL: Final = 3
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
-of AMQP 1.0."""
+of AMQP 1.0. With level 3 hashes of passwords in the catalog may have SCRAM verifiers."""
 
 METHODS_IN_RUNS: Final = 1
 """From this level on nodes read runs whose messages state their routing keys each
@@ -20,6 +20,11 @@ METHODS_IN_RUNS: Final = 1
 
 SECTIONS_IN_RUNS: Final = 2
 """From this level on nodes read runs of messages of AMQP 1.0 (`node.wire.formats.AMQP_1_0`)."""
+
+VERIFIERS_IN_HASHES: Final = 3
+"""From this level on nodes read hashes of passwords with SCRAM verifiers, and the key of decoys beside them
+(`cluster.config.passwords`).
+"""
 
 SEALED_QUEUES: Final = 1
 """From this level on nodes read logs of partitions that seal a queue before it is deleted as empty or

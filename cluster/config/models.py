@@ -176,6 +176,18 @@ class ClusterConfig(Section):
         strict=False,
         description="Users who may only log in from the node's own machine.",
     )
+    anonymous_user: Annotated[str, StringConstraints(max_length=255)] = Field(
+        default="",
+        description="The user as whom AMQP clients come in that log in with SASL ANONYMOUS, without a "
+        "password: grant this user only what every client that reaches the port may do. Empty: nodes do not "
+        "offer ANONYMOUS.",
+    )
+    scram: bool = Field(
+        default=False,
+        description="Keep SCRAM-SHA-256 verifiers of passwords that are set from now on beside the hashes, "
+        "and offer the mechanism over AMQP 1.0. A thief of the catalog tests passwords faster on verifiers "
+        "than on hashes.",
+    )
     limits: ClientLimits = ClientLimits()
     alarms: ResourceAlarms = ResourceAlarms()
     strangers: Strangers = Strangers()
@@ -200,8 +212,8 @@ class ClusterConfig(Section):
         Hashes passwords, which takes some 50 ms each. Raises `ConfigError`.
         """
         if not self.users:
-            return {"guest": Founder(PasswordHash.of("guest"), ("administrator",))}
-        return {name: Founder(user.hashed(), user.tags) for name, user in self.users.items()}
+            return {"guest": Founder(PasswordHash.of("guest", self.scram), ("administrator",))}
+        return {name: Founder(user.hashed(self.scram), user.tags) for name, user in self.users.items()}
 
 
 class Listen(Section):

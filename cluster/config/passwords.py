@@ -7,8 +7,12 @@ import binascii
 import hashlib
 import hmac
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
+
+from node.wire.saslprep import ProhibitedTextError
+from node.wire.scram import SALT_BYTES, SCRAM_SHA_256, Verifier
 
 _SCRYPT_N = 1 << 14
 _SCRYPT_R = 8
@@ -17,6 +21,9 @@ _SCRYPT_LARGEST = 1 << 21
 """Largest n * r; a check takes 128 * n * r octets of memory."""
 
 _PREFIX = "scrypt"
+SCRYPT_PREFIX: Final = _PREFIX + "$"
+"""Begins the hashes of `PasswordHash`, and no others."""
+_VERIFIER: Final = f"${SCRAM_SHA_256}$"
 
 SCRYPT: Final = "quorate_scrypt"
 """The name of quorate's own algorithm in definitions."""
@@ -38,21 +45,32 @@ class StoredHash(Protocol):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PasswordHash:
-    """A salted scrypt hash (RFC 7914), written `scrypt$n$r$p$salt$hash` with hexadecimal salt and hash."""
+    """A salted scrypt hash (RFC 7914), written `scrypt$n$r$p$salt$hash` with hexadecimal salt and hash.
+
+    `verifier` lets clients log in by SCRAM too; it is written behind the hash,
+    `$SCRAM-SHA-256$iterations$salt$StoredKey$ServerKey`.
+    """
 
     n: int
     r: int
     p: int
     salt: bytes
     digest: bytes
+    verifier: Verifier | None = None
 
     @classmethod
-    def of(cls, password: str) -> PasswordHash:
-        """The hash of a password under a new salt. Takes some 50 ms and 16 MiB on purpose."""
+    def of(cls, password: str, scram: bool = False) -> PasswordHash:
+        """The hash of a password under a new salt. Takes some 50 ms and 16 MiB on purpose.
+
+        `scram`: with a verifier, unless SASLprep prohibits the password.
+        """
         salt = os.urandom(16)
-        return cls(
-            _SCRYPT_N, _SCRYPT_R, _SCRYPT_P, salt, _scrypt(password, salt, _SCRYPT_N, _SCRYPT_R, _SCRYPT_P)
-        )
+        digest = _scrypt(password, salt, _SCRYPT_N, _SCRYPT_R, _SCRYPT_P)
+        verifier = None
+        if scram:
+            with suppress(ProhibitedTextError):
+                verifier = Verifier.of(password, os.urandom(SALT_BYTES))
+        return cls(_SCRYPT_N, _SCRYPT_R, _SCRYPT_P, salt, digest, verifier)
 
     @classmethod
     def decoy(cls) -> PasswordHash:
@@ -62,6 +80,8 @@ class PasswordHash:
     @classmethod
     def parse(cls, text: str) -> PasswordHash:
         """The hash that `str` wrote. Raises ValueError, whose text does not show the hash."""
+        text, with_verifier, written = text.partition(_VERIFIER)
+        verifier = Verifier.parse(written) if with_verifier else None
         fields = text.split("$")
         try:
             if len(fields) != 6 or fields[0] != _PREFIX:
@@ -74,10 +94,12 @@ class PasswordHash:
             raise ValueError("has scrypt parameters out of range")
         if n * r > _SCRYPT_LARGEST:
             raise ValueError("takes more than 256 MiB to check")
-        return cls(n, r, p, salt, digest)
+        return cls(n, r, p, salt, digest, verifier)
 
     def __str__(self) -> str:
-        return "$".join((_PREFIX, str(self.n), str(self.r), str(self.p), self.salt.hex(), self.digest.hex()))
+        written = "" if self.verifier is None else f"{_VERIFIER}{self.verifier}"
+        fields = (_PREFIX, str(self.n), str(self.r), str(self.p), self.salt.hex(), self.digest.hex())
+        return "$".join(fields) + written
 
     def __repr__(self) -> str:
         return "PasswordHash(...)"
@@ -131,9 +153,25 @@ class RabbitmqHash:
         return hmac.compare_digest(digest, self.digest)
 
 
+def verifier_in(text: str) -> Verifier | None:
+    """The verifier of a hash as the catalog keeps it; None where there is none."""
+    _, found, written = text.partition(_VERIFIER)
+    return Verifier.parse(written) if found else None
+
+
+def without_verifier(text: str) -> str:
+    """The hash alone, as releases keep it that know no SCRAM."""
+    return text.partition(_VERIFIER)[0]
+
+
+def with_verifier(text: str, made: str) -> str:
+    """The hash `text`, with the verifier of `made`, a later hash of the same password."""
+    return without_verifier(text) + "".join(made.partition(_VERIFIER)[1:])
+
+
 def parse_hash(text: str) -> StoredHash:
     """The hash, of either kind, that `str` wrote. Raises ValueError, whose text does not show the hash."""
-    if text.startswith(_PREFIX + "$"):
+    if text.startswith(SCRYPT_PREFIX):
         return PasswordHash.parse(text)
     return RabbitmqHash.parse(text)
 
@@ -153,7 +191,7 @@ def imported_hash(algorithm: str, encoded: str) -> str:
 
 def exported_hash(text: str) -> tuple[str, str]:
     """Inverse of `imported_hash`: the algorithm's name and the hash."""
-    if not text or text.startswith(_PREFIX + "$"):
+    if not text or text.startswith(SCRYPT_PREFIX):
         return SCRYPT if text else "rabbit_password_hashing_sha256", text
     algorithm, _, encoded = text.partition("$")
     return algorithm, encoded

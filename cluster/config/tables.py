@@ -53,12 +53,14 @@ class UserSettings(Section):
             PasswordHash.parse(self.password_hash)
         return self
 
-    def hashed(self) -> PasswordHash:
-        """The user's password hash. Reads `password_file`, and raises `ConfigError` if it cannot be used."""
+    def hashed(self, scram: bool = False) -> PasswordHash:
+        """The user's password hash, with `scram` and a `password_file` with a SCRAM verifier. Reads the file,
+        and raises `ConfigError` if it cannot be used.
+        """
         if self.password_hash is not None:
             return PasswordHash.parse(self.password_hash)
         assert self.password_file is not None
-        return PasswordHash.of(read_secret(self.password_file, "password"))
+        return PasswordHash.of(read_secret(self.password_file, "password"), scram)
 
 
 class Founder(NamedTuple):

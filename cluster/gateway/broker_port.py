@@ -40,7 +40,7 @@ from node.ranges.range_set import Range
 from node.refusal import Refusal, locked
 from node.routing.exchange import Exchange
 from node.routing.matching import Binding, Destination, DestinationKind
-from node.session.logins import Login, PasswordLogin
+from node.session.logins import AnonymousLogin, Login, PasswordLogin, ScramLogin
 from node.session.permissions import Permissions, Scope
 from node.session.ports import (
     Authenticated,
@@ -57,6 +57,7 @@ from node.session.ports import (
     VhostConnection,
 )
 from node.session.traffic import ExchangeFlow
+from node.wire.scram import ScramExchange
 
 
 class FrontEnd:
@@ -116,8 +117,19 @@ class FrontEnd:
     def authenticate(self, login: Login, remote: str, answer: Authenticated) -> None:
         if isinstance(login, PasswordLogin):
             self._access.authenticate(login.user, login.password, remote, answer)
+        elif isinstance(login, AnonymousLogin):
+            self._access.admit_anonymous(remote, answer)
+        elif isinstance(login, ScramLogin):
+            self._access.admit_verified(login.user, login.verifier, remote, answer)
         else:
             self._access.admit(login.user, remote, answer)
+
+    @property
+    def offers_scram(self) -> bool:
+        return self._access.offers_scram
+
+    def begin_scram(self) -> ScramExchange:
+        return self._access.begin_scram()
 
     def enter(self, subscriber: Subscriber, user: str, vhost: str) -> VhostConnection:
         return self._connections.enter(subscriber, user, vhost)

@@ -51,4 +51,6 @@ def session_limits(config: NodeConfig) -> SessionLimits:
         memory=limits.connection_memory_bytes,
         transaction_size=limits.transaction_bytes,
         transaction_operations=limits.transaction_operations,
+        anonymous=bool(config.cluster.anonymous_user),
+        scram=config.cluster.scram,
     )

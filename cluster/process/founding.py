@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from cluster.catalog.access.state import EVERYTHING, AccessState
+from cluster.catalog.access.control import Access
+from cluster.catalog.access.state import EVERYTHING
 from cluster.config.models import ClusterConfig
 from cluster.log.event_log import EventLog
 
@@ -16,12 +17,12 @@ Submitted = Callable[[str, dict[str, Any]], Awaitable[None]]
 """Submits a command to the catalog, and waits until every node sees its effect. Raises Refusal."""
 
 
-async def found_users(config: ClusterConfig, state: AccessState, submitted: Submitted, log: EventLog) -> None:
+async def found_users(config: ClusterConfig, access: Access, submitted: Submitted, log: EventLog) -> None:
     """Submit the users of the configuration to the catalog, which takes them once. Raises ConfigError."""
-    if not state.founded:
-        users = await _hashed(config)
+    if not access.state.founded:
+        users = await _hashed(config, access)
         await submitted("found_access", {"vhost": FIRST_VHOST, "users": users})
-    unknown = sorted(config.users.keys() - state.users.keys())
+    unknown = sorted(config.users.keys() - access.state.users.keys())
     if unknown:
         log.warning(
             "configured_users_unknown",
@@ -30,13 +31,13 @@ async def found_users(config: ClusterConfig, state: AccessState, submitted: Subm
         )
 
 
-async def restore_users(config: ClusterConfig, submitted: Submitted, log: EventLog) -> None:
+async def restore_users(config: ClusterConfig, access: Access, submitted: Submitted, log: EventLog) -> None:
     """Put the users into the catalog as into a new one: for a cluster whose administrators cannot log in.
 
     Raises ConfigError.
     """
     everything = dict.fromkeys(("configure", "write", "read"), EVERYTHING)
-    users = await _hashed(config)
+    users = await _hashed(config, access)
     await submitted("declare_vhost", {"vhost": FIRST_VHOST})
     for name, user in users.items():
         await submitted("put_user", {"user": name, **user})
@@ -44,10 +45,10 @@ async def restore_users(config: ClusterConfig, submitted: Submitted, log: EventL
     log.warning("users_restored", users=sorted(users))
 
 
-async def _hashed(config: ClusterConfig) -> dict[str, dict[str, Any]]:
-    """The users as the catalog keeps them; hashing is slow on purpose."""
+async def _hashed(config: ClusterConfig, access: Access) -> dict[str, dict[str, Any]]:
+    """The users in the form of the catalog's command `put_user`; hashing is slow on purpose."""
     founders = await asyncio.get_running_loop().run_in_executor(None, config.founders)
     return {
-        name: {"password_hash": str(founder.password_hash), "tags": list(founder.tags)}
+        name: {**access.kept(str(founder.password_hash)), "tags": list(founder.tags)}
         for name, founder in founders.items()
     }

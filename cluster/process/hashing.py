@@ -82,8 +82,8 @@ class HashingThreads:
         self._turns = Turns()
         self._busy = 0
 
-    def hash(self, password: str, answer: Callable[[str | None], None]) -> None:
-        self._wait("", "", Work(lambda: str(PasswordHash.of(password)), answer))
+    def hash(self, password: str, scram: bool, answer: Callable[[str | None], None]) -> None:
+        self._wait("", "", Work(lambda: str(PasswordHash.of(password, scram)), answer))
 
     def compare(
         self, stored: str | None, password: str, origin: str, user: str, answer: Callable[[bool | None], None]

@@ -6,7 +6,7 @@ import shlex
 from functools import partial
 from typing import Any
 
-from cluster.catalog.access.control import Submit
+from cluster.catalog.access.control import Access, Submit
 from cluster.catalog.awaiting import answered
 from cluster.catalog.membership.directory import addresses_of
 from cluster.catalog.state import CatalogState
@@ -22,6 +22,7 @@ class Joining:
         self,
         config: NodeConfig,
         state: CatalogState,
+        access: Access,
         submit: Submit,
         log: EventLog,
         add_command: str,
@@ -32,6 +33,7 @@ class Joining:
         """
         self._config = config
         self._state = state
+        self._access = access
         self._submit = submit
         self.log = log
         self._add_command = add_command
@@ -53,9 +55,9 @@ class Joining:
             await self._submitted("found_members", {"nodes": founders})
         incarnation = {"name": config.name, "front_end": front_end, "formats": formats}
         await self._submitted("start_node", {**incarnation, **own})
-        await found_users(config.cluster, state.access, self._submitted, self.log)
+        await found_users(config.cluster, self._access, self._submitted, self.log)
         if self._restores_users:
-            await restore_users(config.cluster, self._submitted, self.log)
+            await restore_users(config.cluster, self._access, self._submitted, self.log)
 
     async def _submitted(self, name: str, arguments: dict[str, Any]) -> None:
         await answered(partial(self._submit, name, arguments))

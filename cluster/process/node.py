@@ -20,9 +20,11 @@ from cluster.broker.broker import Broker
 from cluster.broker.environment import Environment, NodeEvents
 from cluster.broker.front_end import front_end
 from cluster.catalog.access.control import Access, Answer
+from cluster.catalog.access.records import LoginRules
 from cluster.catalog.access.usage import Usage
 from cluster.catalog.definitions import NodeDefinition
 from cluster.config.certificates import Certificates
+from cluster.config.formats import VERIFIERS_IN_HASHES
 from cluster.config.identity import AMQP10_VERSION, server_properties, version
 from cluster.config.models import NodeConfig
 from cluster.config.tables import ConfigError
@@ -98,9 +100,7 @@ class NodeProcess:
         self.broker = self._make_broker()
         self.writer = JournalWriter(self.journal, loop.call_soon_threadsafe, self._durable, self._disk_failed)
         self.hashing = HashingThreads(loop, self.fail_stop.of_hashing)
-        self.access = Access(
-            self.broker.catalog.state.access, self.submit, self.hashing, config.cluster.loopback_users
-        )
+        self.access = self._make_access()
         self.usage = Usage(self.access.state, self._send, lambda: self.broker.connected)
         self.front_end = self._make_front_end()
         self.listener = self._make_listener()
@@ -117,9 +117,19 @@ class NodeProcess:
 
     # -- parts ----------------------------------------------------------------------------------
 
+    def _make_access(self) -> Access:
+        cluster, formats = self.config.cluster, self.broker.formats
+        return Access(
+            self.broker.catalog.state.access,
+            self.submit,
+            self.hashing,
+            LoginRules(cluster.loopback_users, cluster.anonymous_user, cluster.scram),
+            lambda: formats.everywhere >= VERIFIERS_IN_HASHES,
+        )
+
     def _make_joining(self, restores_users: bool) -> Joining:
-        state = self.broker.catalog.state
-        return Joining(self.config, state, self.submit, self.log, self.add_command, restores_users)
+        state, access = self.broker.catalog.state, self.access
+        return Joining(self.config, state, access, self.submit, self.log, self.add_command, restores_users)
 
     def _make_readiness(self) -> Readiness:
         failure, listening = (lambda: self.fail_stop.failure), (lambda: self.listening)

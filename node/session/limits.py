@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from node.session.logins import ANONYMOUS, PLAIN_MECHANISM
+
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
@@ -27,3 +29,14 @@ class SessionLimits:
     """Contents in the open transactions of a connection; a single message is always taken."""
     transaction_operations: int
     """Publishes and settlements in the open transactions of a connection; alike neighbours count as one."""
+    anonymous: bool = False
+    """Whether a client may log in without a name (SASL ANONYMOUS)."""
+    scram: bool = False
+    """Whether a client may log in by SCRAM, over protocols with such a mechanism."""
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """The SASL mechanisms of all protocols that a client without a certificate may log in by. PLAIN is
+        the first, because some clients take the first one that they know.
+        """
+        return (PLAIN_MECHANISM, ANONYMOUS) if self.anonymous else (PLAIN_MECHANISM,)

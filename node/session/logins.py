@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
+
+from node.wire.scram import Verifier
 
 PLAIN_MECHANISM = "PLAIN"
 EXTERNAL = "EXTERNAL"
+ANONYMOUS = "ANONYMOUS"
+
+LARGEST_TRACE: Final = 1020
+"""Octets of the trace that an anonymous client may send: 255 characters (RFC 4505, section 2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +30,22 @@ class CertifiedLogin:
     user: str
 
 
-Login = PasswordLogin | CertifiedLogin
+@dataclass(frozen=True, slots=True)
+class AnonymousLogin:
+    """The client names no user: the configuration says as whom the client comes in, if at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScramLogin:
+    """A user whose client has proved by SCRAM that it knows the password of this verifier. The login counts
+    while the verifier is the user's.
+    """
+
+    user: str
+    verifier: Verifier
+
+
+Login = PasswordLogin | CertifiedLogin | AnonymousLogin | ScramLogin
 
 
 class MalformedResponseError(Exception):
@@ -33,8 +55,8 @@ class MalformedResponseError(Exception):
 
 
 def parse_login(mechanism: str, response: bytes, certified_name: str) -> Login:
-    """The login in a response to PLAIN or EXTERNAL. `certified_name` is the name in the client's valid
-    certificate; empty without one.
+    """The login in a response to PLAIN, EXTERNAL or ANONYMOUS. `certified_name` is the name in the client's
+    valid certificate; empty without one.
 
     Raises MalformedResponseError, also for another mechanism.
     """
@@ -45,6 +67,10 @@ def parse_login(mechanism: str, response: bytes, certified_name: str) -> Login:
             return CertifiedLogin(certified_name)
         case "EXTERNAL":
             raise MalformedResponseError("there is no certificate of the client, or no name in it")
+        case "ANONYMOUS" if len(response) <= LARGEST_TRACE:
+            return AnonymousLogin()
+        case "ANONYMOUS":
+            raise MalformedResponseError("the trace of the anonymous client is too long")
     raise MalformedResponseError("the mechanism is not known")
 
 

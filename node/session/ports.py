@@ -19,6 +19,7 @@ from node.routing.matching import Binding, Destination
 from node.session.logins import Login
 from node.session.permissions import Permissions, Scope
 from node.session.traffic import ExchangeFlow
+from node.wire.scram import ScramExchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +196,13 @@ class BrokerPort(Protocol):
 
     def authenticate(self, login: Login, remote: str, answer: Authenticated) -> None:
         """Check a client's login; `remote` is the client's IP address."""
+
+    @property
+    def offers_scram(self) -> bool:
+        """Whether there are users who can log in by SCRAM, and the configuration lets them."""
+
+    def begin_scram(self) -> ScramExchange:
+        """Begin a client's exchange by SCRAM. With a right proof its user and verifier are a `ScramLogin`."""
 
     def enter(self, subscriber: Subscriber, user: str, vhost: str) -> VhostConnection:
         """Open a connection in a virtual host. Raises EntryRefusedError."""

@@ -31,6 +31,7 @@ _NEEDS = {
     "test_proton_engine.py": "proton",
     "test_proton_messages.py": "proton",
     "test_proton_reactor.py": "proton",
+    "test_proton_sasl.py": "proton",
     "test_proton_transactions.py": "proton",
     "test_rabbitmq_amqp.py": "rabbitmq_amqp_python_client",
 }

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cluster.catalog.access.control import Access, is_loopback
-from cluster.catalog.access.records import Permission, User
+from cluster.catalog.access.records import LoginRules, Permission, User
 from cluster.catalog.access.state import AccessState
 from cluster.catalog.observer import Observer
 from cluster.catalog.state import CatalogState, encode_command
@@ -48,8 +48,8 @@ class Hashing:
         self.waiting: list[Callable[[], None]] = []
         self.compared = 0
 
-    def hash(self, password: str, answer: Callable[[str], None]) -> None:
-        self.waiting.append(lambda: answer(str(PasswordHash.of(password))))
+    def hash(self, password: str, scram: bool, answer: Callable[[str], None]) -> None:
+        self.waiting.append(lambda: answer(str(PasswordHash.of(password, scram))))
 
     def compare(
         self, stored: str | None, password: str, origin: str, user: str, answer: Callable[[bool], None]
@@ -259,7 +259,7 @@ def test_a_password_that_cannot_be_hashed_is_refused_and_not_remembered(
     desk = Desk()
     with monkeypatch.context() as short:
         short.setattr(desk.hashing, "compare", lambda *asked: asked[-1](None))
-        short.setattr(desk.hashing, "hash", lambda _, answer: answer(None))
+        short.setattr(desk.hashing, "hash", lambda _, scram, answer: answer(None))
         identity, reason = desk.login("alice", "wonder")
         assert identity is None and "could not be checked now" in reason
         with pytest.raises(ResourceError):
@@ -282,6 +282,26 @@ def test_no_password_is_nobodys_password() -> None:
     answers: list[Identity | None] = []
     desk.access.admit("carol", "10.0.0.1", lambda identity, _: answers.append(identity))
     assert answers == [Identity("carol", ())]
+
+
+@pytest.mark.requirement("B2")
+def test_an_anonymous_client_comes_in_as_the_configured_user_alone() -> None:
+    desk = Desk()
+    assert anonymous(desk) == (None, "no user is configured for anonymous clients")
+    desk.access = Access(desk.state.access, desk.submit, desk.hashing, LoginRules(("guest",), "looker"))
+    assert anonymous(desk) == (None, "user 'looker' - invalid credentials")
+    desk.call(desk.access.put_user, "looker", tags=["monitoring"])
+    assert anonymous(desk) == (Identity("looker", ("monitoring",)), "")
+    desk.access = Access(desk.state.access, desk.submit, desk.hashing, LoginRules(("looker",), "looker"))
+    assert anonymous(desk) == (None, "user 'looker' can only connect via localhost")
+
+
+def anonymous(desk: Desk) -> tuple[Identity | None, str]:
+    """The answer to an anonymous client from another machine."""
+    answers: list[tuple[Identity | None, str]] = []
+    desk.access.admit_anonymous("10.1.2.3", lambda *answer: answers.append(answer))
+    [answer] = answers
+    return answer
 
 
 def test_a_changed_password_counts_at_once() -> None:

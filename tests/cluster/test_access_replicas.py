@@ -17,6 +17,7 @@ vhosts = st.sampled_from(["/", "v", "w"])
 patterns = st.sampled_from(["", ".*", "^q", "("])
 tags = st.lists(st.sampled_from(["administrator", "own"]), max_size=2)
 limits = st.sampled_from(["max-connections", "max-queues", "max-channels", "max-odd"])
+keys = st.sampled_from(["k", "l"])
 values = st.one_of(st.none(), st.integers(-1, 3))
 
 
@@ -35,6 +36,11 @@ def queue(name: str, vhost: str) -> dict[str, Any]:
 commands = st.one_of(
     command("put_user", user=users, password_hash=st.just("h"), tags=tags),
     command("set_password", user=users, password_hash=st.sampled_from(["", "h", "i"])),
+    command("put_user", user=users, password_hash=st.just("h"), tags=tags, decoy_key=keys),
+    command(
+        "set_password",
+        user=users, password_hash=st.just("j"), decoy_key=keys, replaces=st.sampled_from(["", "h", "i"]),
+    ),
     command("set_user_tags", user=users, tags=tags),
     command("delete_user", user=users),
     command("set_user_limit", user=users, limit=limits, value=values),

@@ -30,7 +30,7 @@ class Hashing:
         self.waiting: list[Question] = []
         self.hashed = 0
 
-    def hash(self, password: str, answer: Callable[[str], None]) -> None:
+    def hash(self, password: str, scram: bool, answer: Callable[[str], None]) -> None:
         raise AssertionError
 
     def compare(

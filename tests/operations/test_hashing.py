@@ -107,7 +107,7 @@ def test_the_event_loop_goes_on_while_passwords_are_hashed(monkeypatch: pytest.M
             hasher.compare(None, "x", "flood", "u", lambda good: answered("flood", bool(good)))
         hasher.compare(HASH, "wonder", "calm", "u", lambda good: answered("calm", good))
         hasher.compare(HASH, "wrong", "calm", "u", lambda good: answered("calm", good))
-        hasher.hash("new", lambda made: answered("", PasswordHash.parse(str(made)).matches("new")))
+        hasher.hash("new", False, lambda made: answered("", PasswordHash.parse(str(made)).matches("new")))
         more = 0
         while len(answers) < 9 + more or turned <= TURNS:
             if len(answers) == 9 + more and more < FLOOD:

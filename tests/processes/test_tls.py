@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import random
@@ -20,9 +21,12 @@ from cluster.cli.local.layout import is_free
 from cluster.config.addresses import Address
 from cluster.config.models import parse
 from cluster.config.passwords import PasswordHash
+from node.wire.amqp10 import definitions as d
+from node.wire.amqp10.connection import AMQP_HEADER, SASL_HEADER
 from tests.processes.certificates import Authority, KeyPair
 from tests.processes.management_client import Management, basic
 from tests.processes.nodes import Cluster, Node, until
+from tests.processes.websocket_client import connected, run
 
 TLS_PORTS = range(24_000, 27_000)
 PATIENCE_S = 30.0
@@ -236,6 +240,22 @@ def test_the_management_api_is_there_over_tls(secured: Secured) -> None:
     assert connection.getresponse().status == 401
     connection.close()
     assert secured.shown_serial(secured.https) == secured.shown_serial()
+
+
+@pytest.mark.requirement("B1")
+def test_amqp_goes_over_websocket_over_tls(secured: Secured) -> None:
+    api = Management(secured.node, "alice", PASSWORD)
+
+    async def work() -> None:
+        context = secured.context()
+        async with connected(f"wss://127.0.0.1:{secured.https}", ssl=context) as socket:
+            login = d.SaslInit("PLAIN", f"\0alice\0{PASSWORD}".encode())
+            await socket.send(SASL_HEADER, login, AMQP_HEADER, d.Open("over TLS"))
+            assert isinstance((await socket.read(5))[4], d.Open)
+            (row,) = await asyncio.to_thread(api.get, "connections")
+            assert (row["protocol"], row["ssl"], row["user"]) == ("AMQP 1.0", True, "alice")
+
+    run(work)
 
 
 @pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"\x16\x03\x01", b""])

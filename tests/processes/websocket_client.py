@@ -57,9 +57,11 @@ def frames_of(delivery_id: int, payload: bytes) -> bytes:
 
 
 @asynccontextmanager
-async def connected(node: Node, path: str = "/amqp", **options: Any) -> AsyncIterator[Socket]:
+async def connected(node: Node | str, path: str = "/amqp", **options: Any) -> AsyncIterator[Socket]:
+    """A socket to a node, or to an address with scheme and port."""
     terms: dict[str, Any] = {"protocols": ("amqp",), "max_msg_size": LARGE} | options
-    async with aiohttp.ClientSession() as session, session.ws_connect(node.http + path, **terms) as socket:
+    address = (node if isinstance(node, str) else node.http) + path
+    async with aiohttp.ClientSession() as session, session.ws_connect(address, **terms) as socket:
         yield Socket(socket)
 
 

@@ -27,6 +27,7 @@ from node.session.traffic import ExchangeFlow
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.codec import PROTOCOL_HEADER, encode_method
 from node.wire.amqp091.limits import ConnectionLimits
+from node.wire.scram import ScramExchange
 from tests.wire.client import CLIENT_CAPABILITIES, Frame, frames, run_of
 
 
@@ -83,6 +84,11 @@ class AnsweringBroker:
 
     def authenticate(self, login: Any, remote: str, answer: Callable[[Identity | None, str], None]) -> None:
         answer(Identity("guest"), "")
+
+    offers_scram = False
+
+    def begin_scram(self) -> ScramExchange:
+        raise AssertionError("not offered")
 
     def enter(self, subscriber: Subscriber, user: str, vhost: str) -> VhostConnection:
         self._last += 1

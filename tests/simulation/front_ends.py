@@ -23,7 +23,7 @@ class TrustingHasher:
 
     key = b""
 
-    def hash(self, password: str, answer: Callable[[str], None]) -> None:
+    def hash(self, password: str, scram: bool, answer: Callable[[str], None]) -> None:
         answer("hash")
 
     def compare(

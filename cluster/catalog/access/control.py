@@ -6,24 +6,30 @@ decisions follow RabbitMQ's access control table; `Refusal`s carry its texts.
 
 from __future__ import annotations
 
+import hmac
+from base64 import b64encode
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from cluster.catalog.access.password_checks import Hasher, PasswordChecks
 from cluster.catalog.access.patterns import Pattern, compiled, expanded, mistake_in, permits
-from cluster.catalog.access.records import ADMINISTRATOR
+from cluster.catalog.access.records import ADMINISTRATOR, NO_RULES, LoginRules, User
 from cluster.catalog.access.state import AccessState
-from cluster.config.passwords import parse_hash
+from cluster.config.passwords import SCRYPT_PREFIX, parse_hash, verifier_in, with_verifier, without_verifier
 from node.refusal import AccessRefusedError, PreconditionFailedError, Refusal, ResourceError
 from node.session.gate import origin_of
 from node.session.permissions import Right
 from node.session.ports import Authenticated, Identity
+from node.wire.scram import ScramExchange, Verifier
 
 REMEMBERED_DECISIONS: Final = 16_384
 """Decisions that are remembered. Clients choose the names, so the number of decisions must be bounded."""
 
 DEFAULT_EXCHANGE_ALIAS: Final = "amq.default"
 """The name of the default exchange for patterns: its own name is empty."""
+
+NONCE_BYTES: Final = 18
+"""Random octets in the server's nonce of SCRAM."""
 
 EVERY_NAME: Final = ".*"
 """The pattern that is found in any name, without a search."""
@@ -32,16 +38,30 @@ Answer = Callable[[Any, Refusal | None], None]
 Submit = Callable[[str, dict[str, Any], Answer], None]
 
 
+def _by_none() -> bool:
+    return False
+
+
 class Access:
-    """See the module's docstring. `loopback_users` may log in from this machine only."""
+    """See the module's docstring."""
 
     def __init__(
-        self, state: AccessState, submit: Submit, hasher: Hasher, loopback_users: Sequence[str] = ("guest",)
+        self,
+        state: AccessState,
+        submit: Submit,
+        hasher: Hasher,
+        rules: LoginRules = NO_RULES,
+        verifiers_read: Callable[[], bool] = _by_none,
     ) -> None:
+        """`verifiers_read`: whether every member reads hashes with SCRAM verifiers."""
         self.state = state
         self._submit = submit
         self._hasher = hasher
-        self._loopback_users = frozenset(loopback_users)
+        self._rules = rules
+        self._verifiers_read = verifiers_read
+        self._exchanges = 0
+        self._learnt: dict[str, str] = {}
+        """Users with the hashes that `_learn_verifier` is about to extend, or can do no more for."""
         self._checks = PasswordChecks(hasher)
         self._decided: dict[tuple[str, str, Right, str], bool] = {}
         self._topics: dict[tuple[str, str, str, Right], Pattern | None] = {}
@@ -56,7 +76,7 @@ class Access:
         comes at once where the password was right before, in a later turn where the password must be hashed.
         """
         known = self.state.users.get(user)
-        stored = known.password_hash if known is not None else None
+        stored = without_verifier(known.password_hash) if known is not None else None
 
         def checked(right: bool | None) -> None:
             current = self.state.users.get(user)
@@ -66,9 +86,10 @@ class Access:
                     f"user '{user}' - the password could not be checked now: too many log-ins wait, or there "
                     "is not enough memory",
                 )
-            elif not right or current is None or current.password_hash != stored:
+            elif not right or current is None or without_verifier(current.password_hash) != stored:
                 answer(None, f"user '{user}' - invalid credentials")
             else:
+                self._learn_verifier(current, password)
                 self.admit(user, remote, answer)
 
         self._forget_outdated()
@@ -77,21 +98,84 @@ class Access:
         else:
             answer(None, f"user '{user}' attempted to log in with a blank password")
 
+    def _learn_verifier(self, user: User, password: str) -> None:
+        """Give a user a SCRAM verifier whose password was set when none was kept, now that it is known to be
+        right. Once for each hash: some passwords cannot have a verifier. A hash of RabbitMQ stays as it is.
+        """
+        stored = user.password_hash
+        if (
+            not self._keeps_verifiers
+            or not stored.startswith(SCRYPT_PREFIX)
+            or verifier_in(stored) is not None
+            or self._learnt.get(user.name) == stored
+        ):
+            return
+        self._learnt[user.name] = stored
+
+        def told(_: Any, refusal: Refusal | None) -> None:
+            if refusal is not None:
+                self._learnt.pop(user.name, None)
+
+        def hashed(made: str | None) -> None:
+            if made is None or not self._keeps_verifiers:
+                self._learnt.pop(user.name, None)
+            elif verifier_in(made) is not None:
+                kept = self.kept(with_verifier(stored, made))
+                self._submit("set_password", {"user": user.name, "replaces": stored, **kept}, told)
+
+        self._hasher.hash(password, True, hashed)
+
     def recognises(self, user: str, password: str) -> bool:
         """Whether `authenticate` answers at once, as the password was right before."""
         self._forget_outdated()
         known = self.state.users.get(user)
-        return known is not None and self._checks.recognises(user, known.password_hash, password)
+        return known is not None and self._checks.recognises(
+            user, without_verifier(known.password_hash), password
+        )
 
     def admit(self, user: str, remote: str, answer: Authenticated) -> None:
         """Let a user in whose identity is proved, by a certificate or by password. Answers at once."""
         known = self.state.users.get(user)
         if known is None:
             answer(None, f"user '{user}' - invalid credentials")
-        elif user in self._loopback_users and not is_loopback(remote):
+        elif user in self._rules.loopback_users and not is_loopback(remote):
             answer(None, f"user '{user}' can only connect via localhost")
         else:
             answer(Identity(user, known.tags), "")
+
+    def admit_anonymous(self, remote: str, answer: Authenticated) -> None:
+        """Let an anonymous client in, if the configuration names a user for such clients. Answers at once."""
+        if self._rules.anonymous_user:
+            self.admit(self._rules.anonymous_user, remote, answer)
+        else:
+            answer(None, "no user is configured for anonymous clients")
+
+    @property
+    def offers_scram(self) -> bool:
+        """Whether there are users with SCRAM verifiers, and the configuration lets them log in by SCRAM."""
+        return self._rules.scram and bool(self.state.decoy_key)
+
+    def begin_scram(self) -> ScramExchange:
+        """Begin an exchange. The key of this process makes its nonce, so that no client foresees it."""
+        self._exchanges += 1
+        made = hmac.digest(self._hasher.key, b"nonce %d" % self._exchanges, "sha256")
+        return ScramExchange(self._verifier_of, b64encode(made[:NONCE_BYTES]))
+
+    def _verifier_of(self, user: str) -> Verifier:
+        """The user's verifier, or a decoy. A decoy is made in any case, so that both take as long."""
+        decoy = Verifier.decoy(bytes.fromhex(self.state.decoy_key) or self._hasher.key, user)
+        known = self.state.users.get(user)
+        return (None if known is None else verifier_in(known.password_hash)) or decoy
+
+    def admit_verified(self, user: str, verifier: Verifier, remote: str, answer: Authenticated) -> None:
+        """Let a user in who has proved the password of this verifier, if it still is the user's. Answers at
+        once.
+        """
+        known = self.state.users.get(user)
+        if known is None or verifier_in(known.password_hash) != verifier:
+            answer(None, f"user '{user}' - invalid credentials")
+        else:
+            self.admit(user, remote, answer)
 
     def tags(self, user: str) -> tuple[str, ...]:
         """The user's tags now; none for a user that is gone."""
@@ -142,6 +226,8 @@ class Access:
             self._decided.clear()
             self._topics.clear()
             self._checks.remembered.forget_changed(self.state.users)
+            users = self.state.users
+            self._learnt = {name: stored for name, stored in self._learnt.items() if name in users}
 
     def check_exchange(self, user: str, vhost: str, right: Right, name: str) -> None:
         """Raises AccessRefusedError."""
@@ -222,13 +308,28 @@ class Access:
                 if made is None:
                     answer(None, ResourceError("the password could not be hashed now: not enough memory"))
                 else:
-                    self._submit(command, {**rest, "password_hash": made}, answer)
+                    self._submit(command, {**rest, **self.kept(made)}, answer)
 
-            self._hasher.hash(password, hashed)
+            self._hasher.hash(password, self._keeps_verifiers, hashed)
         elif password_hash and not _is_hash(password_hash):
             answer(None, PreconditionFailedError("the password hash is not of a known form"))
         else:
-            self._submit(command, {**rest, "password_hash": password_hash}, answer)
+            self._submit(command, {**rest, **self.kept(password_hash)}, answer)
+
+    @property
+    def _keeps_verifiers(self) -> bool:
+        return self._rules.scram and self._verifiers_read()
+
+    def kept(self, password_hash: str) -> dict[str, str]:
+        """The arguments of a command that keeps this hash. The hash loses its verifier where the
+        configuration or a member of the cluster takes none. A verifier comes with a key for decoys.
+        """
+        if verifier_in(password_hash) is None:
+            return {"password_hash": password_hash}
+        if not self._keeps_verifiers:
+            return {"password_hash": without_verifier(password_hash)}
+        decoy_key = hmac.digest(self._hasher.key, b"decoys", "sha256").hex()
+        return {"password_hash": password_hash, "decoy_key": decoy_key}
 
     def set_user_tags(self, user: str, tags: Sequence[str], answer: Answer) -> None:
         self._submit("set_user_tags", {"user": user, "tags": list(tags)}, answer)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from cluster.catalog.access.records import User
+from cluster.config.passwords import without_verifier
 
 LARGEST: Final = 32_768
 """Users whose passwords are remembered; each takes some 200 octets."""
@@ -39,8 +40,8 @@ class Hasher(Protocol):
     def key(self) -> bytes:
         """`DIGEST_KEY_BYTES` random octets of this process."""
 
-    def hash(self, password: str, answer: Callable[[str | None], None]) -> None:
-        """Answer with a new hash of a password."""
+    def hash(self, password: str, scram: bool, answer: Callable[[str | None], None]) -> None:
+        """Answer with a new hash of a password; `scram`: with a verifier, if the password can have one."""
 
     def compare(
         self, stored: str | None, password: str, origin: str, user: str, answer: Callable[[bool | None], None]
@@ -54,7 +55,8 @@ class Hasher(Protocol):
 
 
 class Remembered:
-    """Passwords that were right before, of at most `largest` users.
+    """Passwords that were right before, of at most `largest` users. Hashes are without SCRAM verifiers, which
+    users may get later with the same password.
 
     A password is kept as a digest under a key of this process, over the user and the stored hash too: once
     the user has another hash, the digest matches no password.
@@ -88,7 +90,7 @@ class Remembered:
         changed = [
             user
             for user, (stored, _) in self._known.items()
-            if user not in users or users[user].password_hash != stored
+            if user not in users or without_verifier(users[user].password_hash) != stored
         ]
         for user in changed:
             del self._known[user]

@@ -9,6 +9,22 @@ ADMINISTRATOR: Final = "administrator"
 
 
 @dataclass(frozen=True, slots=True)
+class LoginRules:
+    """The configuration's rules for log-ins."""
+
+    loopback_users: tuple[str, ...] = ("guest",)
+    """Users who may log in from the node's own machine only."""
+    anonymous_user: str = ""
+    """The user as whom anonymous clients come in; empty: none may."""
+    scram: bool = False
+    """Whether passwords that are set get SCRAM verifiers, by which their users may log in."""
+
+
+NO_RULES: Final = LoginRules()
+"""The rules of a configuration that states none."""
+
+
+@dataclass(frozen=True, slots=True)
 class User:
     """A user. `password_hash` is empty for a user that has no password and cannot log in with one."""
 

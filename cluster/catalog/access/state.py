@@ -34,6 +34,10 @@ class AccessState:
         self.topic_permissions: dict[tuple[str, str], dict[str, TopicPermission]] = {}
         self.founded = False
         """Whether the catalog has taken over the users of the configuration, which counts no more then."""
+        self.decoy_key = ""
+        """The key of SCRAM verifiers for names that have none, in hexadecimal: every node makes the same
+        decoys. Empty until a hash with a verifier has come.
+        """
         self.version = 0
         self._user_removed = user_removed
         self._carry_out: dict[str, Callable[..., Any]] = {
@@ -111,20 +115,31 @@ class AccessState:
             return False
         self.founded = True
         for name, user in users.items():
-            self._put_user(name, user["password_hash"], user["tags"])
+            self._put_user(name, user["password_hash"], user["tags"], user.get("decoy_key", ""))
             self._set_permissions(name, vhost, EVERYTHING, EVERYTHING, EVERYTHING)
         self.version += 1
         return True
 
-    def _put_user(self, user: str, password_hash: str, tags: Sequence[str]) -> bool:
+    def _put_user(self, user: str, password_hash: str, tags: Sequence[str], decoy_key: str = "") -> bool:
         """Add a user, or replace the password and tags of one. Returns whether the user is new."""
+        self._keep_decoy_key(decoy_key)
         known = self.users.get(user)
         limits = {} if known is None else known.limits
         self.users[user] = User(user, password_hash, tuple(tags), limits)
         return known is None
 
-    def _set_password(self, user: str, password_hash: str) -> None:
-        self.users[user] = replace(self.user(user), password_hash=password_hash)
+    def _set_password(
+        self, user: str, password_hash: str, decoy_key: str = "", replaces: str | None = None
+    ) -> None:
+        """`replaces`: change nothing where the user has another hash by now."""
+        known = self.user(user)
+        if replaces is None or known.password_hash == replaces:
+            self.users[user] = replace(known, password_hash=password_hash)
+            self._keep_decoy_key(decoy_key)
+
+    def _keep_decoy_key(self, offered: str) -> None:
+        """Keep the key of the first command that has one: with another key the decoys would change."""
+        self.decoy_key = self.decoy_key or offered
 
     def _set_user_tags(self, user: str, tags: Sequence[str]) -> None:
         self.users[user] = replace(self.user(user), tags=tuple(tags))
@@ -182,6 +197,7 @@ class AccessState:
     def to_plain(self) -> dict[str, Any]:
         return {
             "founded": self.founded,
+            **({"decoy_key": self.decoy_key} if self.decoy_key else {}),
             "users": [asdict(user) for user in self.users.values()],
             "vhosts": {name: asdict(properties) for name, properties in self.vhosts.items()},
             "permissions": [[*key, asdict(one)] for key, one in self.permissions.items()],
@@ -199,6 +215,7 @@ class AccessState:
         if plain is None:
             plain = {**AccessState(self._user_removed).to_plain(), "vhosts": {name: {} for name in vhosts}}
         self.founded = plain["founded"]
+        self.decoy_key = plain.get("decoy_key", "")
         self.version += 1
         users = [User(**{**user, "tags": tuple(user["tags"])}) for user in plain["users"]]
         self.users = {user.name: user for user in users}

@@ -28,6 +28,7 @@ def keygen(file: Path) -> None:
 
 @click.command("hash-password")
 @click.password_option("--password", help="Asked for when not given.")
-def hash_password(password: str) -> None:
+@click.option("--scram", is_flag=True, help="With a SCRAM-SHA-256 verifier, for clusters that keep them.")
+def hash_password(password: str, scram: bool) -> None:
     """Print the hash of a password, for `password_hash` in the configuration."""
-    click.echo(str(PasswordHash.of(password)))
+    click.echo(str(PasswordHash.of(password, scram)))

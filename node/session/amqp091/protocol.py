@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from node.session.amqp091.amqplain import AMQPLAIN
 from node.session.amqp091.session import Session
 from node.session.amqp091.views import PROTOCOL_NAME
 from node.session.client_session import ClientProtocol, ClientSession
@@ -34,6 +35,7 @@ def connection_limits(limits: SessionLimits, properties: Mapping[str, str]) -> C
         channel_max=limits.channels,
         frame_max=limits.frame_size,
         heartbeat=limits.heartbeat,
+        mechanisms=(*limits.mechanisms, AMQPLAIN),
         handshake_timeout=limits.handshake_timeout,
         negotiation_pause=limits.refusal_pause,
         message_size=limits.message_size,

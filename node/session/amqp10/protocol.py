@@ -10,12 +10,13 @@ from node.session.amqp10.session import ConnectionSession
 from node.session.amqp10.views import PROTOCOL_NAME
 from node.session.client_session import ClientProtocol, ClientSession
 from node.session.limits import SessionLimits
-from node.session.logins import EXTERNAL, PLAIN_MECHANISM
+from node.session.logins import EXTERNAL
 from node.session.ports import BrokerPort
 from node.session.transport import Transport
 from node.wire.amqp10.connection import AMQP_HEADER, SASL_HEADER, TLS_HEADER
 from node.wire.amqp10.limits import MAX_CHANNEL, ConnectionLimits
 from node.wire.amqp10.values import Symbol
+from node.wire.scram import SCRAM_SHA_256
 
 PROTOCOL_HEADERS: Final = (AMQP_HEADER, TLS_HEADER, SASL_HEADER)
 """The session answers a header that asks for TLS in place with the header that the node takes."""
@@ -23,12 +24,21 @@ PROTOCOL_HEADERS: Final = (AMQP_HEADER, TLS_HEADER, SASL_HEADER)
 
 def amqp10(port: BrokerPort, limits: ConnectionLimits, clock: Callable[[], float]) -> ClientProtocol:
     """The protocol, whose connections keep these limits. A client with a valid certificate may log in
-    with it.
+    with it. SCRAM is offered once a user can log in by it: some clients try the strongest mechanism alone.
     """
-    certified = replace(limits, mechanisms=(*limits.mechanisms, EXTERNAL))
+    without_scram = tuple(name for name in limits.mechanisms if name != SCRAM_SHA_256)
+    variants = {
+        (scram, certified): replace(
+            limits,
+            mechanisms=(limits.mechanisms if scram else without_scram) + ((EXTERNAL,) if certified else ()),
+        )
+        for scram in (False, True)
+        for certified in (False, True)
+    }
 
     def begin(transport: Transport) -> ClientSession:
-        return ConnectionSession(port, transport, certified if transport.certified_name else limits, clock)
+        offered = variants[port.offers_scram, bool(transport.certified_name)]
+        return ConnectionSession(port, transport, offered, clock)
 
     return ClientProtocol(PROTOCOL_NAME, PROTOCOL_HEADERS, limits.mechanisms, begin)
 
@@ -40,7 +50,7 @@ def connection_limits(limits: SessionLimits, container: str, names: Mapping[str,
         max_frame_size=limits.frame_size,
         channel_max=limits.channels - 1 if limits.channels else MAX_CHANNEL,
         idle_time_out=float(limits.heartbeat),
-        mechanisms=(PLAIN_MECHANISM,),
+        mechanisms=(*limits.mechanisms, SCRAM_SHA_256) if limits.scram else limits.mechanisms,
         properties=tuple((str(Symbol(name)), value) for name, value in names.items()),
         handshake_timeout=limits.handshake_timeout,
         refusal_pause=limits.refusal_pause,

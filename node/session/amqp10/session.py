@@ -16,6 +16,7 @@ from node.message.run import Run
 from node.ranges.range_set import Numbers
 from node.refusal import Refusal
 from node.session.amqp10 import views
+from node.session.amqp10.authentication import Authentication
 from node.session.amqp10.management import Management
 from node.session.amqp10.refusals import refusal_error
 from node.session.amqp10.termini import Termini
@@ -29,7 +30,6 @@ from node.session.client_views import (
 )
 from node.session.consumers import nothing
 from node.session.core import MachineSession, SessionCore
-from node.session.logins import MalformedResponseError, parse_login
 from node.session.permissions import IMPERSONATOR
 from node.session.ports import BrokerPort, Identity
 from node.session.transport import Transport
@@ -61,7 +61,8 @@ class ConnectionSession(MachineSession):
     ) -> None:
         super().__init__(port, transport, clock)
         self.connection = connection = Connection(limits, clock())
-        self._core = SessionCore(port, self, self._in_use)
+        self._core = core = SessionCore(port, self, self._in_use)
+        authentication = Authentication(port, core, transport, connection, self._authenticated)
         self._held_back = b""
         self._full = self._unroutable = False
         self._publishing: effects.PublishEffect | None = None
@@ -70,7 +71,8 @@ class ConnectionSession(MachineSession):
         self._sessions_known = 0
         self.last_words = INTERNAL_ERROR
         handlers: dict[type[Any], Callable[[Any], None]] = {
-            effects.Authenticate: self._log_in,
+            effects.Authenticate: authentication.log_in,
+            effects.AnswerChallenge: authentication.go_on,
             effects.EnterVhost: self._enter,
             effects.NegotiationFailed: self._negotiation_failed,
             effects.CloseSocket: self._close_socket,
@@ -210,21 +212,14 @@ class ConnectionSession(MachineSession):
 
     # -- negotiation ----------------------------------------------------------------------------
 
-    def _log_in(self, effect: effects.Authenticate) -> None:
-        try:
-            login = parse_login(effect.mechanism, effect.response, self._transport.certified_name)
-        except MalformedResponseError as error:
-            self.connection.login_refused(str(error))
-            return
-        self._core.log_in(login, self._transport.remote, self._authenticated)
-
-    def _authenticated(self, identity: Identity | None, reason: str) -> None:
+    def _authenticated(self, final: bytes | None, identity: Identity | None, reason: str) -> None:
         with self:
             if not self._core.ended:
                 if identity is None:
                     self.connection.login_refused(reason)
                 else:
-                    self.connection.authenticated(identity.user, impersonates=IMPERSONATOR in identity.tags)
+                    impersonates = IMPERSONATOR in identity.tags
+                    self.connection.authenticated(identity.user, final, impersonates=impersonates)
                 self.answered()
 
     def _enter(self, effect: effects.EnterVhost) -> None:

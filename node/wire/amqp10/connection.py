@@ -4,7 +4,8 @@ section 2.4; part 5, section 5.3).
 state      meaning                                                leaves by
 HEADER     waiting for the first protocol header                  a header: SASL or OPENING
 SASL       waiting for sasl-init                                  sasl-init: LOG_IN
-LOG_IN     the session code checks the login                      its answer: LOGGED_IN or PAUSED
+LOG_IN     the session code checks the login                      its answer: LOGGED_IN, CHALLENGED or PAUSED
+CHALLENGED sasl-challenge sent                                    sasl-response: LOG_IN
 LOGGED_IN  waiting for the header of AMQP                         the header: OPENING
 OPENING    waiting for Open                                       Open: ENTERING
 ENTERING   the session code opens the virtual host                its answer: OPEN or CLOSING
@@ -27,13 +28,16 @@ from node.wire.amqp10.definitions import (
     Close,
     Error,
     Open,
+    SaslChallenge,
     SaslCode,
     SaslInit,
     SaslMechanisms,
     SaslOutcome,
+    SaslResponse,
     Transfer,
 )
 from node.wire.amqp10.effects import (
+    AnswerChallenge,
     Authenticate,
     CloseSocket,
     ConnectionClosed,
@@ -229,9 +233,16 @@ class Connection:
             raise EndpointStateError("a protocol header among frames")
 
     def _sasl(self, frame: Frame) -> None:
-        init = frame.performative
-        if self.state is not ConnectionState.SASL or not isinstance(init, SaslInit):
+        performative = frame.performative
+        if self.state is ConnectionState.SASL and isinstance(performative, SaslInit):
+            self._begin_login(performative)
+        elif self.state is ConnectionState.CHALLENGED and isinstance(performative, SaslResponse):
+            self._move(ConnectionState.LOG_IN)
+            self._outbox.emit(AnswerChallenge(performative.response))
+        else:
             raise EndpointStateError("a SASL frame where none is expected")
+
+    def _begin_login(self, init: SaslInit) -> None:
         self.mechanism = init.mechanism
         if init.mechanism not in self._limits.mechanisms:
             self.login_refused(f"mechanism {init.mechanism[:32]!r} was not offered", start=True)
@@ -239,12 +250,21 @@ class Connection:
         self._move(ConnectionState.LOG_IN)
         self._outbox.emit(Authenticate(init.mechanism, init.initial_response or b""))
 
-    def authenticated(self, user: str, *, impersonates: bool = False) -> None:
-        """The login is right. With `impersonates` messages may name other users as theirs."""
+    def challenge(self, challenge: bytes) -> None:
+        """The mechanism goes on with a challenge. The negotiation's time-out goes on too."""
+        if self.state is ConnectionState.LOG_IN:
+            self._outbox.send(0, SaslChallenge(challenge))
+            self._move(ConnectionState.CHALLENGED)
+            self.go_on()
+
+    def authenticated(self, user: str, final: bytes | None = None, *, impersonates: bool = False) -> None:
+        """The login is right. `final` is the mechanism's last message to the peer (RFC 4422, section 5). With
+        `impersonates` messages may name other users as theirs.
+        """
         if self.state is ConnectionState.LOG_IN:
             self.user = user
             self.sessions.user = None if impersonates else user.encode("utf-8", "surrogateescape")
-            self._outbox.send(0, SaslOutcome(SaslCode.OK))
+            self._outbox.send(0, SaslOutcome(SaslCode.OK, final))
             self._move(ConnectionState.LOGGED_IN)
             self.go_on()
 

@@ -23,12 +23,19 @@ from node.wire.amqp10.links import IncomingLink, OutgoingLink
 
 @dataclass(frozen=True, slots=True)
 class Authenticate:
-    """Check the peer's login; answered with `Connection.authenticated` or `login_refused`.
+    """Check the peer's login; answered with `Connection.authenticated`, `challenge` or `login_refused`.
 
     `response` may have a password in it, and is never logged.
     """
 
     mechanism: str
+    response: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerChallenge:
+    """The peer's response to a challenge, which is never logged; answered as `Authenticate`."""
+
     response: bytes
 
 
@@ -189,6 +196,7 @@ class ConnectionClosed:
 
 Effect = (
     Authenticate
+    | AnswerChallenge
     | EnterVhost
     | NegotiationFailed
     | CloseSocket

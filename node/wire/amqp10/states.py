@@ -12,14 +12,15 @@ class ConnectionState(Enum):
     HEADER = 1
     SASL = 2
     LOG_IN = 3
-    LOGGED_IN = 4
-    OPENING = 5
-    ENTERING = 6
-    OPEN = 7
-    CLOSING = 8
-    PARTED = 9
-    PAUSED = 10
-    CLOSED = 11
+    CHALLENGED = 4
+    LOGGED_IN = 5
+    OPENING = 6
+    ENTERING = 7
+    OPEN = 8
+    CLOSING = 9
+    PARTED = 10
+    PAUSED = 11
+    CLOSED = 12
 
 
 _S = ConnectionState
@@ -27,7 +28,8 @@ _S = ConnectionState
 NEXT: Final[dict[ConnectionState, frozenset[ConnectionState]]] = {
     _S.HEADER: frozenset((_S.SASL, _S.PAUSED, _S.CLOSED)),
     _S.SASL: frozenset((_S.LOG_IN, _S.PAUSED, _S.CLOSED)),
-    _S.LOG_IN: frozenset((_S.LOGGED_IN, _S.PAUSED, _S.CLOSED)),
+    _S.LOG_IN: frozenset((_S.CHALLENGED, _S.LOGGED_IN, _S.PAUSED, _S.CLOSED)),
+    _S.CHALLENGED: frozenset((_S.LOG_IN, _S.PAUSED, _S.CLOSED)),
     _S.LOGGED_IN: frozenset((_S.OPENING, _S.PAUSED, _S.CLOSED)),
     _S.OPENING: frozenset((_S.ENTERING, _S.CLOSING, _S.PAUSED, _S.CLOSED)),
     _S.ENTERING: frozenset((_S.OPEN, _S.CLOSING, _S.PAUSED, _S.CLOSED)),
@@ -44,7 +46,9 @@ DEAF: Final = frozenset((_S.PARTED, _S.PAUSED, _S.CLOSED))
 AWAITING_ANSWER: Final = frozenset((_S.LOG_IN, _S.ENTERING))
 """States in which the input waits for an answer of the session code."""
 
-NOT_OPEN_YET: Final = frozenset((_S.HEADER, _S.SASL, _S.LOG_IN, _S.LOGGED_IN, _S.OPENING, _S.ENTERING))
+NOT_OPEN_YET: Final = frozenset(
+    (_S.HEADER, _S.SASL, _S.LOG_IN, _S.CHALLENGED, _S.LOGGED_IN, _S.OPENING, _S.ENTERING)
+)
 
 
 def check_next(before: ConnectionState, after: ConnectionState) -> None:

@@ -26,17 +26,23 @@ LARGE = 1 << 20
 PLAIN = d.SaslInit("PLAIN", b"\0guest\0guest")
 WINDOW = 5000
 
+ROUNDS = d.SaslInit("SCRAM-SHA-256")
+"""Begins a log-in that the peer's broker answers with challenges until the response is not empty."""
+
 MISSING = "missing"
 """An address at which the peer's broker has no node."""
 
 FIELDS = {
     d.Open: 10, d.Begin: 8, d.Attach: 14, d.Flow: 11, d.Transfer: 11, d.Disposition: 6, d.Detach: 3, d.End: 1,
-    d.Close: 1, d.SaslMechanisms: 1, d.SaslOutcome: 2,
+    d.Close: 1, d.SaslMechanisms: 1, d.SaslChallenge: 1, d.SaslOutcome: 2,
 }  # fmt: skip
 """The fields of each performative that the node writes: all of them, because some clients read by index."""
 
 ANSWERED = frozenset(
-    (e.Authenticate, e.EnterVhost, e.FindTarget, e.StartConsumer, e.EndConsumer, e.SessionEnded)
+    (
+        e.Authenticate, e.AnswerChallenge, e.EnterVhost, e.FindTarget, e.StartConsumer, e.EndConsumer,
+        e.SessionEnded,
+    )
 )  # fmt: skip
 
 T = TypeVar("T")
@@ -176,10 +182,19 @@ class Peer:
         connection = self.connection
         match effect:
             case e.Authenticate():
-                if (effect.mechanism, effect.response) == ("PLAIN", b"\0guest\0guest"):
+                if effect.mechanism == ROUNDS.mechanism:
+                    connection.challenge(b"go on")
+                elif (effect.mechanism, effect.response) == ("PLAIN", b"\0guest\0guest"):
                     connection.authenticated("guest")
                 else:
                     connection.login_refused("the password is wrong")
+            case e.AnswerChallenge(response=b"right"):
+                connection.authenticated("guest", b"final")
+            case e.AnswerChallenge(response=response):
+                if response:
+                    connection.login_refused("the response is wrong")
+                else:
+                    connection.challenge(b"go on")
             case e.EnterVhost(hostname=hostname):
                 if hostname == f"vhost:{MISSING}":
                     connection.enter_refused(Error(AmqpCondition.NOT_ALLOWED, "no such virtual host"))

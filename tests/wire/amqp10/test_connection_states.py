@@ -62,7 +62,10 @@ def at(state: ConnectionState) -> Peer:
         S.CLOSING: lambda: peer.connection.force_close("the end"),
         S.PARTED: lambda: peer.feed(octets_of(d.Close())),
     }
-    if state is S.PAUSED:
+    if state is S.CHALLENGED:
+        peer.send(SASL_HEADER, PLAIN)
+        peer.connection.challenge(b"?")
+    elif state is S.PAUSED:
         peer.send(AMQP_HEADER)
     elif state is S.CLOSED:
         peer.connection.disconnected()
@@ -102,6 +105,9 @@ ACTS: dict[tuple[ConnectionState, ConnectionState], list[Callable[[Peer], Any]]]
     (S.SASL, S.PAUSED): [lambda peer: peer.send(d.SaslInit("X")), lambda peer: peer.send(SASL_HEADER)],
     (S.LOG_IN, S.LOGGED_IN): [lambda peer: peer.connection.authenticated("guest")],
     (S.LOG_IN, S.PAUSED): [lambda peer: peer.connection.login_refused("no"), swamped],
+    (S.LOG_IN, S.CHALLENGED): [lambda peer: peer.connection.challenge(b"?")],
+    (S.CHALLENGED, S.LOG_IN): [lambda peer: peer.send(d.SaslResponse(b"!"))],
+    (S.CHALLENGED, S.PAUSED): [lambda peer: peer.send(PLAIN), lambda peer: peer.send(AMQP_HEADER)],
     (S.LOGGED_IN, S.OPENING): [lambda peer: peer.send(AMQP_HEADER)],
     (S.LOGGED_IN, S.PAUSED): [lambda peer: peer.send(OPEN), lambda peer: peer.send(b"\xff" * 8)],
     (S.OPENING, S.ENTERING): [lambda peer: peer.send(OPEN)],
@@ -150,7 +156,8 @@ def test_an_answer_that_comes_too_late_changes_nothing(state: ConnectionState) -
     peer.reads()
     state = peer.connection.state
     peer.effects.clear()
-    peer.connection.authenticated("late")
+    peer.connection.challenge(b"late")
+    peer.connection.authenticated("late", b"late")
     peer.connection.login_refused("late")
     peer.connection.opened()
     peer.connection.enter_refused(Error("late"))

@@ -22,6 +22,7 @@ from tests.wire.amqp10.driven import LIMITS, Broker, Step
 from tests.wire.amqp10.peer import (
     MISSING,
     PLAIN,
+    ROUNDS,
     Peer,
     begin,
     begun,
@@ -217,14 +218,18 @@ def test_frames_and_octets_in_any_order(steps: list[tuple[bool, Step]]) -> None:
     broker.finish()
 
 
+RIGHT = d.SaslResponse(b"right")
+RESPONSES = [octets_of(one) for one in (RIGHT, d.SaslResponse(b""), d.SaslResponse(b"wrong"), ROUNDS, PLAIN)]
+
+
 @given(
-    st.lists(st.binary(max_size=30) | st.sampled_from([SASL_HEADER, AMQP_HEADER]), max_size=6), st.booleans()
+    st.lists(st.binary(max_size=30) | st.sampled_from([SASL_HEADER, AMQP_HEADER, *RESPONSES]), max_size=6),
+    st.sampled_from([(), (SASL_HEADER, PLAIN), (SASL_HEADER, ROUNDS), (SASL_HEADER, ROUNDS, RIGHT)]),
 )
 @settings(max_examples=100)
-def test_any_octets_from_the_start(pieces: list[bytes], logged_in: bool) -> None:
-    peer = Peer(replace(LIMITS, stranger_bytes=2000))
-    if logged_in:
-        peer.send(SASL_HEADER, PLAIN)
+def test_any_octets_from_the_start(pieces: list[bytes], before: tuple[Any, ...]) -> None:
+    peer = Peer(replace(LIMITS, stranger_bytes=2000, mechanisms=("PLAIN", ROUNDS.mechanism)))
+    peer.send(*before)
     for piece in pieces:
         peer.feed(piece)
         peer.reads()

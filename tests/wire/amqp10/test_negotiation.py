@@ -14,6 +14,7 @@ from node.wire.amqp10.composite import Composite
 from node.wire.amqp10.connection import AMQP_HEADER, SASL_HEADER
 from node.wire.amqp10.definitions import AmqpCondition, SaslCode
 from node.wire.amqp10.effects import (
+    AnswerChallenge,
     Authenticate,
     CloseSocket,
     ConnectionClosed,
@@ -122,6 +123,89 @@ def test_the_offered_mechanisms_are_those_of_the_limits() -> None:
     found = peer.send(SASL_HEADER, d.SaslInit("EXTERNAL"))
     assert found == [SASL_HEADER, d.SaslMechanisms(("PLAIN", "EXTERNAL"))]
     assert peer.taken(Authenticate) == [Authenticate("EXTERNAL", b"")]
+
+
+SEVERAL_ROUNDS = ConnectionLimits(mechanisms=("PLAIN", "SCRAM-SHA-256"), handshake_timeout=5.0)
+
+
+def challenged() -> Peer:
+    """A peer that has got a challenge."""
+    peer = Peer(SEVERAL_ROUNDS, answers=frozenset())
+    peer.send(SASL_HEADER, d.SaslInit("SCRAM-SHA-256", b"first"))
+    assert peer.taken(Authenticate) == [Authenticate("SCRAM-SHA-256", b"first")]
+    peer.connection.challenge(b"solve this")
+    assert peer.reads() == [d.SaslChallenge(b"solve this")]
+    return peer
+
+
+@pytest.mark.requirement("B2")
+def test_a_mechanism_may_have_several_challenges() -> None:
+    peer = challenged()
+    for number in range(3):
+        assert peer.send(d.SaslResponse(b"solved %d" % number)) == []
+        assert peer.taken(AnswerChallenge) == [AnswerChallenge(b"solved %d" % number)]
+        assert peer.connection.state is ConnectionState.LOG_IN
+        peer.connection.challenge(b"")
+        assert peer.reads() == [d.SaslChallenge(b"")]
+    peer.send(d.SaslResponse(b""))
+    peer.connection.authenticated("guest", b"signed")
+    assert peer.reads() == [d.SaslOutcome(SaslCode.OK, b"signed")]
+    assert peer.send(AMQP_HEADER) == [AMQP_HEADER]
+    assert peer.connection.user == "guest" and peer.connection.mechanism == "SCRAM-SHA-256"
+
+
+def test_a_response_may_come_before_its_challenge() -> None:
+    peer = Peer(SEVERAL_ROUNDS, answers=frozenset())
+    peer.send(SASL_HEADER, d.SaslInit("SCRAM-SHA-256"), d.SaslResponse(b"early"), AMQP_HEADER)
+    assert peer.taken(Authenticate) == [Authenticate("SCRAM-SHA-256", b"")]
+    peer.connection.challenge(b"")
+    assert peer.reads() == [d.SaslChallenge(b"")]
+    assert peer.taken(AnswerChallenge) == [AnswerChallenge(b"early")]
+    peer.connection.authenticated("guest")
+    assert peer.reads() == [OK, AMQP_HEADER]
+
+
+@pytest.mark.requirement("B2")
+def test_a_wrong_response_is_refused_without_its_reason() -> None:
+    peer = challenged()
+    peer.send(d.SaslResponse(b"wrong"))
+    peer.connection.login_refused("invalid-proof")
+    assert peer.reads() == [REFUSED] and peer.connection.user == ""
+    assert peer.taken(AnswerChallenge) and refused(peer)
+
+
+@pytest.mark.parametrize(
+    "octets",
+    [
+        octets_of(d.SaslInit("PLAIN", b"\0guest\0guest")), SASL_HEADER, AMQP_HEADER, octets_of(d.Open("c")),
+        EMPTY_FRAME, b"\xff" * 8,
+    ],
+)  # fmt: skip
+def test_other_octets_than_a_response_to_a_challenge_are_refused(octets: bytes) -> None:
+    peer = challenged()
+    assert peer.send(octets) == []
+    assert not peer.taken(Authenticate) and refused(peer)
+
+
+@pytest.mark.requirement("B2")
+def test_challenges_do_not_lengthen_the_time_out_of_the_negotiation() -> None:
+    peer = challenged()
+    peer.tick(2.0)
+    peer.send(d.SaslResponse(b"late"))
+    peer.connection.challenge(b"again")
+    peer.reads()
+    assert peer.connection.next_deadline() == peer.now + 3
+    peer.tick(3.1)
+    assert peer.taken(NegotiationFailed) == [NegotiationFailed("time-out")] and peer.taken(CloseSocket)
+
+
+def test_late_answers_to_a_closed_negotiation_are_ignored() -> None:
+    peer = challenged()
+    peer.send(d.SaslResponse(b"x"))
+    peer.tick(5.1)
+    peer.connection.challenge(b"late")
+    peer.connection.authenticated("guest", b"late")
+    assert peer.reads() == [] and peer.connection.state is ConnectionState.CLOSED
 
 
 @pytest.mark.parametrize(
