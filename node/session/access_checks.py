@@ -10,7 +10,7 @@ PurgeQueue                                                       the queue
 Get                                                              the queue
 Consume                                                          the queue
 
-FindExchange, FindQueue, DescribeQueue and ListBindings need no right, and Unbind needs the rights of Bind. A
+FindExchange, FindQueue and DescribeQueue need no right. Unbind and ListBindings need the rights of Bind. A
 right marked * is needed only where the command has the argument, and the exchange or queue is not there yet.
 The broker checks publishing when it finds a route, and remembers the answer with the route.
 """
@@ -33,6 +33,7 @@ from node.session.commands import (
     DeleteExchange,
     DeleteQueue,
     Get,
+    ListBindings,
     PurgeQueue,
     Unbind,
 )
@@ -97,15 +98,18 @@ class AccessChecks:
     # -- bindings -------------------------------------------------------------------------------
 
     def _change_binding(self, scope: Scope, holder: int, command: Bind | Unbind) -> None:
+        self._binding(scope, holder, command)
+        source = command.source
+        if self._kind(scope, source) is ExchangeKind.TOPIC:
+            self._port.permissions.check_topic(scope.user, scope.vhost, Right.READ, source, command.key)
+
+    def _binding(self, scope: Scope, holder: int, command: Bind | Unbind | ListBindings) -> None:
         kind, name = command.destination
         if kind is DestinationKind.QUEUE:
             self._queue(scope, Right.WRITE, name)
         else:
             self._subject(scope, Right.WRITE, name)
-        source = command.source
-        self._subject(scope, Right.READ, source)
-        if self._kind(scope, source) is ExchangeKind.TOPIC:
-            self._port.permissions.check_topic(scope.user, scope.vhost, Right.READ, source, command.key)
+        self._subject(scope, Right.READ, command.source)
 
     # -- queues ---------------------------------------------------------------------------------
 
@@ -139,6 +143,7 @@ _CHECKS: Final[dict[type[Any], Callable[[AccessChecks, Scope, int, Any], None]]]
     DeleteExchange: AccessChecks._delete_exchange,
     Bind: AccessChecks._change_binding,
     Unbind: AccessChecks._change_binding,
+    ListBindings: AccessChecks._binding,
     DeclareQueue: AccessChecks._declare_queue,
     DeleteQueue: AccessChecks._delete_queue,
     PurgeQueue: AccessChecks._read,

@@ -8,8 +8,10 @@ import pytest
 
 from node.refusal import AccessRefusedError, NotFoundError
 from node.routing.exchange import Exchange, ExchangeKind
+from node.routing.matching import Destination, DestinationKind
 from node.session.access_checks import AccessChecks
 from node.session.amqp091.translation import command_of
+from node.session.commands import ListBindings
 from node.session.permissions import Right, Scope
 from node.session.ports import QueueRef
 from node.wire.amqp091 import methods as m
@@ -119,3 +121,16 @@ def test_each_right_is_needed(method: Method, rights: list[str]) -> None:
 def test_no_right_is_needed_to_look(method: Method) -> None:
     broker: Any = Broker(set())
     AccessChecks(broker).check(SCOPE, 1, command_of(Request(1, method)))
+
+
+def test_listing_bindings_needs_the_rights_of_binding() -> None:
+    for kind, asked_for in (
+        (DestinationKind.QUEUE, "write queue"),
+        (DestinationKind.EXCHANGE, "write exchange"),
+    ):
+        broker: Any = Broker()
+        AccessChecks(broker).check(SCOPE, 1, ListBindings("t", Destination(kind, "old")))
+        assert broker.asked == [f"{asked_for} old", "read exchange t"]
+    refusing: Any = Broker(granted={"write queue old"})
+    with pytest.raises(AccessRefusedError, match="read exchange t"):
+        AccessChecks(refusing).check(SCOPE, 1, ListBindings("t", Destination(DestinationKind.QUEUE, "old")))
