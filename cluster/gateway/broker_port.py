@@ -19,7 +19,7 @@ from cluster.gateway.context import GatewayContext
 from cluster.gateway.descriptions import Descriptions
 from cluster.gateway.drains import Drains
 from cluster.gateway.gets import Gets
-from cluster.gateway.link import PartitionLink
+from cluster.gateway.link import PartitionLink, unanswered
 from cluster.gateway.local_queues import LocalQueues
 from cluster.gateway.lost_memory import LostMemory
 from cluster.gateway.queue_declarations import QueueDeclarations, reachable
@@ -452,7 +452,7 @@ class FrontEnd:
         if attached is not None and not attached.link.unreachable:
             # An owner of the release before does not know this, and keeps the messages from no consumer.
             arguments = [*NOTHING_TO_GET, attached.queue, consumer, ranges]
-            self._links.request(attached.link, "undeliverable_here", arguments, _unanswered)
+            self._links.request(attached.link, "undeliverable_here", arguments, unanswered)
 
     def give_back(
         self, consumer: int, ranges: list[Range], failed: bool, undeliverable_here: bool = False
@@ -484,7 +484,3 @@ def _binding_to_plain(vhost: str, binding: Binding, arguments: dict[str, Any]) -
 
 def _nothing() -> None:
     """The first of two answers: the caller waits for the second one."""
-
-
-def _unanswered(value: Any, delivery: Delivery | None) -> None:
-    """No answer is needed: the owner does at once what is asked."""

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from cluster.gateway.browsing import BEGINNING, Bookmark
-from cluster.gateway.link import Links, PartitionLink
+from cluster.gateway.link import Links, PartitionLink, unanswered
 from cluster.gateway.refusals import refusal_of
 from cluster.peers.link_messages import NOT_FOUND, NOTHING_TO_GET, UNREACHABLE
 from node.queue.entry_format import read_run
@@ -109,7 +109,7 @@ class BrowsingConsumers:
         if consumer is not None:
             consumer.end_drains()
             arguments = [*NOTHING_TO_GET, consumer.queue.id, number]
-            self._links.request(consumer.link, "stop", arguments, _unanswered)
+            self._links.request(consumer.link, "stop", arguments, unanswered)
 
     def _ask(self, consumer: BrowsingConsumer) -> None:
         """Ask for the next messages. An earlier question of the consumer is void: its answer is ignored."""
@@ -147,7 +147,3 @@ class BrowsingConsumers:
             consumer.delivered += 1
             numbers = range(number, number + 1)
             consumer.subscriber.deliver(consumer.number, read_run(data, 0), numbers, redelivered)
-
-
-def _unanswered(value: Any, delivery: object) -> None:
-    """No answer is needed: the consumer has ended."""

@@ -161,7 +161,7 @@ class PartitionLink:
         """Return leased messages, and have the owner deliver them to the same consumer again."""
         self.give_back(queue, ranges, failed=True)
         for leased in ranges:
-            self.request("redeliver", [queue, consumer, *leased], _unanswered)
+            self.request("redeliver", [queue, consumer, *leased], unanswered)
 
     def discard(self, queue: int, ranges: Ranges) -> None:
         """Discard messages that a consumer has rejected without requeue."""
@@ -488,5 +488,5 @@ class Links:
             link.flush_waiting()
 
 
-def _unanswered(value: Any, delivery: Delivery | None) -> None:
-    """No answer is needed: where the owner cannot redeliver, the messages are ready in their queue."""
+def unanswered(value: Any, delivery: Delivery | None) -> None:
+    """For requests whose answer says nothing: the owner does what is asked, or has nothing to do."""

@@ -23,7 +23,7 @@ from node.wire.formats import AMQP_1_0, FORMATS
 from tests.cluster.kinds import declare
 from tests.cluster.recorders import RecordedSubscriber
 from tests.site import Client, Site
-from tests.wire.amqp10.sections import annotations, application, message, run_of
+from tests.wire.amqp10.sections import annotated, application, message, run_of
 
 FORMAT = FORMATS[AMQP_1_0]
 
@@ -118,8 +118,8 @@ def test_messages_are_given_out_by_the_priority_in_their_headers(
 @pytest.mark.parametrize(
     "delaying",
     [
-        annotations(x_opt_delivery_delay=UInt(2000)),
-        annotations(x_delay=2000),
+        annotated(x_opt_delivery_delay=UInt(2000)),
+        annotated(x_delay=2000),
         application(**{"x-delay": 2000}),
     ],
 )
@@ -261,7 +261,7 @@ def test_application_properties_and_annotations_choose_the_route_of_a_headers_ex
     client.call(m.QueueBind(queue, "e", "", arguments=marked), m.QueueBindOk)
     sent = [
         message(application(kind="a", number=1)), message(application(kind="b")),
-        message(annotations(x_mark=UInt(5))), message(application(kind="a", number=2)),
+        message(annotated(x_mark=UInt(5))), message(application(kind="a", number=2)),
     ]  # fmt: skip
     assert publisher.publish("", *sent, exchange="e") == (4, 0)
     assert sections(client, queue) == [sent[0], sent[2], sent[3]]
@@ -272,15 +272,15 @@ def test_further_keys_are_routed_to_and_the_blind_ones_are_taken_out(
     client: Client, publisher: Publisher
 ) -> None:
     first, second, third = (str(client.declare(name).queue) for name in ("first", "second", "third"))
-    sent = message(annotations(x_cc=[second], x_bcc=[third]))
+    sent = message(annotated(x_cc=[second], x_bcc=[third]))
     assert publisher.publish(first, sent) == (1, 0)
-    kept = message(annotations(x_cc=[second]))
+    kept = message(annotated(x_cc=[second]))
     assert [sections(client, queue) for queue in (first, second, third)] == [[kept]] * 3
 
 
 def test_further_keys_that_are_no_list_are_refused(client: Client, publisher: Publisher) -> None:
     queue = declare(client, "replicated")
-    publisher.publish(queue, message(annotations(x_cc=Symbol("second"))))
+    publisher.publish(queue, message(annotated(x_cc=Symbol("second"))))
     (refusal,) = publisher.refusals
     assert isinstance(refusal, PreconditionFailedError)
 

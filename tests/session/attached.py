@@ -23,6 +23,7 @@ class NodeBroker(AnsweringBroker):
     """Keeps the queues that sessions have declared and deleted, and what they have had published.
 
     A request whose name is in `delayed` waits in `waiting`; a refusal in `refusals` is the answer to it.
+    Queues and routes are refused as `queue NAME` and `route KEY`.
     """
 
     keeps_sections = True
@@ -50,6 +51,14 @@ class NodeBroker(AnsweringBroker):
         """Exchanges that do not exist."""
         self.lost = False
         """The queues of all routes are deleted."""
+
+    def _refuse(self, name: str) -> None:
+        if name in self.refusals:
+            raise self.refusals[name]
+
+    def queue(self, vhost: str, name: str, holder: int) -> QueueRef:
+        self._refuse(f"queue {name}")
+        return super().queue(vhost, name, holder)
 
     def _answer(self, name: str, answer: Callable[[Refusal | None], None]) -> None:
         refusal = self.refusals.get(name)
@@ -94,6 +103,7 @@ class NodeBroker(AnsweringBroker):
     def route(self, scope: Any, exchange: str, key: str, headers: Any = None, copies: Any = ()) -> Any:
         if exchange in self.missing:
             raise NotFoundError(f"no exchange '{exchange}' in vhost '/'")
+        self._refuse(f"route {key}")
         self.routed.append((exchange, key))
         return Somewhere()
 
@@ -139,6 +149,8 @@ class Client:
         port: Any = broker
         self.session = ConnectionSession(port, self.socket, ConnectionLimits(), lambda: 1.0)
         self._parser = FrameParser(LARGE)
+        self.frames: list[Frame] = []
+        """Every frame that the node has written."""
         self.send(SASL_HEADER, PLAIN)
         self.send(AMQP_HEADER, d.Open("client", max_frame_size=LARGE), begin())
 
@@ -150,5 +162,7 @@ class Client:
     def reads(self) -> list[Any]:
         found: list[Any] = []
         while output := self.session.take_output():
-            found += [one.performative for one in self._parser.receive(output) if isinstance(one, Frame)]
+            frames = [one for one in self._parser.receive(output) if isinstance(one, Frame)]
+            self.frames += frames
+            found += [one.performative for one in frames]
         return found

@@ -20,14 +20,14 @@ from node.wire.amqp10.management import MANAGEMENT_ADDRESS, ManagementRequest, R
 from node.wire.amqp10.messages import properties_of_head
 from node.wire.amqp10.sections import body_values, scan_sections
 from node.wire.amqp10.values import Symbol, UInt, ULong
-from tests.session.test_amqp10_session import Broker, Client
+from tests.session.attached import Client, NodeBroker
 from tests.wire.amqp10.peer import credit, error_in, receiver, sender, transfer
 from tests.wire.amqp10.test_management import request
 
 QUEUE = Destination(DestinationKind.QUEUE, "q")
 
 
-class Catalog(Broker):
+class Catalog(NodeBroker):
     """Has the queues and bindings that were declared."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Catalog(Broker):
         self.purged: list[str] = []
 
     def queue(self, vhost: str, name: str, holder: int) -> QueueRef:
-        self._refuse(name)
+        self._refuse(f"queue {name}")
         if name not in self.queues:
             raise NotFoundError(f"no queue '{name}'")
         return QueueRef(name, 1, 1, vhost)
@@ -233,7 +233,7 @@ def test_refusals_of_the_broker_have_their_status(manager: ManagingClient) -> No
         (locked("/", "q"), 409),
         (NotFoundError("no"), 404),
     ):
-        manager.broker.refusals["q"] = refusal
+        manager.broker.refusals["queue q"] = refusal
         assert manager.ask("GET", "/queues/q") == (status, str(refusal))
 
 

@@ -215,10 +215,10 @@ DATA = s.data(b"body")
         (d.Properties(group_sequence=5, reply_to_group_id="g").encode(), {}),
         (s.application(n=1), {"headers": {"n": 1}}),
         (s.application(**{LONG: 1}), {}),
-        (s.annotations(x_cc=["a", "b"]), {"headers": {"CC": ["a", "b"]}}),
-        (s.annotations(x_a=1, other=2), {"headers": {"x-a": 1}}),
-        (s.annotations(x_basic_type="order"), {"type": "order"}),
-        (s.annotations(x_opt_delivery_delay=UInt(5)), {"headers": {"x-delay": 5}}),
+        (s.annotated(x_cc=["a", "b"]), {"headers": {"CC": ["a", "b"]}}),
+        (s.annotated(x_a=1, other=2), {"headers": {"x-a": 1}}),
+        (s.annotated(x_basic_type="order"), {"type": "order"}),
+        (s.annotated(x_opt_delivery_delay=UInt(5)), {"headers": {"x-delay": 5}}),
     ],
 )
 def test_a_field_of_1_0_in_0_9_1(sections: bytes, properties: dict[str, Any]) -> None:
@@ -270,9 +270,9 @@ def test_a_value_of_1_0_in_a_field_table(value: Any, encoded: bytes | None) -> N
 
 
 def test_lists_and_maps_of_annotations_are_arrays_and_tables() -> None:
-    found, _ = shown(s.annotations(x_list=[1, ["a"]], x_map={Symbol("k"): {"n": None}}), DATA)
+    found, _ = shown(s.annotated(x_list=[1, ["a"]], x_map={Symbol("k"): {"n": None}}), DATA)
     assert found["headers"] == {"x-list": [1, ["a"]], "x-map": {"k": {"n": None}}}
-    found, _ = shown(s.annotations(x_numbers=PairMap([(1, 2)]), x_array=TypedArray(0x71, [Int(1)])), DATA)
+    found, _ = shown(s.annotated(x_numbers=PairMap([(1, 2)]), x_array=TypedArray(0x71, [Int(1)])), DATA)
     assert found["headers"] == {"x-array": [1]}
 
 
@@ -302,7 +302,7 @@ HEADER = d.Header(durable=True).encode()
         ({"correlation_id": f"urn:uuid:{U}"}, d.Properties(correlation_id=U).encode()),
         ({"correlation_id": "id"}, d.Properties(correlation_id="id").encode()),
         ({"user_id": "guest"}, d.Properties(user_id=b"guest").encode()),
-        ({"type": "order"}, s.annotations(x_basic_type="order")),
+        ({"type": "order"}, s.annotated(x_basic_type="order")),
         ({"reply_to": "r"}, d.Properties(reply_to="r").encode()),
         ({"app_id": "a"}, d.Properties(group_id="a").encode()),
         ({"timestamp": 5}, d.Properties(creation_time=5000).encode()),
@@ -311,12 +311,12 @@ HEADER = d.Header(durable=True).encode()
         ({"content_type": "text/\u00e9"}, b""),
         ({"content_encoding": "gzip"}, d.Properties(content_encoding="gzip").encode()),
         ({"cluster_id": "c"}, b""),
-        ({"headers": {"x-a": 1}}, s.annotations(x_a=Int(1))),
+        ({"headers": {"x-a": 1}}, s.annotated(x_a=Int(1))),
         ({"headers": {"n": 1}}, s.application(n=Int(1))),
         ({"headers": {"n": LONG}}, s.application(n=LONG)),
         ({"headers": {"n": [1], "m": {"k": 1}}}, b""),
-        ({"headers": {"CC": ["a"]}}, s.annotations(x_cc=["a"])),
-        ({"headers": {"x-list": [2**40, {"k": None}]}}, s.annotations(x_list=[2**40, {Symbol("k"): None}])),
+        ({"headers": {"CC": ["a"]}}, s.annotated(x_cc=["a"])),
+        ({"headers": {"x-list": [2**40, {"k": None}]}}, s.annotated(x_list=[2**40, {Symbol("k"): None}])),
     ],
 )  # fmt: skip
 def test_a_property_of_0_9_1_in_1_0(properties: dict[str, Any], sections: bytes) -> None:
@@ -340,7 +340,7 @@ def test_a_body_of_encoded_sections_becomes_sections_again(body: bytes) -> None:
 
 @pytest.mark.parametrize("body", [b"no section", DATA, VALUE + VALUE, HEADER, b"\0\x53\x78\xc1\x01\0"])
 def test_a_body_that_only_claims_to_be_sections_is_data(body: bytes) -> None:
-    assert seen(body, type="amqp-1.0") == HEADER + s.annotations(x_basic_type="amqp-1.0") + s.data(body)
+    assert seen(body, type="amqp-1.0") == HEADER + s.annotated(x_basic_type="amqp-1.0") + s.data(body)
 
 
 # -- on the way -------------------------------------------------------------------------------------
@@ -377,7 +377,7 @@ def changed(run: Run, change: Any) -> Run:
 
 def test_a_client_of_0_9_1_changes_a_message_and_the_rest_of_it_comes_back() -> None:
     octets = s.message(
-        s.annotations(x_a="a", other=ULong(1)),
+        s.annotated(x_a="a", other=ULong(1)),
         d.Properties(message_id=ULong(7), to="q", subject="s", creation_time=5001).encode(),
         s.application(kept=U, changed=Symbol("old"), gone=Symbol("x")),
     )
@@ -389,7 +389,7 @@ def test_a_client_of_0_9_1_changes_a_message_and_the_rest_of_it_comes_back() -> 
 
     back = converted(changed(converted(s.run_of(octets), AMQP_0_9_1), change), AMQP_1_0)
     expected = s.message(
-        s.annotations(other=ULong(1), x_a="b"),
+        s.annotated(other=ULong(1), x_a="b"),
         d.Properties(message_id="new", to="q", subject="s", creation_time=5001).encode(),
         s.application(kept=U, changed="new", added="more"),
     )
@@ -426,7 +426,7 @@ def test_a_client_of_1_0_changes_a_message_and_the_rest_of_it_comes_back() -> No
     ],
 )
 def test_fields_that_a_client_of_1_0_made_up_do_no_harm(made_up: Any) -> None:
-    octets = s.message(d.Header(durable=False).encode(), s.annotations(x_opt_amqp_0_9_1=made_up))
+    octets = s.message(d.Header(durable=False).encode(), s.annotated(x_opt_amqp_0_9_1=made_up))
     back = converted(s.run_of(octets), AMQP_0_9_1)
     ((_, _, properties),) = FORMATS[AMQP_0_9_1].properties_in(back)
     assert not check_properties(properties, ANY_NUMBER).persistent

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from cluster.catalog.access.password_checks import Hasher, PasswordChecks
 from cluster.catalog.access.patterns import Pattern, compiled, expanded, mistake_in, permits
-from cluster.catalog.access.records import ADMINISTRATOR, NO_RULES, LoginRules, User
+from cluster.catalog.access.records import NO_RULES, LoginRules, User
 from cluster.catalog.access.state import AccessState
 from cluster.config.passwords import SCRYPT_PREFIX, parse_hash, verifier_in, with_verifier, without_verifier
 from node.refusal import AccessRefusedError, PreconditionFailedError, Refusal, ResourceError
@@ -382,10 +382,6 @@ def is_loopback(remote: str) -> bool:
     """Whether an address is of this machine's loopback interface, IPv4 addresses written as IPv6 included."""
     address = remote.removeprefix("::ffff:")
     return address == "::1" or address.startswith("127.")
-
-
-def is_administrator(tags: Sequence[str]) -> bool:
-    return ADMINISTRATOR in tags
 
 
 def _patterns_valid(patterns: Sequence[str], answer: Answer) -> bool:

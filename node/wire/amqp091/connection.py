@@ -48,7 +48,7 @@ class Connection(FrameReader):
         """Take octets from the client, in pieces of any size; return the effects."""
         self._now = now
         if data:
-            self._heartbeats.heard(now)
+            self._heartbeats.heard_at = now
         if self.state not in DEAF:
             self._intake.add(data)
             self._advance()
@@ -89,7 +89,7 @@ class Connection(FrameReader):
         if self._unread:
             self._share.exhaust()
         if output:
-            self._heartbeats.wrote(self._now)
+            self._heartbeats.wrote_at = self._now
         return output
 
     @property

@@ -18,6 +18,7 @@ from math import inf
 from typing import Final
 
 from node.delivery.credit import Credits, Windows
+from node.delivery.idle import IdleTimes
 from node.delivery.unsettled import UnsettledRanges
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.channel import Channel
@@ -158,69 +159,6 @@ class Negotiation:
         return isinstance(capabilities, dict) and capabilities.get(capability) is True
 
 
-SILENT_INTERVALS = 2
-"""A client from which no octet has come for so many intervals is lost."""
-
-SENT_PER_INTERVAL = 2
-"""The server sends a heartbeat when it has sent no octet for 1/SENT_PER_INTERVAL of an interval."""
-
-
-class Heartbeats:
-    """The timers of heartbeats in both directions. Times are in seconds, of the connection's clock."""
-
-    __slots__ = ("_heard_at", "_interval", "_listening", "_wrote_at")
-
-    def __init__(self) -> None:
-        self._interval = 0.0
-        self._heard_at = 0.0
-        self._wrote_at = 0.0
-        self._listening = True
-
-    def start(self, interval: float, now: float) -> None:
-        """Begin at Tune-Ok. `interval` is in seconds; 0 for no heartbeats."""
-        self._interval = interval
-        self._heard_at = now
-        self._wrote_at = now
-
-    def stop(self) -> None:
-        self.start(0, 0)
-
-    def heard(self, now: float) -> None:
-        """An octet has come from the client."""
-        self._heard_at = now
-
-    def wrote(self, now: float) -> None:
-        """An octet has been sent; any octet is a heartbeat."""
-        self._wrote_at = now
-
-    def listen(self, listening: bool, now: float) -> None:
-        """The session has stopped or resumed reading. While it does not read, the client cannot be silent."""
-        self._listening = listening
-        self._heard_at = now
-
-    def next_deadline(self) -> float:
-        return min(self._due_at(), self._silent_at())
-
-    def silent(self, now: float) -> bool:
-        """Whether no octet has come from the client for too long."""
-        return now >= self._silent_at()
-
-    def due(self, now: float) -> bool:
-        """Whether a heartbeat has to be sent now; the caller sends it."""
-        if now < self._due_at():
-            return False
-        self._wrote_at = now
-        return True
-
-    def _due_at(self) -> float:
-        return self._wrote_at + self._interval / SENT_PER_INTERVAL if self._interval else inf
-
-    def _silent_at(self) -> float:
-        if not self._interval or not self._listening:
-            return inf
-        return self._heard_at + self._interval * SILENT_INTERVALS
-
-
 CHANNEL_OCTETS: Final = 6 * 1024
 """Octets of memory for an open channel, with its parts in the session and the administration."""
 
@@ -265,7 +203,7 @@ class ConnectionLifecycle:
         self._budget = limits.budget
         self._outbox = Outbox()
         self._negotiation = Negotiation(limits, self._outbox)
-        self._heartbeats = Heartbeats()
+        self._heartbeats = IdleTimes()
         windows = Windows(
             limits.delivery_window, limits.first_window, limits.delivery_window_bytes, limits.pending_bytes
         )

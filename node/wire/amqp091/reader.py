@@ -280,7 +280,8 @@ class FrameReader(ConnectionLifecycle):
         if isinstance(method, m.ConnectionTuneOk):
             self._largest_payload = self._negotiation.frame_max - FRAME_OVERHEAD + FRAME_SLACK
             self._parts = self._agreed_parts()
-            self._heartbeats.start(self._negotiation.heartbeat, self._now)
+            interval = self._negotiation.heartbeat
+            self._heartbeats.start(interval, interval, self._now)
 
     def _on_connection(self, kind: int, frame: bytes) -> None:
         if kind != m.FRAME_METHOD:

@@ -22,6 +22,7 @@ from math import inf
 from typing import Final
 
 from node.delivery.credit import Credits, Windows
+from node.delivery.idle import IdleTimes
 from node.wire.amqp10.definitions import (
     MIN_MAX_FRAME_SIZE,
     Begin,
@@ -68,7 +69,6 @@ from node.wire.amqp10.frames import (
     Received,
     frames_of,
 )
-from node.wire.amqp10.idle import IdleTimes
 from node.wire.amqp10.limits import MAX_CHANNEL, STRANGER_FRAME_SIZE, ConnectionLimits
 from node.wire.amqp10.session_endpoint import SessionEndpoint
 from node.wire.amqp10.session_table import SessionTable
@@ -123,7 +123,7 @@ class Connection:
     def receive(self, data: bytes, now: float) -> list[Effect]:
         """Take octets of the peer; return what is to be done."""
         self._now = now
-        self._idle.heard(now)
+        self._idle.heard_at = now
         if self.state not in DEAF:
             received = self._parser.receive(data)
             if self._parked:
@@ -341,7 +341,7 @@ class Connection:
         self.sessions.flush()
         output = self._outbox.take_output()
         if output:
-            self._idle.wrote(self._now)
+            self._idle.wrote_at = self._now
         self._credits.output_taken()
         if self.state is ConnectionState.PARTED and not self._outbox.waiting:
             self._close_socket()
@@ -350,11 +350,6 @@ class Connection:
     @property
     def has_output(self) -> bool:
         return self._outbox.waiting or self.sessions.has_dispositions
-
-    @property
-    def has_input(self) -> bool:
-        """Whether input waits that could be handled now."""
-        return bool(self._parked) and not self.waits
 
     def pause_credit(self, paused: bool) -> None:
         """The socket takes no output, or takes output again."""

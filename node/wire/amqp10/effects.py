@@ -1,7 +1,7 @@
 """The effects that a connection asks of the node's session code, in the order in which they have to happen.
 
 `session` is the number of an AMQP session within its connection, which no later session has again. `consumer`
-is the number that `Connection.consuming` was called with. Ranges are closed ranges of the sequence numbers
+is the number that `SessionTable.consuming` was called with. Ranges are closed ranges of the sequence numbers
 that came with the deliveries.
 """
 
@@ -42,7 +42,7 @@ class AnswerChallenge:
 @dataclass(frozen=True, slots=True)
 class EnterVhost:
     """Open the connection in the virtual host of Open's hostname; answered with `Connection.opened` or
-    `fail`.
+    `enter_refused`.
     """
 
     hostname: str
@@ -68,14 +68,16 @@ class LogEffect:
 
 @dataclass(frozen=True, slots=True)
 class FindTarget:
-    """A peer that sends wants to attach; answered with `Connection.accept` or `refuse`."""
+    """A peer that sends wants to attach; answered with `SessionTable.accept` or `refuse`."""
 
     link: IncomingLink
 
 
 @dataclass(frozen=True, slots=True)
 class StartConsumer:
-    """A peer that receives wants to attach; answered with `Connection.consuming` or `refuse`."""
+    """A peer that receives wants to attach; answered with `SessionTable.consuming` or `refuse`,
+    and for the management with `SessionTable.responding`.
+    """
 
     link: OutgoingLink
 
@@ -152,7 +154,7 @@ class Credit:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """As Credit, and `Connection.drained` is called when no message is ready within the limit."""
+    """As Credit, and `SessionTable.drained` is called when no message is ready within the limit."""
 
     consumer: int
     limit: int
@@ -179,7 +181,7 @@ class Rollback:
 
 @dataclass(frozen=True, slots=True)
 class SessionEnded:
-    """The session has ended. `awaited`: the peer waits for the answer `Connection.session_ended`."""
+    """The session has ended. `awaited`: the peer waits for the answer `SessionTable.released`."""
 
     session: int
     channel: int

@@ -170,13 +170,6 @@ class LinkStolenError(WireError):
     ends = Ends.LINK
 
 
-class NotImplementedHereError(WireError):
-    """The broker does not implement what the peer asks of the link."""
-
-    condition = "amqp:not-implemented"
-    ends = Ends.LINK
-
-
 class AddressError(WireError):
     """The address of a terminus, or of a message, has none of the forms that name a node here."""
 

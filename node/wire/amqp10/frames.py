@@ -81,13 +81,6 @@ class ProtocolHeader:
         return b"AMQP" + bytes((self.protocol_id, self.major, self.minor, self.revision))
 
 
-def protocol_header(octets: bytes) -> ProtocolHeader | None:
-    """The header that eight octets are, of any version; None where they are none."""
-    if len(octets) != _HEAD_OCTETS or not octets.startswith(b"AMQP"):
-        return None
-    return ProtocolHeader(octets[4], octets[5], octets[6], octets[7])
-
-
 class Frame:
     """A frame that came in: the octets of `data` from `begin` to `end`; the payload begins at `start`.
 

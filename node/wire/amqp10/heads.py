@@ -7,8 +7,8 @@ consumer is the first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from node.wire.amqp10.crossing import (
     ANNOTATIONS_SECTION,
@@ -45,10 +45,22 @@ from node.wire.amqp10.sections import (
 DELIVERY_ANNOTATIONS: Final = 0x71
 FOOTER: Final = 0x78
 
-_TEXTS: Final = frozenset(("to", "subject", "reply_to", "group_id", "reply_to_group_id"))
-_SYMBOLS: Final = frozenset(("content_type", "content_encoding"))
-_TIMES: Final = frozenset(("absolute_expiry_time", "creation_time"))
-_IDS: Final = frozenset(("message_id", "correlation_id"))
+_WRITERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
+    "message_id": write_message_id,
+    "user_id": write_binary,
+    "to": write_string,
+    "subject": write_string,
+    "reply_to": write_string,
+    "correlation_id": write_message_id,
+    "content_type": write_symbol,
+    "content_encoding": write_symbol,
+    "absolute_expiry_time": write_timestamp,
+    "creation_time": write_timestamp,
+    "group_id": write_string,
+    "group_sequence": write_uint,
+    "reply_to_group_id": write_string,
+}
+"""The encodings of the properties, for values of the types that `Properties` has."""
 
 
 class Head:
@@ -97,22 +109,8 @@ def _properties(data: bytes, sections: Sections) -> Fields10:
         for name in Properties.FIELDS:
             value = getattr(properties, name)
             if value is not None:
-                found[PROPERTIES_SECTION, name.encode()] = _property(name, value)
+                found[PROPERTIES_SECTION, name.encode()] = _WRITERS[name](value)
     return found
-
-
-def _property(name: str, value: object) -> bytes:
-    if name in _TEXTS:
-        assert isinstance(value, str)
-        return write_string(value)
-    if name in _SYMBOLS:
-        assert isinstance(value, str)
-        return write_symbol(value)
-    if isinstance(value, int) and name not in _IDS:
-        return write_timestamp(value) if name in _TIMES else write_uint(value)
-    if isinstance(value, bytes) and name == "user_id":
-        return write_binary(value)
-    return write_message_id(value)  # type: ignore[arg-type]  # one of the ids
 
 
 def _application(data: bytes, sections: Sections) -> Fields10:

@@ -206,7 +206,6 @@ class IncomingTransfers:
         batch.lengths += lengths
         batch.largest = max(batch.largest, largest)
         self.received += count
-        link.received += count
         if not settled:
             self.unconfirmed += count
             if _settles_second(link, transfer):
@@ -293,11 +292,10 @@ class IncomingTransfers:
         batch.lengths.append(length)
         if length > batch.largest:
             batch.largest = length
-        self._count(link, delivery)
+        self._count(delivery)
 
-    def _count(self, link: IncomingLink, delivery: IncomingDelivery) -> None:
+    def _count(self, delivery: IncomingDelivery) -> None:
         self.received += 1
-        link.received += 1
         if not delivery.settled:
             self.unconfirmed += 1
             if delivery.second:
@@ -332,7 +330,7 @@ class IncomingTransfers:
         return batch
 
     def flush(self) -> None:
-        """PublishEffect the messages gathered so far."""
+        """Publish the messages gathered so far."""
         batch = self._batch
         if batch is not None:
             self._batch = None
@@ -359,7 +357,7 @@ class IncomingTransfers:
             if not link.rejects:
                 raise
             outcome = Rejected(error_of(error))
-        self._count(link, delivery)
+        self._count(delivery)
         if outcome is not None:
             self.decided(tag, tag, outcome)
 
@@ -370,7 +368,7 @@ class IncomingTransfers:
         self.flush()
         link.pending += 1
         self._outbox.emit(RequestEffect(link, octets))
-        self._count(link, delivery)
+        self._count(delivery)
         if not delivery.settled:
             self.decided(delivery.number + 1, delivery.number + 1, ACCEPTED)
 

@@ -1,7 +1,7 @@
 """The two kinds of links of a session, by what the node is: receiver of a peer's messages, or sender.
 
 state        meaning                                              leaves by
-ATTACHING    the broker has been asked for the node               its answer: ATTACHED, or REFUSED
+ATTACHING    the broker has been asked for the node               its answer: ATTACHED, or DETACHED
 ATTACHED     attach sent                                          detach received: gone; detach sent: DETACHED
 DETACHED     detach sent with an error; transfers are discarded   detach received: gone
 """
@@ -20,7 +20,6 @@ from node.wire.amqp10.definitions import (
     SenderSettleMode,
     Source,
     StdDistMode,
-    Target,
 )
 
 REJECTED_OUTCOME: Final = "amqp:rejected:list"
@@ -41,7 +40,7 @@ class IncomingLink:
 
     __slots__ = (
         "anonymous", "attach", "coordinator", "credit", "delivery_count", "exchange", "made", "management",
-        "partial", "pending", "received", "rejects", "routing_key", "session", "settles_second", "state",
+        "partial", "pending", "rejects", "routing_key", "session", "settles_second", "state",
     )  # fmt: skip
 
     def __init__(self, session: int, attach: Attach) -> None:
@@ -67,15 +66,8 @@ class IncomingLink:
         self.delivery_count = attach.initial_delivery_count or 0
         self.credit = 0
         """Further deliveries that the peer may send."""
-        self.received = 0
         self.partial: PartialDelivery | None = None
         """The delivery whose next frame has still to come."""
-
-    @property
-    def address(self) -> str | None:
-        """The target's address as the peer stated it."""
-        target = self.attach.target
-        return target.address if isinstance(target, Target) else None
 
 
 class IncomingDelivery:
@@ -157,11 +149,6 @@ class OutgoingLink:
     def source(self) -> Source:
         source = self.attach.source
         return source if isinstance(source, Source) else Source()
-
-    @property
-    def address(self) -> str | None:
-        """The source's address as the peer stated it."""
-        return self.source.address
 
     @property
     def browses(self) -> bool:

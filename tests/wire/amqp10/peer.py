@@ -203,7 +203,8 @@ class Peer:
             case e.FindTarget(link=link):
                 self._find_target(link)
             case e.StartConsumer(link=receiving):
-                if receiving.address == MISSING or not isinstance(receiving.attach.source, d.Source):
+                source = receiving.attach.source
+                if not isinstance(source, d.Source) or source.address == MISSING:
                     connection.sessions.refuse(receiving, Error(AmqpCondition.NOT_FOUND, "no such queue"))
                 else:
                     self.consumers += 1
@@ -220,13 +221,13 @@ class Peer:
                 connection.sessions.committed(effect, None)
 
     def _find_target(self, link: IncomingLink) -> None:
-        sessions = self.connection.sessions
-        if link.address == MISSING or not isinstance(link.attach.target, d.Target):
+        sessions, target = self.connection.sessions, link.attach.target
+        if not isinstance(target, d.Target) or target.address == MISSING:
             sessions.refuse(link, Error(AmqpCondition.NOT_FOUND, "no such node"))
             return
-        link.anonymous = link.address is None
+        link.anonymous = target.address is None
         if not link.anonymous:
-            link.exchange, link.routing_key = destination_of(link.address)
+            link.exchange, link.routing_key = destination_of(target.address)
         sessions.accept(link)
 
     def deliver(self, *messages: bytes, first: int = 1, consumer: int = 1) -> list[Any]:

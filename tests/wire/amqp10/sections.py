@@ -25,7 +25,7 @@ def data(octets: bytes) -> bytes:
     return section(SectionCode.DATA, octets)
 
 
-def annotations(**named: Any) -> bytes:  # type: ignore[no-redef]
+def annotated(**named: Any) -> bytes:
     """A section of message annotations. An underscore of a name stands for a hyphen."""
     pairs = {Symbol(name.replace("_", "-")): value for name, value in named.items()}
     return section(SectionCode.MESSAGE_ANNOTATIONS, pairs)

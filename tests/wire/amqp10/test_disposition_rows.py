@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.connection import Connection
-from node.wire.amqp10.effects import SettleEffect
+from node.wire.amqp10.effects import SettleEffect, StartConsumer
 from node.wire.amqp10.frames import Frame, FrameParser
 from tests.wire.amqp10.sections import data, run_of
 from tests.wire.amqp10.test_transfer_rows import MOST, machine, octets
@@ -75,7 +75,8 @@ def delivering() -> Connection:
     for handle, queue in ((7, "q"), (8, "r")):
         attach = d.Attach(queue, handle, d.Role.RECEIVER, source=d.Source(f"/queues/{queue}"))
         (effect,) = one.receive(octets(3, attach), 0.0)
-        one.sessions.consuming(effect.link, handle, returnable=True)  # type: ignore[union-attr]
+        assert isinstance(effect, StartConsumer)
+        one.sessions.consuming(effect.link, handle, returnable=True)
         one.receive(octets(3, d.Flow(0, 1 << 20, 0, 1 << 20, handle, 0, 100_000)), 0.0)
     session = one.sessions.numbered(1)
     assert session is not None

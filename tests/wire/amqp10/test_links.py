@@ -75,7 +75,7 @@ def test_a_sending_link_is_attached_as_it_was_asked_for(
     )
     assert (flow.handle, flow.link_credit, flow.delivery_count) == (7, 50, 0)
     link = peer.incoming(7)
-    assert (link.exchange, link.routing_key, link.address) == ("", "a b", "/queues/a%20b")
+    assert (link.exchange, link.routing_key) == ("", "a b")
 
 
 @pytest.mark.requirement("B4")
@@ -97,14 +97,6 @@ def test_a_receiving_link_is_attached_as_it_was_asked_for(
     )  # fmt: skip
     link = peer.outgoing()
     assert link.browses and link.presettled is (mode is SenderSettleMode.SETTLED)
-
-
-def test_a_link_without_a_terminus_has_no_address() -> None:
-    peer = begun(answers=frozenset())
-    peer.send(receiver(0, source=None), receiver(1, source=d.Source()))
-    assert [one.link.address for one in peer.taken(StartConsumer)] == [None, None]
-    peer.send(sender(2, target=None))
-    assert [one.link.address for one in peer.taken(FindTarget)] == [None]
 
 
 @pytest.mark.requirement("B4")

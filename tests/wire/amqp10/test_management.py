@@ -183,8 +183,8 @@ def test_requests_wait_for_credit_until_they_are_answered() -> None:
 def test_responses_wait_for_the_window() -> None:
     peer = paired()
     peer.send(window(1))
-    for _ in range(3):
-        peer.send(transfer(1 + peer.incoming().received, request(), settled=True))
+    for number in range(1, 4):
+        peer.send(transfer(number, request(), settled=True))
     for link in requests(peer):
         peer.connection.sessions.respond(link, b"response")
     assert len(peer.reads()) == 1

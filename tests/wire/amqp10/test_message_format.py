@@ -25,7 +25,7 @@ from node.wire.amqp10.sections import scan_sections
 from node.wire.amqp10.values import Symbol, TimestampMs, TypedArray, UInt, ULong
 from node.wire.formats import AMQP_1_0, FORMATS, format_of
 from tests.wire.amqp10 import sections as s
-from tests.wire.amqp10.sections import annotations, application, data, message, run_of, section
+from tests.wire.amqp10.sections import annotated, application, data, message, run_of, section
 
 FORMAT = FORMATS[AMQP_1_0]
 HEADER = d.Header(durable=True, priority=7, ttl=9000).encode()
@@ -53,11 +53,11 @@ def head_of(octets: bytes) -> bytes:
         (d.Header(ttl=0).encode(), True, True),
         (d.Header(priority=4).encode(), True, True),
         (PROPERTIES, True, False),
-        (annotations(x_other=1), True, False),
-        (annotations(x_cc=["k"]), True, True),
-        (annotations(x_bcc=["k"]), True, True),
-        (annotations(x_delay=5), True, True),
-        (annotations(x_opt_delivery_delay=UInt(5)), True, True),
+        (annotated(x_other=1), True, False),
+        (annotated(x_cc=["k"]), True, True),
+        (annotated(x_bcc=["k"]), True, True),
+        (annotated(x_delay=5), True, True),
+        (annotated(x_opt_delivery_delay=UInt(5)), True, True),
         (application(n=1), True, False),
         (application(**{"x-delay": 5}), True, True),
     ],
@@ -185,15 +185,15 @@ def test_pieces_of_runs_are_joined() -> None:
         (b"", (0, 0, NO_EXPIRATION)),
         (HEADER, (0, 7, 9000)),
         (d.Header(ttl=0).encode(), (0, 0, 0)),
-        (annotations(x_opt_delivery_delay=UInt(500)), (500, 0, NO_EXPIRATION)),
-        (annotations(x_delay=500), (500, 0, NO_EXPIRATION)),
+        (annotated(x_opt_delivery_delay=UInt(500)), (500, 0, NO_EXPIRATION)),
+        (annotated(x_delay=500), (500, 0, NO_EXPIRATION)),
         (application(**{"x-delay": 500}), (500, 0, NO_EXPIRATION)),
-        (annotations(x_delay=-1) + application(**{"x-delay": 500}), (0, 0, NO_EXPIRATION)),
-        (annotations(x_delay=1, x_opt_delivery_delay=2), (2, 0, NO_EXPIRATION)),
-        (annotations(x_delay=ULong(2**64 - 1)), (2**63 - 1, 0, NO_EXPIRATION)),
-        (annotations(x_delay="soon"), (0, 0, NO_EXPIRATION)),
-        (annotations(x_delay=True), (0, 0, NO_EXPIRATION)),
-        (annotations(other="x-delay"), (0, 0, NO_EXPIRATION)),
+        (annotated(x_delay=-1) + application(**{"x-delay": 500}), (0, 0, NO_EXPIRATION)),
+        (annotated(x_delay=1, x_opt_delivery_delay=2), (2, 0, NO_EXPIRATION)),
+        (annotated(x_delay=ULong(2**64 - 1)), (2**63 - 1, 0, NO_EXPIRATION)),
+        (annotated(x_delay="soon"), (0, 0, NO_EXPIRATION)),
+        (annotated(x_delay=True), (0, 0, NO_EXPIRATION)),
+        (annotated(other="x-delay"), (0, 0, NO_EXPIRATION)),
     ],
 )
 def test_messages_state_their_wishes(sections: bytes, asked: tuple[int, int, int]) -> None:
@@ -220,7 +220,7 @@ def test_properties_have_names_of_0_9_1() -> None:
     properties = d.Properties(
         user_id=b"guest", reply_to="r", content_type="t", content_encoding="e", group_id="g", subject="s"
     ).encode()
-    head = head_of(message(annotations(x_basic_type="order"), properties))
+    head = head_of(message(annotated(x_basic_type="order"), properties))
     expected = {
         "user_id": b"guest", "reply_to": b"r", "content_type": b"t", "content_encoding": b"e", "app_id": b"g",
         "group_id": b"g", "type": b"order", "cluster_id": None,
@@ -232,7 +232,7 @@ def test_properties_have_names_of_0_9_1() -> None:
 def test_headers_are_application_properties_and_annotations_in_x() -> None:
     head = head_of(
         message(
-            annotations(x_opt_a=UInt(1), x_both="annotation", other=2),
+            annotated(x_opt_a=UInt(1), x_both="annotation", other=2),
             application(n=3, at=TimestampMs(5999), **{"x-both": "application"}),
         )
     )
@@ -248,15 +248,15 @@ def test_messages_with_the_same_values_have_one_key_for_their_route() -> None:
 
 
 def test_further_keys_are_lists_or_arrays() -> None:
-    run = run_of(message(annotations(x_cc=["a", 5], x_bcc=TypedArray(0xB1, ["b"]))))
+    run = run_of(message(annotated(x_cc=["a", 5], x_bcc=TypedArray(0xB1, ["b"]))))
     assert FORMAT.may_have_copies(run)
     ((_, _, head),) = FORMAT.properties_in(run)
     assert FORMAT.copies(head) == (("a", "b"), True)
     assert FORMAT.copied_keys(head) == ["a"]
-    assert FORMAT.copies(head_of(message(annotations(x_cc=["a"])))) == (("a",), False)
+    assert FORMAT.copies(head_of(message(annotated(x_cc=["a"])))) == (("a",), False)
     assert not FORMAT.may_have_copies(run_of(message(PROPERTIES)))
     with pytest.raises(PreconditionFailedError, match="x-cc"):
-        FORMAT.copies(head_of(message(annotations(x_cc="a"))))
+        FORMAT.copies(head_of(message(annotated(x_cc="a"))))
 
 
 # -- malformed parts, which a session lets pass -----------------------------------------------------
@@ -302,7 +302,7 @@ def died(octets: bytes, *deaths: Death, routed_anew: bool = False) -> bytes:
 
 def test_the_delivery_count_is_in_the_header_and_nothing_else_changes() -> None:
     delivery = section(SectionCode.DELIVERY_ANNOTATIONS, {Symbol("d"): 1})
-    behind = delivery + annotations(x_a=1) + PROPERTIES + application(n=1) + VALUE + FOOTER
+    behind = delivery + annotated(x_a=1) + PROPERTIES + application(n=1) + VALUE + FOOTER
     for header in (b"", HEADER):
         counted = FORMAT.with_delivery_count(run_of(header + behind, skip=b"performative"), 3)
         assert bytes(counted.raw).endswith(behind)
@@ -313,7 +313,7 @@ def test_the_delivery_count_is_in_the_header_and_nothing_else_changes() -> None:
 
 
 def test_a_message_that_is_delivered_again_has_no_first_acquirer() -> None:
-    rest = annotations(x_a=1) + application(a=1)
+    rest = annotated(x_a=1) + application(a=1)
     first, other = d.Header(ttl=5, first_acquirer=True), d.Header(ttl=5, first_acquirer=False)
     run = run_of(message(first.encode(), rest), message(other.encode(), rest), message(first.encode()))
     again = acquired_before(run)
@@ -330,7 +330,7 @@ def test_a_message_that_is_delivered_again_has_no_first_acquirer() -> None:
 def test_deaths_are_counted_by_queue_and_reason() -> None:
     rejected = Death("q", Reason.REJECTED, 1_700_000_001, "e", "k")
     later = Death("q", Reason.EXPIRED, 1_700_000_002, "e2", "k2")
-    octets = died(message(HEADER, annotations(x_cc=["c"])), DEATH, rejected, later)
+    octets = died(message(HEADER, annotated(x_cc=["c"])), DEATH, rejected, later)
     first, second = death_maps(annotation(octets, DEATHS))
     assert first == {
         "ttl": 9000, "queue": "q", "reason": "expired", "count": 2, "first-time": 1_700_000_000_000,
@@ -342,7 +342,7 @@ def test_deaths_are_counted_by_queue_and_reason() -> None:
 
 
 def test_a_dead_letter_that_is_routed_anew_has_no_further_keys() -> None:
-    octets = message(annotations(x_cc=["c"], x_opt_delivery_delay=UInt(5)))
+    octets = message(annotated(x_cc=["c"], x_opt_delivery_delay=UInt(5)))
     assert annotation(died(octets, DEATH), "x-cc") == ["c"]
     anew = died(octets, DEATH, routed_anew=True)
     assert annotation(anew, "x-cc") is None
@@ -358,7 +358,7 @@ def test_a_message_cycles_where_it_died_before_and_no_client_rejected_it() -> No
 
 
 def test_deaths_that_a_client_made_up_do_no_harm() -> None:
-    octets = message(annotations(x_opt_deaths=["no map", {Symbol("queue"): 5, Symbol("count"): "many"}]))
+    octets = message(annotated(x_opt_deaths=["no map", {Symbol("queue"): 5, Symbol("count"): "many"}]))
     deaths = death_maps(annotation(died(octets, DEATH), DEATHS))
     assert [one.get("queue") for one in deaths] == ["q", 5]
 
@@ -371,9 +371,9 @@ def test_names_that_are_not_utf_8_become_texts() -> None:
 
 
 def test_blind_keys_are_taken_out() -> None:
-    run = run_of(message(annotations(x_cc=["a"], x_bcc=["b"]), PROPERTIES))
-    assert list(FORMAT.without_blind_copies(run).contents()) == [message(annotations(x_cc=["a"]), PROPERTIES)]
-    alone = run_of(message(annotations(x_bcc=["b"])))
+    run = run_of(message(annotated(x_cc=["a"], x_bcc=["b"]), PROPERTIES))
+    assert list(FORMAT.without_blind_copies(run).contents()) == [message(annotated(x_cc=["a"]), PROPERTIES)]
+    alone = run_of(message(annotated(x_bcc=["b"])))
     assert list(FORMAT.without_blind_copies(alone).contents()) == [message()]
 
 
@@ -394,5 +394,5 @@ def test_a_message_is_composed_and_shown_by_names_of_0_9_1() -> None:
 
 
 def test_what_0_9_1_has_no_name_for_is_not_shown() -> None:
-    run = run_of(message(annotations(other=1), d.Properties(to="q", subject="s").encode(), application(n=1)))
+    run = run_of(message(annotated(other=1), d.Properties(to="q", subject="s").encode(), application(n=1)))
     assert FORMAT.contents(run) == ({"delivery_mode": 2, "headers": {"n": 1}}, b"body")

@@ -24,7 +24,7 @@ from node.wire.amqp10.known_head import KnownHead
 from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.messages import facts_of
 from node.wire.amqp10.transfer_rows import TransferRow
-from tests.wire.amqp10.sections import annotations, application, data, message, section
+from tests.wire.amqp10.sections import annotated, application, data, message, section
 
 LIMITS = ConnectionLimits(link_credit=12, incoming_window=8, message_size=400)
 MOST = 4096
@@ -32,7 +32,7 @@ MOST = 4096
 DURABLE = d.Header(durable=True).encode()
 HEADS = [
     b"", DURABLE, d.Header(durable=False).encode(), d.Header(ttl=5).encode(),
-    DURABLE + annotations(x_delay=1),
+    DURABLE + annotated(x_delay=1),
     DURABLE + d.Properties(message_id="one").encode(), DURABLE + d.Properties(message_id="two").encode(),
     DURABLE + application(n=1), b"\x00\x80\0\0\0\0\0\0\0\x70\x45",
 ]  # fmt: skip

@@ -1,6 +1,7 @@
-"""The idle time-outs of both peers (part 2, section 2.4.5).
+"""When a connection was silent too long, and when the node has to send something.
 
-Times are in seconds, of the connection's clock.
+AMQP 0-9-1 agrees on one interval of heartbeats for both peers (§4.2.7). In AMQP 1.0 each peer states its own
+idle time-out (part 2, section 2.4.5). Times are in seconds, of the connection's clock.
 """
 
 from __future__ import annotations
@@ -12,39 +13,36 @@ SILENT_INTERVALS: Final = 2
 """A peer from which no octet has come for so many of the intervals that it was told is lost."""
 
 SENT_PER_INTERVAL: Final = 2
-"""The node sends an empty frame when it has sent nothing for 1/SENT_PER_INTERVAL of the peer's interval."""
+"""The node sends a heartbeat, in AMQP 1.0 an empty frame, when no octet has left for 1/SENT_PER_INTERVAL of
+the peer's interval.
+"""
 
 
 class IdleTimes:
-    """The timers for the node's own frames, and for those of the peer. An interval of 0 sets no limit."""
+    """The timers of both directions. Any octet counts. An interval of 0 sets no limit.
 
-    __slots__ = ("_heard_at", "_listening", "_ours", "_theirs", "_wrote_at")
+    The connection sets `heard_at` and `wrote_at`: when the last octets came, and when the last ones left.
+    """
+
+    __slots__ = ("_listening", "_ours", "_theirs", "heard_at", "wrote_at")
 
     def __init__(self) -> None:
         self._theirs = self._ours = 0.0
-        self._heard_at = self._wrote_at = 0.0
+        self.heard_at = self.wrote_at = 0.0
         self._listening = True
 
     def start(self, theirs: float, ours: float, now: float) -> None:
-        """Begin at Open. The peer wants a frame within `theirs` seconds, and the node within `ours`."""
+        """Begin. The peer wants an octet within `theirs` seconds, and the node within `ours`."""
         self._theirs, self._ours = theirs, ours
-        self._heard_at = self._wrote_at = now
+        self.heard_at = self.wrote_at = now
 
     def stop(self) -> None:
         self._theirs = self._ours = 0.0
 
-    def heard(self, now: float) -> None:
-        """An octet has come from the peer."""
-        self._heard_at = now
-
-    def wrote(self, now: float) -> None:
-        """A frame has been sent."""
-        self._wrote_at = now
-
     def listen(self, listening: bool, now: float) -> None:
         """The node has stopped or resumed reading. While it does not read, the peer cannot be silent."""
         self._listening = listening
-        self._heard_at = now
+        self.heard_at = now
 
     def next_deadline(self) -> float:
         return min(self._due_at(), self._silent_at())
@@ -54,16 +52,16 @@ class IdleTimes:
         return now >= self._silent_at()
 
     def due(self, now: float) -> bool:
-        """Whether an empty frame has to be sent now; the caller sends it."""
+        """Whether a heartbeat has to be sent now; the caller sends it."""
         if now < self._due_at():
             return False
-        self._wrote_at = now
+        self.wrote_at = now
         return True
 
     def _due_at(self) -> float:
-        return self._wrote_at + self._theirs / SENT_PER_INTERVAL if self._theirs else inf
+        return self.wrote_at + self._theirs / SENT_PER_INTERVAL if self._theirs else inf
 
     def _silent_at(self) -> float:
         if not self._ours or not self._listening:
             return inf
-        return self._heard_at + self._ours * SILENT_INTERVALS
+        return self.heard_at + self._ours * SILENT_INTERVALS
