@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -13,13 +14,14 @@ from node.refusal import AccessRefusedError, NotFoundError, PreconditionFailedEr
 from node.routing.matching import Binding, Destination, DestinationKind
 from node.session.amqp10.management import arguments_hash, routed
 from node.session.ports import DeclaredQueue, QueueDeclaration, QueueDescription, QueueRef
+from node.wire.amqp091.fields import Timestamp
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.decoding import read_value
 from node.wire.amqp10.definitions import AmqpCondition
 from node.wire.amqp10.management import MANAGEMENT_ADDRESS, ManagementRequest, RequestError
 from node.wire.amqp10.messages import properties_of_head
 from node.wire.amqp10.sections import body_values, scan_sections
-from node.wire.amqp10.values import Symbol, UInt, ULong
+from node.wire.amqp10.values import Described, Symbol, TimestampMs, UInt, ULong, decimal128_of
 from tests.session.attached import Client, NodeBroker
 from tests.wire.amqp10.peer import credit, error_in, receiver, sender, transfer
 from tests.wire.amqp10.test_management import request
@@ -159,6 +161,33 @@ def test_queues(manager: ManagingClient) -> None:
     ]
 
 
+def test_arguments_that_amqp_1_0_has_no_type_for_are_told(manager: ManagingClient) -> None:
+    odd = {"large": 2**70, "digits": Decimal(10**40), "octet \udcff": "\udcff", "when": Timestamp(9)}
+    manager.broker.queues["q"] = QueueDeclaration("q", True, False, False, odd)
+    told = {"large": str(2**70), "digits": str(Decimal(10**40)), "octet ?": "?", "when": 9000}
+    assert manager.ask("GET", "/queues/q") == (200, shown("q", arguments=told))
+    manager.broker.bound[Binding.of("x\udcff", QUEUE, "\udcff", odd)] = odd
+    manager.broker.bound[Binding.of("x", QUEUE, "\udcff", odd)] = odd
+    status, (found,) = manager.ask("GET", "/bindings?src=x&dstq=q")
+    assert (status, found["binding_key"], found["arguments"]) == (200, "?", told)
+    manager.broker.refusals["queue q"] = NotFoundError("no '\udcff'")
+    assert manager.ask("GET", "/queues/q") == (404, "no '?'")
+
+
+def test_arguments_keep_their_types(manager: ManagingClient) -> None:
+    asked = {
+        "when": TimestampMs(9000),
+        "size": UInt(7),
+        "few": [Symbol("a")],
+        "d": decimal128_of(Decimal("1.5")),
+    }
+    assert manager.ask("PUT", "/queues/q", {"arguments": asked})[0] == 201
+    kept = manager.broker.queues["q"].arguments
+    assert kept == {"when": Timestamp(9), "size": 7, "few": ["a"], "d": Decimal("1.5")}
+    assert [type(one) for one in kept.values()] == [Timestamp, int, list, Decimal]
+    assert manager.ask("PUT", "/queues/r", {"arguments": {"d": Described("a", 1)}})[0] == 400
+
+
 def test_exchanges(manager: ManagingClient) -> None:
     body = {"type": "topic", "durable": False, "auto_delete": True, "internal": True, "arguments": {}}
     assert manager.ask("PUT", "/exchanges/x%2Fy", body) == (204, None)
@@ -210,6 +239,7 @@ def test_arguments_have_one_hash() -> None:
         ("GET", "/", None, 404), ("GET", "", None, 404), ("PUT", "/auth/tokens", None, 404),
         ("PATCH", "/queues/q", None, 405), ("PUT", "/bindings", None, 405), ("GET", "/queues/%ff", None, 400),
         ("PUT", "/queues/q", "text", 400), ("PUT", "/queues/q", {"durable": 1}, 400),
+        ("PUT", "/queues/q", {1: 2}, 400),
         ("PUT", "/queues/q", {"arguments": "none"}, 400), ("PUT", "/queues/" + "n" * 256, {}, 400),
         ("PUT", "/exchanges/x", {"type": 7}, 400), ("PUT", "/exchanges/x", {"type": "unknown"}, 409),
         ("POST", "/bindings", {"source": "x"}, 400), ("GET", "/bindings?src=x", None, 400),

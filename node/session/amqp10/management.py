@@ -50,11 +50,12 @@ from node.session.commands import (
 )
 from node.session.core import MachineSession, SessionCore
 from node.session.ports import QueueDeclaration
+from node.wire.amqp10.argument_values import ArgumentError, amqp_map, field_table, text_of
 from node.wire.amqp10.connection import Connection
 from node.wire.amqp10.effects import RequestEffect
 from node.wire.amqp10.errors import SectionError
 from node.wire.amqp10.links import IncomingLink
-from node.wire.amqp10.management import ManagementRequest, RequestError, request_in, response, table_of
+from node.wire.amqp10.management import ManagementRequest, RequestError, request_in, response
 from node.wire.amqp10.values import AmqpValue, UInt, ULong
 
 STATUS: Final[dict[type[Refusal], int]] = {
@@ -114,22 +115,31 @@ class Management:
 
     def _do(self, link: IncomingLink, command: Command, answer: Responding) -> None:
         """Carry out a command, and respond. Raises RequestError."""
-        try:
-            check_command(command)
-        except CommandLimitError as error:
-            raise RequestError(BAD, str(error)) from None
-        self._core.carry_out(link.session, command, partial(self._answered, link, answer))
+        _check(command)
+        self._then(link, command, partial(self._tell, link, answer))
 
-    def _answered(self, link: IncomingLink, answer: Responding, result: Result | Refusal) -> None:
+    def _tell(self, link: IncomingLink, answer: Responding, result: Result) -> None:
+        self._respond(link, answer(result))
+
+    def _then(self, link: IncomingLink, command: Command, go_on: Callable[[Result], None]) -> None:
+        """Carry out a command, and go on with its result. A refusal is the response."""
+        self._core.carry_out(link.session, command, partial(self._answered, link, go_on))
+
+    def _answered(
+        self, link: IncomingLink, go_on: Callable[[Result], None], result: Result | Refusal
+    ) -> None:
         with self._session:
-            self._respond(link, _refused(result) if isinstance(result, Refusal) else answer(result))
+            if isinstance(result, Refusal):
+                self._respond(link, _refused(result))
+            else:
+                go_on(result)
             self._session.answered()
 
     # -- queues ---------------------------------------------------------------------------------
 
     def put_queue(self, link: IncomingLink, parameters: dict[str, str], body: AmqpValue) -> None:
         """Declare a queue: 201 for a new one, 200 for one that is there, 409 for another of its name."""
-        fields = table_of(body)
+        fields = _fields(body)
         declaration = QueueDeclaration(
             parameters["queue"],
             _flag(fields, "durable", True),
@@ -138,26 +148,17 @@ class Management:
             _table(fields, "arguments"),
         )
         declare = DeclareQueue(declaration)
-        try:
-            check_command(declare)
-        except CommandLimitError as error:
-            raise RequestError(BAD, str(error)) from None
+        _check(declare)
         found = partial(self._declare, link, declare)
         self._core.carry_out(link.session, FindQueue(declaration.name), found)
 
     def _declare(self, link: IncomingLink, command: DeclareQueue, known: Result | Refusal) -> None:
         status = CREATED if isinstance(known, NotFoundError) else OK
-        declared = partial(self._declared, link, command.declaration.name, status)
-        self._core.carry_out(link.session, command, declared)
-
-    def _declared(self, link: IncomingLink, name: str, status: int, result: Result | Refusal) -> None:
         with self._session:
-            if isinstance(result, Refusal):
-                self._respond(link, _refused(result))
-            else:
-                described = partial(self._answered, link, partial(_shown_queue, status))
-                self._core.carry_out(link.session, DescribeQueue(name), described)
-            self._session.answered()
+            self._then(link, command, partial(self._describe, link, command.declaration.name, status))
+
+    def _describe(self, link: IncomingLink, name: str, status: int, _: Result) -> None:
+        self._then(link, DescribeQueue(name), partial(self._tell, link, partial(_shown_queue, status)))
 
     def get_queue(self, link: IncomingLink, parameters: dict[str, str], _: AmqpValue) -> None:
         """Describe a queue."""
@@ -175,7 +176,7 @@ class Management:
 
     def put_exchange(self, link: IncomingLink, parameters: dict[str, str], body: AmqpValue) -> None:
         """Declare an exchange."""
-        fields = table_of(body)
+        fields = _fields(body)
         command = DeclareExchange(
             parameters["exchange"],
             _text(fields, "type", "direct"),
@@ -194,7 +195,7 @@ class Management:
 
     def post_binding(self, link: IncomingLink, _: dict[str, str], body: AmqpValue) -> None:
         """Bind a queue or an exchange."""
-        fields = table_of(body)
+        fields = _fields(body)
         names = {kind: _text(fields, f"destination_{kind.value}", "") for kind in DestinationKind}
         kinds = [kind for kind, name in names.items() if name]
         if len(kinds) != 1:
@@ -216,22 +217,18 @@ class Management:
         if not args:
             self._do(link, Unbind(source, destination, key), _done)
             return
-        listed = partial(self._unbind, link, key, args)
-        self._core.carry_out(link.session, ListBindings(source, destination), listed)
+        listing = ListBindings(source, destination)
+        _check(listing)
+        self._then(link, listing, partial(self._unbind, link, key, args))
 
-    def _unbind(self, link: IncomingLink, key: str, args: str, result: Result | Refusal) -> None:
-        with self._session:
-            found = result.bindings if isinstance(result, BindingsFound) else []
-            wanted = [one for one in found if one[0].key == key and arguments_hash(one[0]) == args]
-            if isinstance(result, Refusal):
-                self._respond(link, _refused(result))
-            elif not wanted:
-                self._respond(link, (DONE, None))
-            else:
-                binding, arguments = wanted[0]
+    def _unbind(self, link: IncomingLink, key: str, args: str, result: Result) -> None:
+        assert isinstance(result, BindingsFound)
+        for binding, arguments in result.bindings:
+            if binding.key == key and arguments_hash(binding) == args:
                 unbind = Unbind(binding.source, binding.destination, key, dict(arguments))
-                self._core.carry_out(link.session, unbind, partial(self._answered, link, _done))
-            self._session.answered()
+                self._then(link, unbind, partial(self._tell, link, _done))
+                return
+        self._respond(link, (DONE, None))
 
 
 RequestHandler = Callable[[Management, IncomingLink, dict[str, str], AmqpValue], None]
@@ -289,7 +286,16 @@ def _decoded(segment: str) -> str:
 # -- fields of bodies -----------------------------------------------------------------------------
 
 
-def _flag(fields: dict[str, Any], name: str, default: bool) -> bool:
+def _fields(body: AmqpValue) -> dict[str, AmqpValue]:
+    """The fields of a body, none for null. Raises RequestError."""
+    if body is None:
+        return {}
+    if not isinstance(body, dict) or not all(isinstance(name, str) for name in body):
+        raise RequestError(BAD, "the body is no map with texts as keys")
+    return {str(name): value for name, value in body.items()}
+
+
+def _flag(fields: dict[str, AmqpValue], name: str, default: bool) -> bool:
     """Raises RequestError."""
     value = fields.get(name, default)
     if not isinstance(value, bool):
@@ -297,20 +303,31 @@ def _flag(fields: dict[str, Any], name: str, default: bool) -> bool:
     return value
 
 
-def _text(fields: dict[str, Any], name: str, default: str) -> str:
+def _text(fields: dict[str, AmqpValue], name: str, default: str) -> str:
     """Raises RequestError."""
     value = fields.get(name, default)
     if not isinstance(value, str):
         raise RequestError(BAD, f"{name} is no string")
-    return value
+    return str(value)
 
 
-def _table(fields: dict[str, Any], name: str) -> dict[str, Any]:
+def _table(fields: dict[str, AmqpValue], name: str) -> dict[str, Any]:
     """Raises RequestError."""
-    value = fields.get(name) or {}
-    if not isinstance(value, dict):
-        raise RequestError(BAD, f"{name} is no map")
-    return value
+    value = fields.get(name)
+    if value is None:
+        return {}
+    try:
+        return field_table(value)
+    except ArgumentError as error:
+        raise RequestError(BAD, f"{name}: {error}") from None
+
+
+def _check(command: Command) -> None:
+    """Raises RequestError."""
+    try:
+        check_command(command)
+    except CommandLimitError as error:
+        raise RequestError(BAD, str(error)) from None
 
 
 def _ends(parameters: dict[str, str]) -> tuple[str, Destination]:
@@ -328,7 +345,7 @@ def _ends(parameters: dict[str, str]) -> tuple[str, Destination]:
 def _refused(refusal: Refusal) -> Response:
     """The response to a refusal of the broker."""
     status = next((code for kind, code in STATUS.items() if isinstance(refusal, kind)), BAD)
-    return status, str(refusal)
+    return status, text_of(str(refusal))
 
 
 def _done(_: Result) -> Response:
@@ -346,12 +363,12 @@ def _shown_queue(status: int, result: Result) -> Response:
     assert isinstance(result, QueueDescribed)
     queue = result.queue
     return status, {
-        "name": queue.name,
+        "name": text_of(queue.name),
         "durable": queue.durable,
         "auto_delete": queue.auto_delete,
         "exclusive": queue.exclusive,
         "type": queue.kind,
-        "arguments": dict(queue.arguments),
+        "arguments": amqp_map(queue.arguments),
         "leader": queue.leader,
         "replicas": list(queue.replicas),
         "message_count": ULong(result.ready),
@@ -363,18 +380,18 @@ def _shown_bindings(key: str | None, result: Result) -> Response:
     """The response with bindings; `key`: those with this key alone."""
     assert isinstance(result, BindingsFound)
     found = [one for one in result.bindings if key is None or one[0].key == key]
-    return OK, [_shown_binding(binding, dict(arguments)) for binding, arguments in found]
+    return OK, [_shown_binding(binding, amqp_map(arguments)) for binding, arguments in found]
 
 
 def _shown_binding(binding: Binding, arguments: dict[str, Any]) -> AmqpValue:
     kind, name = binding.destination
     parameter = "dstq" if kind is DestinationKind.QUEUE else "dste"
     parts = {"src": binding.source, parameter: name, "key": binding.key, "args": arguments_hash(binding)}
-    segments = [f"{part}={quote(value, safe='')}" for part, value in parts.items()]
+    segments = [f"{part}={quote(value, safe='', errors='surrogateescape')}" for part, value in parts.items()]
     return {
-        "source": binding.source,
-        f"destination_{kind.value}": name,
-        "binding_key": binding.key,
+        "source": text_of(binding.source),
+        f"destination_{kind.value}": text_of(name),
+        "binding_key": text_of(binding.key),
         "arguments": arguments,
         "location": "/bindings/" + ";".join(segments),
     }

@@ -37,7 +37,7 @@ def connection_view(connection: Connection) -> ConnectionView:
         frame_max=connection.max_frame_size,
         heartbeat=0 if remote is None else (remote.idle_time_out or 0) // 1000,
         properties={} if remote is None else dict(remote.properties or {}),
-        blocked=not connection.sessions.granting,
+        blocked=not connection.sessions.parts.granting,
     )
 
 

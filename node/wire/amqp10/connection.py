@@ -263,7 +263,7 @@ class Connection:
         """
         if self.state is ConnectionState.LOG_IN:
             self.user = user
-            self.sessions.user = None if impersonates else user.encode("utf-8", "surrogateescape")
+            self.sessions.parts.user = None if impersonates else user.encode("utf-8", "surrogateescape")
             self._outbox.send(0, SaslOutcome(SaslCode.OK, final))
             self._move(ConnectionState.LOGGED_IN)
             self.go_on()

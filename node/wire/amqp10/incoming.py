@@ -24,7 +24,7 @@ from node.wire.amqp10.definitions import (
     TransactionalState,
     Transfer,
 )
-from node.wire.amqp10.effects import Outbox, PublishEffect, RequestEffect
+from node.wire.amqp10.effects import PublishEffect, RequestEffect
 from node.wire.amqp10.error_texts import error_of
 from node.wire.amqp10.errors import (
     DeliveryFieldError,
@@ -36,13 +36,13 @@ from node.wire.amqp10.errors import (
 )
 from node.wire.amqp10.frames import Frame
 from node.wire.amqp10.known_head import KnownHead
-from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.links import IncomingDelivery, IncomingLink, LinkState, PartialDelivery
 from node.wire.amqp10.management import REQUEST_OCTETS
 from node.wire.amqp10.messages import facts_of
 from node.wire.amqp10.sections import names_other_user
 from node.wire.amqp10.serial import MODULUS
-from node.wire.amqp10.transactions import DeclaredTransactions, Transaction, control_message
+from node.wire.amqp10.shared import ConnectionParts
+from node.wire.amqp10.transactions import Transaction, control_message
 from node.wire.amqp10.transfer_rows import TransferRow
 
 FORMAT_OCTET: Final = 1
@@ -108,33 +108,29 @@ class DispositionDue:
 
 
 class IncomingTransfers:
-    """`next_id` and `window` are the next-incoming-id and the incoming-window of the session. `user` is the
-    only user that a message may name; None admits any.
-    """
+    """`next_id` and `window` are the next-incoming-id and the incoming-window of the session."""
 
     def __init__(
         self,
         session: int,
         next_id: int,
-        limits: ConnectionLimits,
-        outbox: Outbox,
-        transactions: DeclaredTransactions,
-        user: bytes | None,
+        parts: ConnectionParts,
     ) -> None:
         self.next_id = next_id
-        self.window = limits.incoming_window
+        self.window = parts.limits.incoming_window
         self.unconfirmed = 0
         """Deliveries that the node has not settled."""
         self.partial_octets = 0
         self.received = self.confirmed = 0
         self._session = session
-        self._limits = limits
-        self._outbox = outbox
-        self._transactions = transactions
+        self._limits = parts.limits
+        self._outbox = parts.outbox
+        self._transactions = parts.transactions
+        self._requests = parts.requests
         self._next_delivery: int | None = None
         self._batch: Batch | None = None
-        self._user = user
-        self._heads = KnownHead(user)
+        self._user = parts.user
+        self._heads = KnownHead(parts.user)
         self._settled: list[DispositionDue] = []
         self._second: set[int] = set()
         """The numbers of unsettled deliveries that the peer settles first."""
@@ -366,7 +362,7 @@ class IncomingTransfers:
         if len(octets) > REQUEST_OCTETS:
             raise MessageTooLargeError(f"a request has at most {REQUEST_OCTETS} octets")
         self.flush()
-        link.pending += 1
+        self._requests.asked(link, len(octets))
         self._outbox.emit(RequestEffect(link, octets))
         self._count(delivery)
         if not delivery.settled:

@@ -40,7 +40,8 @@ class IncomingLink:
 
     __slots__ = (
         "anonymous", "attach", "coordinator", "credit", "delivery_count", "exchange", "made", "management",
-        "partial", "pending", "rejects", "routing_key", "session", "settles_second", "state",
+        "partial", "rejects", "routing_key", "session", "settles_second", "state",
+        "unanswered",
     )  # fmt: skip
 
     def __init__(self, session: int, attach: Attach) -> None:
@@ -54,8 +55,8 @@ class IncomingLink:
         """The peer sends declares and discharges of transactions."""
         self.management = False
         """The peer sends requests to the node's management."""
-        self.pending = 0
-        """Requests that have no response yet."""
+        self.unanswered: deque[int] = deque()
+        """The octets of memory of each request that has no response yet."""
         source = attach.source
         outcomes = source.outcomes if isinstance(source, Source) else ()
         self.rejects = not outcomes or REJECTED_OUTCOME in outcomes

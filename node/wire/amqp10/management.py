@@ -8,15 +8,16 @@ body of one amqp-value.
 from __future__ import annotations
 
 from struct import error as StructError
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from node.wire.amqp10.decoding import read_value
 from node.wire.amqp10.definitions import COMPOSITES, Properties, SectionCode, read_composite
 from node.wire.amqp10.encoding import encode_amqp
 from node.wire.amqp10.errors import SectionError, WireError
 from node.wire.amqp10.field_readers import MessageId
+from node.wire.amqp10.links import IncomingLink
 from node.wire.amqp10.sections import sections_in_any_order
-from node.wire.amqp10.values import AmqpValue, Described, PairMap, TypedArray, ULong
+from node.wire.amqp10.values import AmqpValue, Described, ULong
 
 MANAGEMENT_ADDRESS: Final = "/management"
 
@@ -30,6 +31,28 @@ REQUEST_CREDIT: Final = 16
 """Requests that a peer may send ahead of their responses."""
 
 _RESPONSE: Final = {"http:response": "1.1"}
+
+
+REQUEST_RECORD: Final = 512
+"""Octets of memory for a request beside its own octets."""
+
+
+class UnansweredRequests:
+    """The memory of a connection's requests that have no response yet. They may outlive their link."""
+
+    __slots__ = ("octets",)
+
+    def __init__(self) -> None:
+        self.octets = 0
+
+    def asked(self, link: IncomingLink, octets: int) -> None:
+        """A request of so many octets has come on a link."""
+        link.unanswered.append(REQUEST_RECORD + octets)
+        self.octets += REQUEST_RECORD + octets
+
+    def answered(self, link: IncomingLink) -> None:
+        """The oldest request of a link has its response, or cannot have one."""
+        self.octets -= link.unanswered.popleft()
 
 
 class RequestError(Exception):
@@ -90,32 +113,3 @@ def response(message_id: MessageId, status: int, body: AmqpValue) -> bytes:
     properties = Properties(correlation_id=message_id, subject=str(status))
     sections = ((SectionCode.APPLICATION_PROPERTIES, _RESPONSE), (SectionCode.AMQP_VALUE, body))
     return properties.encode() + b"".join(encode_amqp(Described(ULong(code), one)) for code, one in sections)
-
-
-def table_of(value: AmqpValue) -> dict[str, Any]:
-    """A map as a table of arguments; an empty table for null. Raises RequestError."""
-    found = _plain(value)
-    if found is None:
-        return {}
-    if not isinstance(found, dict):
-        raise RequestError(400, "a map was expected")
-    return found
-
-
-def _plain(value: AmqpValue) -> Any:
-    """The value in Python's own types, as arguments of declarations have it."""
-    if value is None or isinstance(value, bool | bytes):
-        return value
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return float(value)
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, list | TypedArray):
-        return [_plain(one) for one in (value if isinstance(value, list) else value.items)]
-    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, PairMap) and not value.pairs:
-        return {}
-    raise RequestError(400, f"a value of the type {type(value).__name__} is no argument")

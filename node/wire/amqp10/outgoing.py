@@ -8,7 +8,7 @@ from collections import deque
 from struct import Struct
 from typing import Final
 
-from node.delivery.credit import ChannelConsumer, Credits
+from node.delivery.credit import ChannelConsumer
 from node.delivery.settlements import Outcome
 from node.delivery.unsettled import Taken, UnsettledDeliveries, UnsettledRanges
 from node.message.run import Run
@@ -23,14 +23,14 @@ from node.wire.amqp10.definitions import (
     TransactionalState,
     Transfer,
 )
-from node.wire.amqp10.effects import Outbox
 from node.wire.amqp10.field_readers import CompositeField
 from node.wire.amqp10.frames import frame_buffers
 from node.wire.amqp10.incoming import FORMAT_OCTET
 from node.wire.amqp10.links import OutgoingLink
 from node.wire.amqp10.messages import acquired_before, with_place
 from node.wire.amqp10.serial import MODULUS, unwrapped
-from node.wire.amqp10.transactions import DeclaredTransactions, Retired
+from node.wire.amqp10.shared import ConnectionParts
+from node.wire.amqp10.transactions import Retired
 
 _TRANSFER: Final = Struct(">IBBH3sBBBBIBIBBI8s")
 """A frame's head and a transfer whose handle, delivery-id and delivery-tag have four octets each, with all
@@ -83,22 +83,19 @@ class OutgoingTransfers:
         session: int,
         channel: int,
         window: int,
-        max_frame_size: int,
-        outbox: Outbox,
-        credits: Credits,
-        transactions: DeclaredTransactions,
+        parts: ConnectionParts,
     ) -> None:
         self.next_id = 0
         self.limit = window
-        self.unsettled = UnsettledDeliveries(credits)
+        self.unsettled = UnsettledDeliveries(parts.credits)
         self.sent = self.redelivered = self.settled = self.sent_presettled = 0
         self._session = session
         self._channel = channel
-        self._room = max_frame_size - _HEAD_OCTETS
-        self._max_frame_size = max_frame_size
-        self._outbox = outbox
-        self._credits = credits
-        self._transactions = transactions
+        self._max_frame_size = parts.outbox.max_frame_size
+        self._room = self._max_frame_size - _HEAD_OCTETS
+        self._outbox = parts.outbox
+        self._credits = parts.credits
+        self._transactions = parts.transactions
         self._next_delivery = 0
         self._waiting: deque[WaitingDelivery] = deque()
 
@@ -121,10 +118,22 @@ class OutgoingTransfers:
             self._credits.held_octets += len(run.raw)
             link.waiting = True
 
+    def add_response(self, link: OutgoingLink, octets: bytes) -> None:
+        """Send a response on a link behind those that wait."""
+        link.responses.append(octets)
+        self._credits.held_octets += len(octets)
+        self.respond(link)
+
+    def drop_responses(self, link: OutgoingLink) -> None:
+        """Forget the responses that wait on a link."""
+        self._credits.held_octets -= sum(map(len, link.responses))
+        link.responses.clear()
+
     def respond(self, link: OutgoingLink) -> None:
         """Send the responses that wait on a link, as far as the peer has given credit."""
         while link.responses and link.delivered < link.credit_limit:
             octets = link.responses.popleft()
+            self._credits.held_octets -= len(octets)
             run = Run("", "", 0, False, 1, 0, len(octets), None, len(octets), octets, False, FORMAT_OCTET)
             waiting = WaitingDelivery(link, run, range(1))
             self.sent += 1

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Final
 
-from node.delivery.credit import ChannelConsumer, Credits
+from node.delivery.credit import ChannelConsumer
 from node.delivery.unsettled import UnsettledRanges
 from node.message.run import Run
 from node.ranges.range_set import Numbers
@@ -37,7 +37,6 @@ from node.wire.amqp10.effects import (
     DeleteNode,
     EndConsumer,
     FindTarget,
-    Outbox,
     SessionEnded,
     StartConsumer,
 )
@@ -53,12 +52,11 @@ from node.wire.amqp10.errors import (
 )
 from node.wire.amqp10.frames import Frame
 from node.wire.amqp10.incoming import DeliveryOutcome, IncomingTransfers
-from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.links import IncomingLink, LinkState, OutgoingLink
 from node.wire.amqp10.management import REQUEST_CREDIT
 from node.wire.amqp10.outgoing import OutgoingTransfers
 from node.wire.amqp10.serial import MODULUS, unwrapped
-from node.wire.amqp10.transactions import DeclaredTransactions
+from node.wire.amqp10.shared import ConnectionParts
 from node.wire.amqp10.transfer_rows import TransferRow
 
 OUTGOING_WINDOW: Final = 0x7FFF_FFFF
@@ -82,31 +80,22 @@ class SessionEndpoint:
         number: int,
         channel: int,
         begin: Begin,
-        limits: ConnectionLimits,
-        outbox: Outbox,
-        credits: Credits,
-        transactions: DeclaredTransactions,
-        granting: bool,
-        user: bytes | None,
+        parts: ConnectionParts,
     ) -> None:
         self.number: Final = number
         self.channel: Final = channel
         self.state = SessionState.MAPPED
         self.links: dict[int, IncomingLink | OutgoingLink] = {}
-        self.incoming = IncomingTransfers(number, begin.next_outgoing_id, limits, outbox, transactions, user)
-        self.outgoing = OutgoingTransfers(
-            number, channel, begin.incoming_window, outbox.max_frame_size, outbox, credits, transactions
-        )
-        self.granting = granting
-        """False while the node is short of a resource: no sending link gets credit."""
-        self._limits = limits
-        self._outbox = outbox
-        self._credits = credits
-        self._transactions = transactions
-        self._draining = Draining(credits, outbox, self._write_flow)
+        self.incoming = IncomingTransfers(number, begin.next_outgoing_id, parts)
+        self.outgoing = OutgoingTransfers(number, channel, begin.incoming_window, parts)
+        self._parts = parts
+        self._limits = limits = parts.limits
+        self._outbox = parts.outbox
+        self._credits = parts.credits
+        self._draining = Draining(parts.credits, parts.outbox, self._write_flow)
         self._thirsty: dict[IncomingLink, None] = {}
         """The links whose credit may have to be renewed."""
-        outbox.send(
+        self._outbox.send(
             channel,
             Begin(0, limits.incoming_window, OUTGOING_WINDOW, channel, limits.handle_max),
         )
@@ -230,14 +219,19 @@ class SessionEndpoint:
         if self.incoming.window * 2 <= self._limits.incoming_window:
             self.incoming.window = self._limits.incoming_window
             self._write_flow(None)
-        if self._thirsty and self.granting and self.incoming.unconfirmed <= self._limits.unconfirmed:
-            thirsty, self._thirsty = self._thirsty, {}
-            for link in thirsty:
-                most = REQUEST_CREDIT if link.management else self._limits.link_credit
-                waits = link.management and self._has_unanswered(link)
-                if link.state is LinkState.ATTACHED and link.credit * 2 <= most and not waits:
-                    link.credit = most
-                    self._write_flow(link)
+        if self._thirsty:
+            admits = self._parts.granting and self.incoming.unconfirmed <= self._limits.unconfirmed
+            # A request may be the one that ends the shortage: it purges or deletes a queue.
+            for link in [one for one in self._thirsty if admits or one.management]:
+                del self._thirsty[link]
+                self._renew_credit(link)
+
+    def _renew_credit(self, link: IncomingLink) -> None:
+        most = REQUEST_CREDIT if link.management else self._limits.link_credit
+        waits = link.management and self._has_unanswered(link)
+        if link.state is LinkState.ATTACHED and link.credit * 2 <= most and not waits:
+            link.credit = most
+            self._write_flow(link)
 
     # -- attaching ------------------------------------------------------------------------------
 
@@ -292,11 +286,9 @@ class SessionEndpoint:
 
     def respond(self, link: IncomingLink, octets: bytes) -> None:
         """The response to a request goes on the link of the same name on which the peer receives."""
-        link.pending -= 1
         self._thirsty[link] = None
         for one in self._responding_to(link.attach.name):
-            one.responses.append(octets)
-            self.outgoing.respond(one)
+            self.outgoing.add_response(one, octets)
 
     def _responding_to(self, name: str) -> list[OutgoingLink]:
         """The attached link of this name for responses of the management, if there is one."""
@@ -309,7 +301,7 @@ class SessionEndpoint:
 
     def _has_unanswered(self, link: IncomingLink) -> bool:
         """Whether a request of the link waits for its response, or for the credit for that."""
-        return bool(link.pending) or any(one.responses for one in self._responding_to(link.attach.name))
+        return bool(link.unanswered) or any(one.responses for one in self._responding_to(link.attach.name))
 
     def consuming(self, link: OutgoingLink, consumer: int, returnable: bool) -> None:
         """The link has its consumer."""
@@ -357,26 +349,29 @@ class SessionEndpoint:
         if isinstance(link, IncomingLink):
             self.incoming.drop_partial(link)
             self._sender_gone(link)
-        elif was is LinkState.ATTACHED and link.consumer is not None:
+        elif was is LinkState.ATTACHED:
             link.closed = detach.closed
-            self._end_consumer(link)
-            return
+            self._receiver_gone(link)
+            if link.consumer is not None:
+                return
         if was is not LinkState.DETACHED:
             # The outcomes that are due go before the answer: the peer hears of none behind it.
             self.flush()
             self._outbox.send(self.channel, Detach(detach.handle, detach.closed))
 
-    def _end_consumer(self, link: OutgoingLink) -> None:
-        """End the consumer of a link, whose unsettled deliveries go back to the queue.
+    def _receiver_gone(self, link: OutgoingLink) -> None:
+        """End the consumer of a link, whose unsettled deliveries go back to the queue. Nothing that waits is
+        sent on the link any more.
 
         The peer's detach is answered when the broker has ended the consumer.
         """
         link.ended = True
+        self.outgoing.drop_responses(link)
+        for number, ranges in self.outgoing.take_unsettled(link):
+            self._outbox.give_back(number, ranges)
         consumer = link.consumer
         if consumer is None:
             return
-        for number, ranges in self.outgoing.take_unsettled(link):
-            self._outbox.give_back(number, ranges)
         consumer.ended = True
         self._credits.consumers.pop(consumer.number, None)
         self._outbox.emit(EndConsumer(self.number, consumer.number, link))
@@ -399,7 +394,7 @@ class SessionEndpoint:
         link.state = LinkState.DETACHED
         self._outbox.send(self.channel, Detach(link.attach.handle, True, fitted(error)))
         if isinstance(link, OutgoingLink):
-            self._end_consumer(link)
+            self._receiver_gone(link)
         else:
             # The peer may send the rest of a delivery before it hears of the detach.
             self.incoming.free_partial(link)
@@ -409,7 +404,7 @@ class SessionEndpoint:
         self._thirsty.pop(link, None)
         self._delete_node(link)
         if link.coordinator:
-            self._transactions.coordinator_gone(link)
+            self._parts.transactions.coordinator_gone(link)
 
     def cancelled(self, link: IncomingLink | OutgoingLink, error: Error) -> None:
         """The broker has ended the link's consumer, or refused a commit whose link takes no rejection."""
@@ -458,6 +453,7 @@ class SessionEndpoint:
                 self._sender_gone(link)
         unsettled = self.outgoing.take_unsettled()
         for link in self.outgoing_links():
+            self.outgoing.drop_responses(link)
             self._delete_node(link)
             if link.consumer is not None:
                 link.consumer.ended = True

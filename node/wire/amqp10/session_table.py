@@ -17,7 +17,7 @@ from node.wire.amqp10.incoming import ACCEPTED, DeliveryOutcome
 from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.links import IncomingLink, LinkState, OutgoingLink
 from node.wire.amqp10.session_endpoint import SessionEndpoint, SessionState
-from node.wire.amqp10.transactions import DeclaredTransactions
+from node.wire.amqp10.shared import ConnectionParts
 
 SESSION_OCTETS = 6 * 1024
 """Octets of memory for a session, with its parts in the node's session code and the administration."""
@@ -31,14 +31,11 @@ class SessionTable:
     def __init__(self, limits: ConnectionLimits, outbox: Outbox, credits: Credits) -> None:
         self.begun = 0
         """The number of sessions since the connection began."""
-        self.granting = True
-        """False while the node is short of a resource: no sending link gets credit."""
-        self.user: bytes | None = b""
-        """The only user that messages may name as theirs; None admits any."""
+        self.parts = parts = ConnectionParts(limits, outbox, credits)
         self.holding: set[int] = set()
         """The sessions that have filled the way to a queue. The input waits until it is empty."""
-        self.transactions = DeclaredTransactions(outbox, limits.transactions)
-        self._limits, self._outbox, self._credits = limits, outbox, credits
+        self.transactions = parts.transactions
+        self._outbox = outbox
         self._by_channel: dict[int, SessionEndpoint] = {}
         self._by_number: dict[int, SessionEndpoint] = {}
         self._ending: set[int] = set()
@@ -70,17 +67,7 @@ class SessionTable:
         # The peer may begin a session right behind its End. The node's End goes before the node's Begin.
         self.released(channel)
         self.begun += 1
-        session = SessionEndpoint(
-            self.begun,
-            channel,
-            begin,
-            self._limits,
-            self._outbox,
-            self._credits,
-            self.transactions,
-            self.granting,
-            self.user,
-        )
+        session = SessionEndpoint(self.begun, channel, begin, self.parts)
         self._by_channel[channel] = self._by_number[session.number] = session
 
     def look_at(self, session: SessionEndpoint) -> None:
@@ -114,7 +101,7 @@ class SessionTable:
     def held(self) -> int:
         """Octets of memory for all sessions."""
         sessions = sum(session.held + SESSION_OCTETS for session in self._by_channel.values())
-        return sessions + self.transactions.octets
+        return sessions + self.transactions.octets + self.parts.requests.octets
 
     def close(self) -> UnsettledRanges:
         """End all sessions with their connection; returns their unsettled deliveries."""
@@ -132,10 +119,8 @@ class SessionTable:
 
     def alarm(self, active: bool) -> None:
         """The node is short of a resource, or no longer so."""
-        self.granting = not active
-        for session in self._by_channel.values():
-            session.granting = not active
-            session.refresh()
+        self.parts.granting = not active
+        self.refresh()
 
     # -- answers of the broker ------------------------------------------------------------------
 
@@ -173,6 +158,7 @@ class SessionTable:
 
     def respond(self, link: IncomingLink, octets: bytes) -> None:
         """The node's management has answered a request."""
+        self.parts.requests.answered(link)
         session = self._by_number.get(link.session)
         if session is not None and session.state is SessionState.MAPPED:
             session.respond(link, octets)
@@ -180,6 +166,7 @@ class SessionTable:
 
     def bad_request(self, link: IncomingLink, error: WireError) -> None:
         """A message to the management is no request that has a response: its link is closed."""
+        self.parts.requests.answered(link)
         session = self._by_number.get(link.session)
         if session is not None:
             session.refused_publish(link, error_of(error))

@@ -19,18 +19,18 @@ from node.wire.amqp10.management import (
     MANAGEMENT_ADDRESS,
     REQUEST_CREDIT,
     REQUEST_OCTETS,
-    RequestError,
     request_in,
     response,
-    table_of,
 )
 from node.wire.amqp10.messages import application_pairs, sections_in
 from node.wire.amqp10.sections import body_values, properties_of, scan_sections
-from node.wire.amqp10.values import Described, Symbol, TimestampMs, UInt, ULong
+from node.wire.amqp10.session_endpoint import LINK_OCTETS
+from node.wire.amqp10.states import ConnectionState
+from node.wire.amqp10.values import ULong
 from tests.wire.amqp10.peer import (
     ANSWERED,
+    LARGE,
     Peer,
-    begin,
     begun,
     credit,
     error_in,
@@ -41,7 +41,6 @@ from tests.wire.amqp10.peer import (
     window,
 )
 from tests.wire.amqp10.sections import data, message
-from tests.wire.amqp10.strategies import values
 
 VALUE = b"\0\x53\x77"
 NAME = "pair"
@@ -96,29 +95,6 @@ def test_a_response_says_to_which_request_it_belongs() -> None:
     assert application_pairs(octets, sections_in(octets)) == [("http:response", "1.1")]
     ((start, end),) = body_values(octets, sections)
     assert octets[start:end] == encode_amqp({"message_count": ULong(3)})
-
-
-def test_arguments_are_plain_values() -> None:
-    found = table_of({Symbol("x-max"): UInt(7), "nested": {"list": [ULong(1), "a", Symbol("b"), True, None]}})
-    assert found == {"x-max": 7, "nested": {"list": [1, "a", "b", True, None]}}
-    assert [type(key) for key in found] == [str, str] and type(found["x-max"]) is int
-    assert table_of(None) == {}
-
-
-@pytest.mark.parametrize("value", [1, "text", ["list"], {"when": TimestampMs(1)}, {"d": Described("a", 1)}])
-def test_other_values_are_no_arguments(value: Any) -> None:
-    if value == {"when": TimestampMs(1)}:
-        assert table_of(value) == {"when": 1}
-        return
-    with pytest.raises(RequestError) as refused:
-        table_of(value)
-    assert refused.value.status == 400
-
-
-@given(values)
-def test_any_value_makes_a_table_or_none(value: Any) -> None:
-    with suppress(RequestError):
-        assert isinstance(table_of(value), dict)
 
 
 # -- links ------------------------------------------------------------------------------------------
@@ -191,6 +167,54 @@ def test_responses_wait_for_the_window() -> None:
     assert len(peer.send(window(2, 1))) == 2
 
 
+@pytest.mark.parametrize("partly", [False, True])
+def test_responses_that_wait_end_with_their_link(partly: bool) -> None:
+    peer = paired(given_credit=1)
+    held = peer.connection.held
+    peer.send(window(1 if partly else 0))
+    peer.send(*[transfer(number, request(), settled=True) for number in (1, 2)])
+    response = b"r" * (2 * LARGE)
+    for link in requests(peer):
+        peer.connection.sessions.respond(link, response)
+    assert len(peer.reads()) == int(partly) and peer.connection.held > held + len(response)
+    assert peer.send(d.Detach(1, True)) == [d.Detach(1, True)]
+    assert peer.connection.held == held - LINK_OCTETS
+    assert peer.send(window(9, int(partly))) == [], "the handle has no link any more"
+
+
+def test_a_shortage_holds_back_no_request() -> None:
+    peer = paired()
+    peer.connection.sessions.alarm(True)
+    for number in range(1, 2 * REQUEST_CREDIT):
+        peer.send(transfer(number, request(), settled=True))
+        (link,) = requests(peer)
+        peer.connection.sessions.respond(link, b"response")
+        peer.send(credit(10 + number, handle=1))
+    assert peer.incoming().credit > 0
+
+
+def test_requests_take_up_memory_until_they_are_answered() -> None:
+    peer = paired()
+    held = peer.connection.held
+    peer.send(transfer(1, request(body="x" * 60_000), settled=True), d.Detach(0, True))
+    (link,) = requests(peer)
+    assert peer.connection.held > held + 60_000 - LINK_OCTETS
+    peer.connection.sessions.respond(link, b"response")
+    assert len(peer.reads()) == 1 and peer.connection.held == held - LINK_OCTETS
+
+
+def test_links_that_come_and_go_leave_no_more_requests_than_the_memory_takes() -> None:
+    peer = paired(limits=ConnectionLimits(message_size=REQUEST_OCTETS, memory_bytes=0))
+    long, sent = request(body="x" * 60_000), 0
+    while peer.connection.state is ConnectionState.OPEN:
+        peer.send(*[transfer(sent + number, long, settled=True) for number in range(REQUEST_CREDIT)])
+        sent += REQUEST_CREDIT
+        assert sent * 60_000 < 8 << 20
+        peer.send(d.Detach(0, True), sender(0, MANAGEMENT_ADDRESS, NAME))
+        answered_by_hand(peer)
+    assert peer.connection.state is ConnectionState.CLOSING
+
+
 def test_a_drain_of_responses_is_answered_at_once() -> None:
     peer = paired(given_credit=0)
     (flow,) = peer.send(credit(5, handle=1, drain=True))
@@ -213,8 +237,7 @@ def test_a_response_without_its_link_is_dropped() -> None:
     peer.send(transfer(2, request(), settled=True), d.End())
     (link,) = requests(peer)
     peer.connection.sessions.respond(link, b"response")
-    peer.send(begin())
-    assert peer.send(sender(0))[:0] == []
+    assert peer.reads() == []
 
 
 def test_a_request_that_is_too_large_closes_its_link() -> None:
