@@ -120,6 +120,15 @@ class ByGroupAgainstList(RuleBasedStateMachine):
         self.come_back(data, back)
         self.give_out(consumer, limit, 1, False, True)
 
+    @rule(consumer=CONSUMERS, data=st.data())
+    def claim(self, consumer: ConsumerKey, data: st.DataObject) -> None:
+        """A consumer that is back still has a message, whichever consumer holds its group by now."""
+        ready = [number for number, message in self.model.items() if message.place == READY]
+        if ready:
+            number = data.draw(st.sampled_from(ready))
+            self.ready.claim(consumer, number, number)
+            self.model[number].place = consumer
+
     @rule(data=st.data(), settled=st.booleans())
     def rest_no_more(self, data: st.DataObject, settled: bool) -> None:
         resting = [number for number, message in self.model.items() if message.place == RESTING]

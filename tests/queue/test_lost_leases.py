@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from node.queue.dispatch import QueueOwner
 from node.queue.features.backoff import RedeliveryBackoff
 from node.queue.operations import Semantics
@@ -51,6 +53,19 @@ def test_a_message_that_both_consumers_have_given_back_is_ready_again() -> None:
     assert owner.dispatch(99) == []
     owner.lifecycle.release(B, 1, 1)
     assert [(one.ranges, one.redelivered) for one in owner.dispatch(99)] == [([(1, 1)], True)]
+
+
+@pytest.mark.requirement("X3.1")
+def test_a_group_that_two_consumers_have_messages_of_waits_for_one_of_them() -> None:
+    """B has messages of a group, and gives back the one that A still has."""
+    owner = ordered_owner(QueueSettings(group_by="key"), [7, 7, 7, 7])
+    given_to_another(owner, 4, told=[(1, 1)])
+    owner.delivery.consumers.credit(B, 1, 9)
+    owner.lifecycle.release(B, 1, 2)
+    assert leased(owner, A) == [(1, 1)] and leased(owner, B) == [(3, 4)]
+    assert owner.dispatch(99) == []
+    owner.lifecycle.settle(A, [(1, 1)])
+    assert got(owner.dispatch(99)) == [(B, 1, 2, 2)]
 
 
 def test_what_one_of_them_settles_is_gone() -> None:

@@ -59,10 +59,34 @@ class Group:
 
     holder: ConsumerKey | None = None
     unsettled: int = 0
+    others: dict[ConsumerKey, RangeSet] = field(default_factory=dict)
+    """The unsettled messages of consumers beside the holder. A consumer that is back after its lease was lost
+    may still have messages of a group that another consumer holds by now. No consumer gets further messages
+    of the group before one consumer has all that are unsettled.
+    """
     resting: int = 0
     parked: RangeSet = field(default_factory=RangeSet)
     offered: tuple[int, ConsumerKey | None] | None = None
     """The first parked message, and the holder under which `_heads` has it."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether even the holder gets no further messages."""
+        return self.resting > 0 or bool(self.others)
+
+    def drop(self, first: int, last: int) -> None:
+        """Messages that the holder or another consumer had are unsettled no more."""
+        self.unsettled -= last - first + 1
+        for consumer, ranges in list(self.others.items()):
+            ranges.remove(first, last)
+            if not ranges:
+                del self.others[consumer]
+
+    def next_holder(self) -> ConsumerKey | None:
+        """The consumer that has unsettled messages of the group: the holder while it has some."""
+        if self.unsettled > sum(map(len, self.others.values())):
+            return self.holder
+        return next(iter(self.others), None)
 
 
 class ReadyByGroup(Order):
@@ -200,8 +224,9 @@ class ReadyByGroup(Order):
             if missing and group.parked:
                 missing -= self._unpark(key, group, start, end, tidy=False)
             if not group.unsettled:
-                group.holder = consumer
-                self._bound[consumer] = self._bound.get(consumer, 0) + 1
+                self._bind(group, consumer)
+            elif consumer != group.holder:
+                group.others.setdefault(consumer, RangeSet()).add(start, end)
             group.unsettled += end - start + 1
             self._flying.set(start, end, key)
             self._offer(key, group)
@@ -214,11 +239,14 @@ class ReadyByGroup(Order):
         self._flying.remove(first, last)
         for start, end, key in flown:
             group = self._groups[key]
-            group.unsettled -= end - start + 1
-            if group.holder is not None and not group.unsettled:
-                self._unbind(group.holder)
-                group.holder = None
-                self._settle_down(key, group)
+            contended = bool(group.others)
+            group.drop(start, end)
+            holder = group.next_holder()
+            if holder != group.holder:
+                self._bind(group, holder)
+            elif contended == bool(group.others):
+                continue
+            self._settle_down(key, group)
 
     def rest(self, first: int, last: int) -> None:
         """Messages that were given back rest; later messages of their groups wait for them."""
@@ -286,7 +314,7 @@ class ReadyByGroup(Order):
     def _offer(self, key: int, group: Group) -> None:
         """Put the group's first parked message where `_head` finds it for a consumer that may have it."""
         first = group.parked.first
-        if first is not None and not group.resting and group.offered != (first, group.holder):
+        if first is not None and not group.waits and group.offered != (first, group.holder):
             group.offered = first, group.holder
             heappush(self._heads.setdefault(group.holder, []), (first, key))
 
@@ -302,7 +330,7 @@ class ReadyByGroup(Order):
         while heads:
             first, key = heads[0]
             group = self._groups.get(key)
-            front = None if group is None or group.resting else group.parked.front()
+            front = None if group is None or group.waits else group.parked.front()
             if group is not None and group.holder == holder and front is not None and front[0] == first:
                 return front
             heappop(heads)
@@ -310,16 +338,22 @@ class ReadyByGroup(Order):
                 group.offered = None
         return None
 
-    def _unbind(self, holder: ConsumerKey) -> None:
-        self._bound[holder] -= 1
-        if not self._bound[holder]:
-            del self._bound[holder]
-            self._heads.pop(holder, None)
+    def _bind(self, group: Group, consumer: ConsumerKey | None) -> None:
+        """The consumer holds the group from now on; None frees the group."""
+        before, group.holder, group.offered = group.holder, consumer, None
+        if consumer is not None:
+            group.others.pop(consumer, None)
+            self._bound[consumer] = self._bound.get(consumer, 0) + 1
+        if before is not None:
+            self._bound[before] -= 1
+            if not self._bound[before]:
+                del self._bound[before]
+                self._heads.pop(before, None)
 
 
 def _may_go_on(group: Group, consumer: ConsumerKey | None) -> bool:
     """Whether the consumer holds the group, and so may have further messages of it."""
-    return consumer is not None and group.holder == consumer and not group.resting
+    return consumer is not None and group.holder == consumer and not group.waits
 
 
 def by_group(settings: QueueSettings, known: Annotations, ready: RangeSet) -> Order | None:
