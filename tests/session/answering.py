@@ -300,6 +300,6 @@ class Connected:
 
     def output(self) -> list[Frame]:
         found = []
-        while (data := self.session.take_output()) or self.session.connection.has_input:
+        while (data := self.session.take_output()) or self.session.connection.reader.has_input:
             found += frames(data)
         return found

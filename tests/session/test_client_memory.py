@@ -153,8 +153,8 @@ def test_who_holds_most_goes_when_all_together_hold_too_much() -> None:
     assert isinstance(closed, m.ConnectionClose) and closed.reply_code == 506
     assert "client_memory_exhausted" in port.log.events
     assert port.listener.memory.total == port.accounted() < 512 * KIB
-    assert other.client.session.connection.state is small.client.session.connection.state
-    assert small.client.session.connection.state is ConnectionState.OPEN
+    assert other.client.session.connection.life.state is small.client.session.connection.life.state
+    assert small.client.session.connection.life.state is ConnectionState.OPEN
 
 
 def test_who_reads_nothing_of_what_it_asked_for_is_cut_off() -> None:
@@ -194,7 +194,7 @@ def test_what_is_accounted_is_what_clients_hold_and_nothing_when_they_are_gone(
             port.listener.flush()
         elif step == "stick":
             pipe.stuck = True
-        elif pipe.client.session.connection.state is ConnectionState.OPEN:
+        elif pipe.client.session.connection.life.state is ConnectionState.OPEN:
             act(port, pipe, step)
         if step in ("turn", "lose"):
             port.listener.flush()
@@ -219,7 +219,7 @@ def act(port: Port, pipe: Pipe, step: str) -> None:
             pipe.client.data_received(encode_method(1, m.BasicQos(0, 1)) * 2000)
         case "deliver":
             pipe.client.data_received(encode_method(1, m.BasicConsume("q")))
-            for consumer in session.connection._credits.consumers:
+            for consumer in session.connection.life.credits.consumers:
                 numbers = port.broker.lease(consumer, 1)
                 session.deliver(consumer, run_of([bytes(20 * KIB)]), numbers, False)
                 break
@@ -235,7 +235,7 @@ def test_a_client_that_is_gone_leaves_nothing_for_the_collector() -> None:
         for _ in range(50):
             pipe = port.connect()
             pipe.client.data_received(encode_method(1, m.BasicConsume("q", "t")) + begin(100))
-            (consumer,) = pipe.client.session.connection._credits.consumers
+            (consumer,) = pipe.client.session.connection.life.credits.consumers
             pipe.client.session.deliver(consumer, run_of([b"x"]), port.broker.lease(consumer, 1), False)
             port.lose(pipe)
             del pipe

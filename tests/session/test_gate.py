@@ -27,7 +27,7 @@ def test_an_address_that_keeps_failing_is_blocked_for_a_while() -> None:
     assert [gate.failed(A, now) for now in (23, 24, 25)] == [False, False, True]
 
 
-def test_failures_far_apart_block_nobody() -> None:
+def test_failures_far_apart_block_no_address() -> None:
     gate = Gate(GateLimits(failures=3, window=10))
     assert not any(gate.failed(A, now) for now in (0, 9, 11, 20, 22, 31))
     assert gate.admit(A, 32)
@@ -50,7 +50,7 @@ def test_loopback_may_be_exempt(address: str) -> None:
     assert gate.failed(A, 1.0)
 
 
-def test_who_fails_beside_clients_that_are_logged_in_locks_nobody_out() -> None:
+def test_failures_beside_clients_that_are_logged_in_lock_no_client_out() -> None:
     gate = Gate(GateLimits(failures=2, window=10, block=20))
     assert gate.admit(A, 0)
     gate.vouched(A)
@@ -169,7 +169,7 @@ TestGateModel = GateModel.TestCase
 
 
 @given(st.lists(st.floats(0, 100), max_size=40).map(sorted))
-def test_nobody_is_blocked_for_fewer_failures_than_the_limit(times: list[float]) -> None:
+def test_no_address_is_blocked_for_fewer_failures_than_the_limit(times: list[float]) -> None:
     gate = Gate(GateLimits(failures=5, window=10, block=20))
     for number, now in enumerate(times):
         recent = sum(1 for other in times[: number + 1] if other >= now - 10)

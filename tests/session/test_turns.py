@@ -72,7 +72,9 @@ class OfTurns(Connected):
 
 
 def in_order(session: Session, broker: Broker) -> bool:
-    return not session.connection.has_input and broker.bound == [str(number) for number in range(ASKED)]
+    return not session.connection.reader.has_input and broker.bound == [
+        str(number) for number in range(ASKED)
+    ]
 
 
 def test_the_turns_of_a_pipeline_come_without_new_input() -> None:
@@ -80,7 +82,7 @@ def test_the_turns_of_a_pipeline_come_without_new_input() -> None:
     client.send(*REQUESTS)
     assert 0 < len(client.broker.bound) <= A_TURN
     assert not client.turns.reading
-    while client.session.connection.has_input:
+    while client.session.connection.reader.has_input:
         assert 0 < client.turn() <= A_TURN
     assert in_order(client.session, client.broker)
     assert client.turns.reading
@@ -90,7 +92,7 @@ def test_a_client_that_reads_nothing_is_taken_from_all_the_same() -> None:
     """It may be waiting for room itself before it reads."""
     client = OfTurns()
     client.send(*REQUESTS)
-    while client.session.connection.has_input:
+    while client.session.connection.reader.has_input:
         assert client.turns.asked
         client.turns.asked = 0
         assert client.session.take_output(writes=False) == b""
@@ -107,7 +109,7 @@ def test_input_that_was_left_waits_for_the_catalog() -> None:
     client.broker.behind = False
     (waiting,) = client.broker.waiting
     waiting.unblocked()
-    while client.session.connection.has_input:
+    while client.session.connection.reader.has_input:
         assert client.turn()
     assert in_order(client.session, client.broker)
     assert client.turns.reading
@@ -122,6 +124,6 @@ def test_requests_that_take_long_use_up_a_turn() -> None:
     client.broker.seconds = 0.005
     client.send(*REQUESTS[:20])
     assert len(client.broker.bound) == 2
-    while client.session.connection.has_input:
+    while client.session.connection.reader.has_input:
         assert client.turn() <= 2
     assert len(client.broker.bound) == 20

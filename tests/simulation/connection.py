@@ -130,7 +130,7 @@ class Connection:
         self.session.receive(data)
 
     def _lose(self, read: Callable[[int], None]) -> None:
-        held_back = self.session.held - self.session.connection.held
+        held_back = self.session.held - self.session.connection.life.held
         self.session.lost()
         read(self._arrived_there - held_back)
 

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from tests.structure.tree import FOLDERS, Module, imports, modules
+from tests.structure.tree import FOLDERS, ROOT, Module, imports, modules
 
 ANYTHING = frozenset(FOLDERS)
 
@@ -33,6 +33,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "replication.journal": frozenset(
         {"replication.journal", "replication.raft.types", "replication.raft.errors"}
     ),
+    "replication.transport": frozenset({"replication.transport"}),
     "node.ranges": frozenset({"node.ranges"}),
     "node.refusal": frozenset({"node.refusal"}),
     "node.names": frozenset(),
@@ -104,13 +105,17 @@ MAY_NOT_IMPORT: dict[str, frozenset[str]] = {
     "node.queue": frozenset({"node.queue.features"}),
     "node.queue.features": frozenset(),
     # The code that sessions of all protocols share imports none of the protocols.
-    "node.session": frozenset({"node.session.amqp091"}),
-    "node.session.amqp091": frozenset(),
+    "node.session": frozenset({"node.session.amqp091", "node.session.amqp10"}),
+    # The sessions of one protocol do not know the other protocol. `node.wire` converts messages.
+    "node.session.amqp091": frozenset({"node.session.amqp10", "node.wire.amqp10"}),
+    "node.session.amqp10": frozenset({"node.session.amqp091", "node.wire.amqp091"}),
     "cluster.catalog": frozenset({"cluster.catalog.membership"}),
     "cluster.catalog.access": frozenset(),
     "cluster.catalog.membership": frozenset({"cluster.catalog.access"}),
     # Clients are shown by views, and commands are no protocol's: over HTTP there is no other way to ask.
-    "cluster.admin": frozenset({"node.wire.amqp091", "node.session.amqp091"}),
+    "cluster.admin": frozenset(
+        {"node.wire.amqp091", "node.session.amqp091", "node.wire.amqp10", "node.session.amqp10"}
+    ),
 }
 """Parts of what a row allows that a package must not use after all."""
 
@@ -207,15 +212,31 @@ def test_the_administration_observes_and_derives_from_nothing_that_it_observes(m
     assert not derived, f"{module.path}: {derived}"
 
 
-def test_a_protocol_is_known_to_its_codec_and_its_sessions_alone() -> None:
+BUILDER = "cluster.process.node"
+"""The module that puts a node together; it names the protocols that the node speaks."""
+
+
+@pytest.mark.parametrize("protocol", ["amqp091", "amqp10"])
+def test_a_protocol_is_known_to_its_codec_and_its_sessions_alone(protocol: str) -> None:
+    own = ("node.wire", f"node.session.{protocol}", BUILDER)
     knowing = {
         module.path
         for module in modules("cluster", "node")
-        if not within(module.name, "node.wire") and not within(module.name, "node.session.amqp091")
-        if any(within(name, "node.wire.amqp091") for _, name in imports(module))
+        if not any(within(module.name, package) for package in own)
+        if any(
+            within(name, f"node.{part}.{protocol}")
+            for _, name in imports(module)
+            for part in ("wire", "session")
+        )
     }
     assert not knowing
 
 
-def test_every_folder_has_a_row() -> None:
-    assert {folder for folder in FOLDERS if folder not in MAY_IMPORT} == set()
+def test_every_folder_and_package_has_a_row() -> None:
+    packages = {
+        f"{folder}.{path.name}"
+        for folder in ("cluster", "node", "replication")
+        for path in (ROOT / folder).iterdir()
+        if (path / "__init__.py").is_file()
+    }
+    assert {name for name in {*FOLDERS, *packages} if name not in MAY_IMPORT} == set()

@@ -135,6 +135,34 @@ def test_no_function_is_written_twice() -> None:
     assert not twice, "\n".join(twice)
 
 
+def halves() -> list[str]:
+    """The classes that only one other class derives from, and of which nothing makes an instance: one class
+    in two files. Interfaces are left out.
+    """
+    derived: dict[str, list[str]] = defaultdict(list)
+    classes: dict[str, str] = {}
+    made: set[str] = set()
+    for module in modules(*PRODUCT):
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                bases = [ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases]
+                if not {"Protocol", "ABC"} & set(bases) and "@abstractmethod" not in ast.unparse(node):
+                    classes[node.name] = module.path
+                for base in bases:
+                    derived[base].append(node.name)
+            elif isinstance(node, ast.Call):
+                made.add(ast.unparse(node.func).rpartition(".")[2])
+    return [
+        f"{classes[base]}: {base} is a half of {only[0]}"
+        for base, only in derived.items()
+        if base in classes and len(only) == 1 and base not in made
+    ]
+
+
+def test_no_class_is_cut_in_two_by_inheritance() -> None:
+    assert not halves()
+
+
 def test_locked_requirements_name_no_place_to_fetch_from() -> None:
     for name in (f"requirements{part}.txt" for part in ("", "-bench", "-clients", "-console", "-node")):
         text = (ROOT / name).read_text(encoding="utf-8")

@@ -97,9 +97,9 @@ def test_parked_frames_are_bounded() -> None:
     client.send((1, m.QueueDeclare("q")))
     while not client.connection.paused:
         client.send(publish(1, b"x" * 1000))
-    assert client.connection._parking.octets < 12_000
+    assert client.connection.life.parking.octets < 12_000
     client.connection.reply(1, m.QueueDeclareOk("q", 0, 0))
-    assert not client.connection.paused and client.connection._parking.octets == 0
+    assert not client.connection.paused and client.connection.life.parking.octets == 0
 
 
 def test_many_pipelined_requests_cost_their_length() -> None:
@@ -109,7 +109,7 @@ def test_many_pipelined_requests_cost_their_length() -> None:
     for _ in range(count):
         client.connection.reply(1, m.QueueDeclareOk("q", 0, 0))
     assert len(client.connection.take_effects()) == count - 1
-    assert client.connection._parking.octets == 0 and client.connection._parking.of(1) is None
+    assert client.connection.life.parking.octets == 0 and client.connection.life.parking.of(1) is None
 
 
 def test_a_channel_closed_and_opened_behind_a_request() -> None:
@@ -319,7 +319,7 @@ def test_all_channels_may_be_open_at_once() -> None:
     while client.connection.has_output:
         opened_ += [channel for _, channel, method in client.output() if method == m.ChannelOpenOk()]
     assert sorted(opened_) == list(range(1, 65_536))
-    assert client.connection.state is ConnectionState.OPEN
+    assert client.connection.life.state is ConnectionState.OPEN
 
 
 @pytest.mark.requirement("A9.4")

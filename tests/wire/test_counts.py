@@ -47,7 +47,7 @@ def test_what_needs_no_acknowledgement_is_counted_apart() -> None:
 def test_opened_channels_are_counted_although_they_close() -> None:
     client = opened(1, 2)
     client.send((1, m.ChannelClose(0, "")))
-    assert (client.connection.channels_opened, len(client.connection.channels)) == (2, 1)
+    assert (client.connection.life.channels_opened, len(client.connection.channels)) == (2, 1)
 
 
 def test_what_was_agreed_can_be_read() -> None:

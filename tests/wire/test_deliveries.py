@@ -134,7 +134,7 @@ def test_slices_of_runs_are_delivered() -> None:
 
 def test_delivery_tags_are_beyond_32_bits() -> None:
     client = consuming(no_ack=True)
-    channel = client.connection._channels[1]
+    channel = client.connection.life.channels[1]
     channel.deliveries._next_tag = 2**40
     client.deliver(7, run_of([b"a", b"b"]), 1, False)
     assert [one.delivery_tag for one in deliveries(client)] == [2**40, 2**40 + 1]
@@ -346,7 +346,7 @@ def test_a_shared_prefetch_may_be_raised_and_lifted() -> None:
     assert len(deliveries(client)) == 2
 
 
-def test_a_socket_that_nobody_reads_ends_the_credit() -> None:
+def test_a_socket_that_the_client_does_not_read_ends_the_credit() -> None:
     client = consuming(no_ack=True, limits=ConnectionLimits(delivery_window=80, first_window=80))
     limit, sent = 80, 0
     while sent < limit:

@@ -267,7 +267,7 @@ def test_heartbeats_go_on_during_close() -> None:
     for _ in range(5):
         client.send(HEARTBEAT)
         client.tick(1)
-    assert client.connection.state is ConnectionState.CLOSING
+    assert client.connection.life.state is ConnectionState.CLOSING
     assert client.output().count(BEAT) >= 3
     effects = [effect for _ in range(4) for effect in client.tick(1)]
     assert [type(effect) for effect in effects] == [e.LogEffect, e.CloseSocket]

@@ -144,7 +144,7 @@ class Accounting(RuleBasedStateMachine):
 
     @rule(channel=st.sampled_from([1, 2]), behind=st.integers(0, 6), multiple=st.booleans())
     def client_acknowledges(self, channel: int, behind: int, multiple: bool) -> None:
-        found = self.client.connection._channels.get(channel)
+        found = self.client.connection.life.channels.get(channel)
         if found is not None:
             tag = found.deliveries._next_tag - 1 - behind
             if any(True for _ in found.deliveries.unsettled) and tag > 0:
@@ -153,8 +153,8 @@ class Accounting(RuleBasedStateMachine):
     @rule(channel=st.sampled_from([1, 2]))
     def client_reopens(self, channel: int) -> None:
         for method in (m.ChannelCloseOk(), m.ChannelClose(200), m.ChannelOpen()):
-            if self.client.connection.state is ConnectionState.OPEN:
-                known = self.client.connection._channels.get(channel)
+            if self.client.connection.life.state is ConnectionState.OPEN:
+                known = self.client.connection.life.channels.get(channel)
                 closing = known is not None and known.state.name == "CLOSING"
                 if isinstance(method, m.ChannelCloseOk) == closing and (known is None) == isinstance(
                     method, m.ChannelOpen
@@ -221,7 +221,7 @@ class Accounting(RuleBasedStateMachine):
         """Within the credit, or, `late`, within what it was before it was revoked."""
         limits = self.highest if late else self.limits
         count = min(count, limits.get(consumer, 0) - self.sent[consumer])
-        if count <= 0 or self.client.connection.state is not ConnectionState.OPEN:
+        if count <= 0 or self.client.connection.life.state is not ConnectionState.OPEN:
             return
         first, self.next_sequence = self.next_sequence, self.next_sequence + count
         self.sent[consumer] += count
@@ -252,7 +252,7 @@ class Accounting(RuleBasedStateMachine):
 
     @invariant()
     def shared_prefetch_is_kept(self) -> None:
-        for channel in self.client.connection._channels.values():
+        for channel in self.client.connection.life.channels.values():
             if channel.state is not ChannelState.OPEN:
                 continue
             deliveries = channel.deliveries
@@ -268,24 +268,24 @@ class Accounting(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.account(self.client.connection.disconnected())
         assert self.ended == self.given
-        assert self.client.connection.held == 0
+        assert self.client.connection.life.held == 0
 
 
 def memory_is_accounted_for(connection: Connection) -> None:
     """The counts of memory match the parts, octet for octet."""
-    channels = connection._channels.values()
-    parked = list(connection._parking._by_channel.values())
+    channels = connection.life.channels.values()
+    parked = list(connection.life.parking._by_channel.values())
     held = [one for channel in channels for one in channel.deliveries._held]
     open_transactions = [one for channel in channels if (one := channel.deliveries.transaction) is not None]
     octets = (
-        sum(map(len, connection._intake._pieces._pieces))
+        sum(map(len, connection.life.intake._pieces._pieces))
         + sum(len(one._data) - one._at + sum(map(len, one._pieces._pieces)) for one in parked)
-        + sum(map(len, connection._outbox._pieces))
+        + sum(map(len, connection.life.outbox._pieces))
         + sum(len(one.run.raw) for one in held)
         + sum(len(channel.content._frames) for channel in channels if channel.content is not None)
         + sum(one._octets for one in open_transactions)
-        + sum(2 * len(payload) + TARGET_OCTETS for payload in connection._parts.publishes._targets)
-        + sum(len(seen) + TRAITS_OCTETS for seen in connection._parts.checks._seen)
+        + sum(2 * len(payload) + TARGET_OCTETS for payload in connection.life.parts.publishes._targets)
+        + sum(len(seen) + TRAITS_OCTETS for seen in connection.life.parts.checks._seen)
     )
     windows = [channel.deliveries.octets for channel in channels]
     records = sum(
@@ -295,9 +295,9 @@ def memory_is_accounted_for(connection: Connection) -> None:
         records
         + len(channels) * CHANNEL_OCTETS
         + sum(len(channel.deliveries.consumers) for channel in channels) * CONSUMER_OCTETS
-        + len(connection._used_tags) * USED_NUMBER_OCTETS
+        + len(connection.life.used_tags) * USED_NUMBER_OCTETS
     )
-    assert connection.held == octets + fixed
+    assert connection.life.held == octets + fixed
 
 
 class _Refused(Exception):

@@ -31,11 +31,11 @@ def test_a_client_that_has_not_logged_in_is_granted_little() -> None:
     client.send(PROTOCOL_HEADER, START_OK)
     heartbeat = encode_frame(m.FRAME_HEARTBEAT, 0, b"")
     client.send(heartbeat * (5000 // len(heartbeat)))
-    assert client.connection.state is ConnectionState.NEGOTIATING
+    assert client.connection.life.state is ConnectionState.NEGOTIATING
     client.send(heartbeat)
-    assert client.connection.state is ConnectionState.PAUSED
+    assert client.connection.life.state is ConnectionState.PAUSED
     assert isinstance(client.effects[-1], e.NegotiationFailed)
-    assert client.connection._intake.size == 0
+    assert client.connection.life.intake.size == 0
 
 
 def test_small_pieces_take_no_more_than_their_octets() -> None:
@@ -48,7 +48,7 @@ def test_small_pieces_take_no_more_than_their_octets() -> None:
     client = opened(1)
     client.send((1, m.BasicPublish("", "q")), encode_frame(m.FRAME_HEADER, 1, header(1 << 20)))
     client.send(frame * 20_000)
-    content = client.connection._channels[1].content
+    content = client.connection.life.channels[1].content
     assert content is not None
     for kept, octets in (
         (sum(map(sys.getsizeof, intake._pieces._pieces)), 40_000),
@@ -56,7 +56,7 @@ def test_small_pieces_take_no_more_than_their_octets() -> None:
         (sys.getsizeof(content._frames), 20_000 * len(frame)),
     ):
         assert octets <= kept < octets * 1.25 + 200
-    assert content.size == client.connection._parts.unfinished_bytes == 20_000 * len(frame) + 8 + 14
+    assert content.size == client.connection.life.parts.unfinished_bytes == 20_000 * len(frame) + 8 + 14
 
 
 def test_who_reads_no_answers_is_asked_no_more_and_goes_on_once_they_are_read() -> None:
@@ -65,7 +65,7 @@ def test_who_reads_no_answers_is_asked_no_more_and_goes_on_once_they_are_read() 
     asked = 20_000
     client.send(encode_method(1, m.BasicQos(0, 1)) * asked)
     assert client.connection.paused
-    assert client.connection._outbox.octets < 10_100
+    assert client.connection.life.outbox.octets < 10_100
     answered = 0
     while client.connection.has_output:
         answered += len(client.output())
@@ -73,7 +73,7 @@ def test_who_reads_no_answers_is_asked_no_more_and_goes_on_once_they_are_read() 
     assert not client.connection.paused
 
 
-def test_unroutable_messages_that_nobody_takes_back_are_not_piled_up() -> None:
+def test_unroutable_messages_that_the_client_does_not_read_are_not_piled_up() -> None:
     client = opened(1, limits=ConnectionLimits(unread_bytes=50_000))
     returned = 0
     for _ in range(100):
@@ -97,7 +97,7 @@ def test_parked_requests_wait_for_the_answers_before_them_to_be_read() -> None:
         pending.pop()
         client.connection.deliver_get(1, run_of([b"x" * 10_000]), got + 1, False, 0, 5)
         got += 1
-        highest = max(highest, client.connection._outbox.octets)
+        highest = max(highest, client.connection.life.outbox.octets)
         pending += [one for one in client.connection.take_effects() if isinstance(one, e.Request)]
         if not pending:
             client.output()
@@ -140,10 +140,10 @@ def test_during_an_alarm_no_message_grows(header_sent: bool) -> None:
         client.send(*begun)
     client.send(*rest)
     client.send(encode_frame(m.FRAME_BODY, 1, b"x" * 100_000))
-    grown = client.connection._parts.unfinished_bytes
+    grown = client.connection.life.parts.unfinished_bytes
     for _ in range(2 - header_sent):
         client.send(encode_frame(m.FRAME_BODY, 1, b"x" * 100_000))
-    assert client.connection._parts.unfinished_bytes == grown
+    assert client.connection.life.parts.unfinished_bytes == grown
     assert client.connection.blocked
     client.effects.clear()
     client.connection.alarm(None)
@@ -153,15 +153,15 @@ def test_during_an_alarm_no_message_grows(header_sent: bool) -> None:
 
 def test_channels_and_their_numbers_count() -> None:
     client = opened(limits=ConnectionLimits(message_size=1, memory_bytes=1))
-    budget = client.connection._limits.budget
+    budget = client.connection.life.limits.budget
     number = 0
-    while client.connection.state is ConnectionState.OPEN and number < 2047:
+    while client.connection.life.state is ConnectionState.OPEN and number < 2047:
         number += 1
         client.send((number, m.ChannelOpen()))
         client.output()
-    assert client.connection.state is ConnectionState.CLOSING
+    assert client.connection.life.state is ConnectionState.CLOSING
     assert number == budget // CHANNEL_OCTETS + 1
-    assert client.connection.held == 0
+    assert client.connection.life.held == 0
 
 
 def test_nothing_of_a_connection_is_left_for_the_collector() -> None:
@@ -202,7 +202,7 @@ def with_unsettled(client: Client, apart: int = 1, consumer: int = 7) -> None:
 
 
 def records(client: Client) -> int:
-    return client.connection._credits.record_octets
+    return client.connection.life.credits.record_octets
 
 
 def settle(client: Client) -> None:
@@ -242,10 +242,10 @@ def test_records_of_unsettled_deliveries_are_held_until_they_are_settled(how: st
         client.send((1, m.BasicQos(1 << 30, 0)))
     client.consume()
     client.output()
-    before = client.connection.held
+    before = client.connection.life.held
     with_unsettled(client)
     held = BATCHES * RUN_OCTETS + (BATCHES * EACH * SIZE_OCTETS if windows else 0)
-    assert client.connection.held - before == records(client) == held
+    assert client.connection.life.held - before == records(client) == held
     ENDS[how](client)
     assert records(client) == 0
 
@@ -270,9 +270,9 @@ def test_a_client_with_more_records_than_its_budget_is_let_go() -> None:
     """Each delivery is a record where the client settles every second one."""
     client = opened(1, limits=ConnectionLimits(message_size=1, memory_bytes=1))
     client.consume()
-    budget = client.connection._limits.budget
+    budget = client.connection.life.limits.budget
     number = 0
-    while client.connection.state is ConnectionState.OPEN:
+    while client.connection.life.state is ConnectionState.OPEN:
         number += 2 * EACH
         client.deliver(7, run_of([b"x"] * 2 * EACH), number, False)
         client.output()
@@ -281,19 +281,19 @@ def test_a_client_with_more_records_than_its_budget_is_let_go() -> None:
         assert number // 2 * RUN_OCTETS < budget + 2 * EACH * RUN_OCTETS
     (close,) = [one for one in client.methods() if isinstance(one, m.ConnectionClose)]
     assert close.reply_code == 506
-    assert client.connection.held <= client.connection._outbox.octets
+    assert client.connection.life.held <= client.connection.life.outbox.octets
 
 
 def test_a_client_that_sends_nothing_is_let_go_too() -> None:
     client = opened(1, limits=ConnectionLimits(message_size=1, memory_bytes=1))
     client.consume()
-    budget = client.connection._limits.budget
+    budget = client.connection.life.limits.budget
     wanted = budget // RUN_OCTETS
     for number in range(2, 2 * wanted + 400, 2):
         client.deliver(7, run_of([b"x"]), number, False)
         if number % 200 == 0:
             client.output()
-    assert client.connection.state is ConnectionState.CLOSING
+    assert client.connection.life.state is ConnectionState.CLOSING
     assert records(client) == 0
 
 

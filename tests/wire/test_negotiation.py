@@ -49,13 +49,13 @@ def test_the_negotiation() -> None:
     assert client.send(START_OK) == [e.Authenticate("PLAIN", b"\0user\0secret")]
     client.connection.authenticated("user")
     assert client.methods() == [m.ConnectionTune(2047, 131072, 60)]
-    assert client.connection.user == "user"
+    assert client.connection.life.user == "user"
     assert client.send((0, m.ConnectionTuneOk(100, 4096, 10)), (0, m.ConnectionOpen("/v"))) == [
         e.OpenVhost("/v")
     ]
     client.connection.opened()
     assert client.methods() == [m.ConnectionOpenOk()]
-    assert client.connection.state is ConnectionState.OPEN
+    assert client.connection.life.state is ConnectionState.OPEN
 
 
 def test_capabilities_are_announced() -> None:

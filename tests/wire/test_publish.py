@@ -160,7 +160,7 @@ def test_empty_body_frames_are_dropped() -> None:
     frames = encode_method(1, m.BasicPublish("", "q")) + first + empty * 5 + second
     client = opened(1)
     assert bodies(client.send(frames)) == [begun]
-    assert client.connection._parts.unfinished_bytes == 0
+    assert client.connection.life.parts.unfinished_bytes == 0
 
 
 def test_channels_are_mixed_frame_by_frame() -> None:
@@ -283,7 +283,7 @@ def test_the_size_of_a_content_has_64_bits() -> None:
     begun = [(1, m.BasicPublish("", "q")), encode_frame(m.FRAME_HEADER, 1, header((1 << 32) + 1))]
     assert client.send(*begun, encode_frame(m.FRAME_BODY, 1, b"x")) == [], "more of the body is to come"
     assert client.output() == []
-    assert client.connection.state is ConnectionState.OPEN
+    assert client.connection.life.state is ConnectionState.OPEN
 
 
 @pytest.mark.requirement("A5.9", "F6.6")
@@ -307,11 +307,11 @@ def test_unfinished_contents_are_bounded() -> None:
     piece = encode_frame(m.FRAME_BODY, 1, b"x" * 100_000)
     for _ in range(41):
         client.send(piece, encode_frame(m.FRAME_BODY, 2, b"x" * 100_000))
-    assert client.connection.state is ConnectionState.OPEN
+    assert client.connection.life.state is ConnectionState.OPEN
     for _ in range(5):
         client.send(encode_frame(m.FRAME_BODY, 3, b"x" * 100_000))
     assert closed_with(client) == (m.ConnectionClose, 506)
-    assert client.connection.held == 0
+    assert client.connection.life.held == 0
 
 
 # -- returns and failures -----------------------------------------------------------------------

@@ -23,12 +23,12 @@ SHARE = ConnectionLimits().turn_work
 def test_a_turn_takes_a_share_of_pipelined_requests_and_later_turns_the_rest() -> None:
     connection = opened().connection
     connection.take_output()
-    connection.go_on()
+    connection.reader.go_on()
     connection.receive(b"".join(encode_method(number, m.ChannelOpen()) for number in range(1, 1001)), 100.0)
     turns = [len(connection.channels)]
-    while connection.has_input:
+    while connection.reader.has_input:
         assert connection.paused
-        connection.go_on()
+        connection.reader.go_on()
         turns.append(len(connection.channels) - sum(turns))
     assert sum(turns) == 1000
     assert max(turns) <= SHARE // REQUEST_WORK
@@ -38,23 +38,23 @@ def test_a_turn_takes_a_share_of_pipelined_requests_and_later_turns_the_rest() -
 def test_a_turn_takes_one_of_the_widest_header_tables() -> None:
     connection = opened(1, limits=ConnectionLimits(wide_values_per_second=10**9)).connection
     connection.take_output()
-    connection.go_on()
+    connection.reader.go_on()
     wide = [{f"{number}.{key:018}": None for key in range(4000)} for number in range(5)]
     tables = [b"\x20\0" + encode_table(table) for table in wide]
     assert all(len(table) * 8 > SHARE for table in tables)
     effects = connection.receive(b"".join(publish(1, b"x", properties=table) for table in tables), 100.0)
     assert [type(effect) for effect in effects] == [e.PublishEffect]
     for _ in range(4):
-        connection.go_on()
+        connection.reader.go_on()
         assert [type(effect) for effect in connection.take_effects()] == [e.PublishEffect]
-    assert not connection.has_input
+    assert not connection.reader.has_input
 
 
 def test_plain_messages_of_a_read_are_taken_in_one_turn() -> None:
     connection = opened(1).connection
     piece = publish(1, b"x" * 100)
     connection.receive(piece * (256 * 1024 // len(piece)), 100.0)
-    assert not connection.has_input
+    assert not connection.reader.has_input
 
 
 def test_nothing_is_taken_before_what_is_left_by_an_earlier_turn() -> None:
@@ -62,14 +62,14 @@ def test_nothing_is_taken_before_what_is_left_by_an_earlier_turn() -> None:
     client = opened(1, limits=ConnectionLimits(turn_work=2 * REQUEST_WORK))
     connection = client.connection
     connection.take_output()
-    connection.go_on()
+    connection.reader.go_on()
     connection.receive(encode_method(1, m.QueueDeclare("first")) + publish(1, b"a"), 100.0)
     connection.receive(encode_method(2, m.ChannelOpen()) * 1, 100.0)
     connection.reply(1, m.QueueDeclareOk("first", 0, 0))
-    assert connection.has_input
+    assert connection.reader.has_input
     connection.receive(publish(1, b"b"), 100.0)
     connection.take_output()
-    connection.go_on()
+    connection.reader.go_on()
     published = [
         bytes(effect.run.raw) for effect in connection.take_effects() if isinstance(effect, e.PublishEffect)
     ]
@@ -91,7 +91,7 @@ def carried_out(turn_work: int, frames: list[bytes]) -> dict[int, list[object]]:
     connection = client.connection
     asked: dict[int, list[object]] = {1: [], 2: []}
     effects = connection.receive(b"".join(frames), 100.0)
-    while effects or connection.has_input:
+    while effects or connection.reader.has_input:
         waiting = []
         for effect in effects:
             if isinstance(effect, e.PublishEffect):
@@ -104,7 +104,7 @@ def carried_out(turn_work: int, frames: list[bytes]) -> dict[int, list[object]]:
         connection.take_output()
         for number in waiting:
             connection.reply(number, m.QueueDeclareOk("q", 0, 0))
-        connection.go_on()
+        connection.reader.go_on()
         effects = connection.take_effects()
     return {number: joined(each) for number, each in asked.items()}
 
@@ -139,8 +139,8 @@ def published(effects: list[e.Effect]) -> int:
 def taken(connection: Connection, piece: bytes, now: float) -> int:
     """Run turns until the connection has no input that may be taken; the number of messages published."""
     count = published(connection.receive(piece, now) if piece else connection.tick(now))
-    while connection.has_input:
-        connection.go_on()
+    while connection.reader.has_input:
+        connection.reader.go_on()
         count += published(connection.take_effects())
     return count
 

@@ -53,4 +53,4 @@ class Authentication:
                 self._connection.secret_checked(identity is not None)
                 self._answered()
 
-        self._core.check_user(self._connection.user, self._transport.remote, verified)
+        self._core.check_user(self._connection.life.user, self._transport.remote, verified)

@@ -88,12 +88,12 @@ class Session(MachineSession):
     @property
     def user(self) -> str:
         """The user who has logged in; empty before."""
-        return self.connection.user
+        return self.connection.life.user
 
     @property
     def channels_opened(self) -> int:
         """The number of channels opened since the connection began."""
-        return self.connection.channels_opened
+        return self.connection.life.channels_opened
 
     @property
     def held_back(self) -> bool:
@@ -117,19 +117,19 @@ class Session(MachineSession):
             self._wait_ready()
             return
         self._carry_out(self.connection.receive(data, self._clock()))
-        if self.connection.channels_opened != self._channels_known:
+        if self.connection.life.channels_opened != self._channels_known:
             self._channels_opened()
         self.stop_when_full()
 
     @property
     def held(self) -> int:
         """Octets of memory that the client takes up, without output that the socket has taken."""
-        return self.connection.held + self._held_back.size
+        return self.connection.life.held + self._held_back.size
 
     @property
     def held_output(self) -> int:
         """`held` without the input held back, which a session that closes the connection ignores."""
-        return self.connection.held
+        return self.connection.life.held
 
     @property
     def has_output(self) -> bool:
@@ -158,7 +158,7 @@ class Session(MachineSession):
         with self:
             if self.connection.next_deadline() <= self._clock():
                 self._carry_out(self.connection.tick(self._clock()))
-                if self.connection.has_input and not self._blocked:
+                if self.connection.reader.has_input and not self._blocked:
                     self._transport.wanted()
 
     def force_close(self, reason: str) -> None:
@@ -190,14 +190,14 @@ class Session(MachineSession):
         between.
         """
         connection = self.connection
-        if not connection.has_input or self._port.ready():
-            connection.go_on()
+        if not connection.reader.has_input or self._port.ready():
+            connection.reader.go_on()
         elif not self._blocked:
             self._wait_ready()
         if wanted := connection.take_effects():
             self._carry_out(wanted)
         self._read_on()
-        if connection.has_input and not self._blocked:
+        if connection.reader.has_input and not self._blocked:
             self._transport.wanted()
 
     def _read_on(self) -> None:
@@ -260,7 +260,7 @@ class Session(MachineSession):
     def _request(self, effect: effects.Request) -> None:
         channel, method, began = effect.channel, effect.method, self._clock()
         self._core.carry_out(channel, command_of(effect), partial(self._answer, channel, method))
-        self.connection.took(self._clock() - began)
+        self.connection.reader.took(self._clock() - began)
 
     def _answer(self, channel: int, method: Method, result: Result | Refusal) -> None:
         """Answer a request with the result of its command."""
@@ -304,7 +304,7 @@ class Session(MachineSession):
         return ()
 
     def _channels_opened(self) -> None:
-        self._channels_known = self.connection.channels_opened
+        self._channels_known = self.connection.life.channels_opened
         try:
             self._core.channel_opened()
         except Refusal as refusal:
@@ -321,7 +321,7 @@ class Session(MachineSession):
     @property
     def is_open(self) -> bool:
         """Whether the client is in its virtual host, and its connection is not closing."""
-        return self.connection.state is ConnectionState.OPEN and bool(self.vhost)
+        return self.connection.life.state is ConnectionState.OPEN and bool(self.vhost)
 
     def view(self) -> ConnectionView:
         return views.connection_view(self.connection)
@@ -416,7 +416,7 @@ class Session(MachineSession):
             self.answered()
         if self._held_back.size and not self._blocked:
             self._receive(self._held_back.take())
-        if self.connection.has_input:
+        if self.connection.reader.has_input:
             self._transport.wanted()
         if not self._blocked and not self._full and not self.closed:
             self._transport.resume_reading()

@@ -190,48 +190,49 @@ NOT_OPEN_YET: Final = frozenset((ConnectionState.HEADER, ConnectionState.NEGOTIA
 
 
 class ConnectionLifecycle:
-    """The state of a connection, with negotiation, heartbeats, memory and end; `FrameReader`
-    handles frames.
+    """The state of a connection, with negotiation, heartbeats, memory and end. `FrameReader` handles frames,
+    and `Connection` answers the session.
+
+    `claims` is the one user-id that the client may publish with; None for any. `now` is the time of the
+    latest call, `deadline` that of the next time-out; infinity for none. `used_tags` has the highest publish
+    tag by channel number, of channels that had the number before. `unread` are the channels whose parked
+    frames wait until the client has read its answers, or for a later turn; 0 stands for input that is not
+    parked.
     """
 
     def __init__(self, limits: ConnectionLimits, now: float):
         self.state = ConnectionState.HEADER
         self.user = ""
-        self._claims: str | None = None
-        """The one user-id that the client may publish with; None for any."""
-        self._limits = limits
-        self._budget = limits.budget
-        self._outbox = Outbox()
-        self._negotiation = Negotiation(limits, self._outbox)
-        self._heartbeats = IdleTimes()
+        self.claims: str | None = None
+        self.limits = limits
+        self.budget = limits.budget
+        self.outbox = Outbox()
+        self.negotiation = Negotiation(limits, self.outbox)
+        self.heartbeats = IdleTimes()
         windows = Windows(
             limits.delivery_window, limits.first_window, limits.delivery_window_bytes, limits.pending_bytes
         )
-        self._credits = Credits(windows, self._outbox)
-        self._intake = Intake()
-        self._largest_payload = m.FRAME_MIN_SIZE - FRAME_OVERHEAD
-        self._alarm = ResourceAlarm(self._outbox, self._negotiation.client_can)
-        self._parts = self._agreed_parts()
+        self.credits = Credits(windows, self.outbox)
+        self.intake = Intake()
+        self.largest_payload = m.FRAME_MIN_SIZE - FRAME_OVERHEAD
+        self.alarm = ResourceAlarm(self.outbox, self.negotiation.client_can)
+        self.parts = self.agreed_parts()
         self.channels_opened = 0
-        self._channels: dict[int, Channel] = {}
-        self._used_tags: dict[int, int] = {}
-        """The highest publish tag by channel number, of channels that had the number before."""
-        self._parking = Parking()
-        self._unread: dict[int, None] = {}
-        """The channels whose parked frames wait until the client has read its answers, or for a later turn; 0
-        stands for input that is not parked.
-        """
-        self._share = WorkShare(limits.turn_work)
-        self._pace = Pace(limits.wide_values_per_second)
-        self._now = now
-        self._deadline = now + limits.handshake_timeout
+        self.channels: dict[int, Channel] = {}
+        self.used_tags: dict[int, int] = {}
+        self.parking = Parking()
+        self.unread: dict[int, None] = {}
+        self.share = WorkShare(limits.turn_work)
+        self.pace = Pace(limits.wide_values_per_second)
+        self.now = now
+        self.deadline = now + limits.handshake_timeout
 
-    def _agreed_parts(self) -> ConnectionParts:
+    def agreed_parts(self) -> ConnectionParts:
         """Make the state that channels share, with the agreed frame size."""
-        limits, frame_max = self._limits, self._negotiation.frame_max
-        checks = PropertyChecks(self._claims)
+        limits, frame_max = self.limits, self.negotiation.frame_max
+        checks = PropertyChecks(self.claims)
         publishes = PublishPath(frame_max, limits.message_size, checks)
-        return ConnectionParts(limits, frame_max, self._outbox, self._credits, checks, publishes, self._alarm)
+        return ConnectionParts(limits, frame_max, self.outbox, self.credits, checks, publishes, self.alarm)
 
     # -- memory ---------------------------------------------------------------------------------
 
@@ -242,121 +243,121 @@ class ConnectionLifecycle:
 
         Each part keeps its own count. The session adds them up once for a piece of input or output.
         """
-        parts = self._parts
+        parts = self.parts
         return (
-            self._intake.size
-            + self._parking.octets
-            + self._outbox.octets
-            + self._credits.held_octets
-            + self._credits.record_octets
+            self.intake.size
+            + self.parking.octets
+            + self.outbox.octets
+            + self.credits.held_octets
+            + self.credits.record_octets
             + parts.unfinished_bytes
             + parts.load.octets
             + parts.publishes.remembered
             + parts.checks.remembered
-            + len(self._channels) * CHANNEL_OCTETS
-            + len(self._credits.consumers) * CONSUMER_OCTETS
-            + len(self._used_tags) * USED_NUMBER_OCTETS
+            + len(self.channels) * CHANNEL_OCTETS
+            + len(self.credits.consumers) * CONSUMER_OCTETS
+            + len(self.used_tags) * USED_NUMBER_OCTETS
         )
 
-    def _must_read(self) -> bool:
+    def must_read(self) -> bool:
         """Whether the client has to read its answers before the connection handles further input."""
-        return self._outbox.unread > self._limits.unread_bytes and self.state is ConnectionState.OPEN
+        return self.outbox.unread > self.limits.unread_bytes and self.state is ConnectionState.OPEN
 
-    def _paced(self) -> bool:
+    def paced(self) -> bool:
         """Whether the client has published more header values than its pace allows by now."""
-        return self._pace.waits and self.state is ConnectionState.OPEN
+        return self.pace.waits and self.state is ConnectionState.OPEN
 
-    def _must_wait(self) -> bool:
+    def must_wait(self) -> bool:
         """Whether input waits: the client has answers to read, the turn's share of work is used up, or the
         client is ahead of its pace.
         """
         return self.state is ConnectionState.OPEN and (
-            self._share.used_up or self._pace.waits or self._must_read()
+            self.share.used_up or self.pace.waits or self.must_read()
         )
 
-    def _check_memory(self) -> None:
+    def check_memory(self) -> None:
         """Close the connection where it takes up more memory than its budget, before or after it is open."""
-        limits = self._limits
+        limits = self.limits
         if self.state is ConnectionState.OPEN:
-            held, budget = self.held, self._budget
+            held, budget = self.held, self.budget
             if held > budget:
                 text = f"the connection holds {held} octets of memory; at most {budget} are granted to it"
-                self._fail(ResourceExhaustedError(text))
-        elif self.state in NOT_OPEN_YET and self._intake.size > limits.stranger_bytes:
-            self._abort(f"{self._intake.size} octets before the connection is open")
+                self.fail(ResourceExhaustedError(text))
+        elif self.state in NOT_OPEN_YET and self.intake.size > limits.stranger_bytes:
+            self.abort(f"{self.intake.size} octets before the connection is open")
 
     def _let_go_of_memory(self) -> None:
         """Drop input and caches: the channels have ended."""
-        self._parking.clear()
-        self._used_tags.clear()
-        self._unread.clear()
-        self._parts.publishes.clear()
-        self._parts.checks.clear()
+        self.parking.clear()
+        self.used_tags.clear()
+        self.unread.clear()
+        self.parts.publishes.clear()
+        self.parts.checks.clear()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Drop everything after the socket is closed, and break circles of references, so that the memory is
         freed at once and not by the garbage collector.
         """
-        self._intake.clear()
+        self.intake.clear()
         self._let_go_of_memory()
-        self._outbox.drop_output()
-        self._credits.clear()
+        self.outbox.drop_output()
+        self.credits.clear()
 
     # -- the end --------------------------------------------------------------------------------
 
-    def _fail(self, failure: Failure, method: tuple[int, int] = (0, 0)) -> None:
+    def fail(self, failure: Failure, method: tuple[int, int] = (0, 0)) -> None:
         """Close the connection with a connection exception."""
-        self._flush_confirms()
-        self._outbox.send(0, m.ConnectionClose(failure.code, reply_text(failure), *method))
-        self._outbox.emit(
+        self.flush_confirms()
+        self.outbox.send(0, m.ConnectionClose(failure.code, reply_text(failure), *method))
+        self.outbox.emit(
             LogEffect("connection_exception", {"reply_code": failure.code, "text": str(failure)})
         )
-        self._end_channels()
+        self.end_channels()
         self.state = ConnectionState.CLOSING
-        self._deadline = self._now + self._limits.close_timeout
+        self.deadline = self.now + self.limits.close_timeout
 
-    def _abort(self, reason: str) -> None:
+    def abort(self, reason: str) -> None:
         """The client has broken the framing or the negotiation: it gets no further octet (§2.2.4, §4.2.3)."""
-        self._intake.clear()
+        self.intake.clear()
         if self.state in NOT_OPEN_YET:
-            self._outbox.emit(NegotiationFailed(reason))
+            self.outbox.emit(NegotiationFailed(reason))
             self.state = ConnectionState.PAUSED
-            self._heartbeats.stop()
-            self._deadline = self._now + self._limits.negotiation_pause
+            self.heartbeats.stop()
+            self.deadline = self.now + self.limits.negotiation_pause
             return
-        self._outbox.emit(LogEffect("framing_error", {"reason": reason}))
-        self._end_channels()
-        self._close_socket()
+        self.outbox.emit(LogEffect("framing_error", {"reason": reason}))
+        self.end_channels()
+        self.close_socket()
 
-    def _end_channels(self) -> None:
+    def end_channels(self) -> None:
         """End all channels, and emit ConnectionClosed with their unsettled deliveries, if the connection is
         open.
         """
         if self.state is not ConnectionState.OPEN:
             return
         unsettled: UnsettledRanges = []
-        for channel in self._channels.values():
+        for channel in self.channels.values():
             unsettled += channel.end()
-        self._channels.clear()
+        self.channels.clear()
         self._let_go_of_memory()
-        self._outbox.emit(ConnectionClosed(unsettled))
+        self.outbox.emit(ConnectionClosed(unsettled))
 
-    def _close_socket(self) -> None:
+    def close_socket(self) -> None:
         self.state = ConnectionState.CLOSED
-        self._deadline = inf
-        self._heartbeats.stop()
-        self._intake.clear()
+        self.deadline = inf
+        self.heartbeats.stop()
+        self.intake.clear()
         self._let_go_of_memory()
-        self._outbox.emit(CloseSocket())
+        self.outbox.emit(CloseSocket())
 
-    def _flush_confirms(self) -> None:
-        for channel in self._channels.values():
+    def flush_confirms(self) -> None:
+        for channel in self.channels.values():
             if channel.state is ChannelState.OPEN:
                 channel.flush_confirms()
 
-    def _timed_out(self) -> None:
+    def timed_out(self) -> None:
         if self.state is ConnectionState.CLOSING:
-            self._outbox.emit(LogEffect("close_timeout", {"seconds": int(self._limits.close_timeout)}))
+            self.outbox.emit(LogEffect("close_timeout", {"seconds": int(self.limits.close_timeout)}))
         elif self.state not in DEAF:
-            self._outbox.emit(NegotiationFailed("time-out"))
-        self._close_socket()
+            self.outbox.emit(NegotiationFailed("time-out"))
+        self.close_socket()

@@ -37,43 +37,50 @@ from node.wire.amqp091.publish_path import PUBLISH_IDS
 _CONNECTION_CLASS: Final = SHORT.pack(m.ConnectionStart.CLASS_ID)
 
 
-class FrameReader(ConnectionLifecycle):
+class FrameReader:
     """The handling of each incoming frame of a connection."""
+
+    __slots__ = ("_life",)
+
+    def __init__(self, life: ConnectionLifecycle) -> None:
+        self._life = life
 
     # -- octets to frames -----------------------------------------------------------------------
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
         """Consume as much input as the connection can take now."""
-        if not self._intake.ready or self._negotiation.waits_for_session:
+        life = self._life
+        if not life.intake.ready or life.negotiation.waits_for_session:
             return
-        data = self._intake.take()
+        data = life.intake.take()
         at = 0
-        if self.state is ConnectionState.HEADER:
+        if life.state is ConnectionState.HEADER:
             at = self._protocol_header(data)
             if not at:
                 return
         try:
             at, needed = self._consume(data, at, parked=False)
         except (FramingError, NegotiationError) as error:
-            self._abort(str(error))
+            life.abort(str(error))
             return
-        self._intake.keep(data[at:], needed)
-        if at < len(data) and self._must_wait():
-            self._unread[0] = None
+        life.intake.keep(data[at:], needed)
+        if at < len(data) and life.must_wait():
+            life.unread[0] = None
 
     def _protocol_header(self, data: bytes) -> int:
         """The position behind the protocol header; 0 where it is another header, or not complete."""
+        life = self._life
         begun = data[: len(PROTOCOL_HEADER)]
         if not any(header.startswith(begun) for header in ACCEPTED_HEADERS):
-            self._outbox.write(PROTOCOL_HEADER)
-            self._outbox.emit(NegotiationFailed("not the header of AMQP 0-9-1"))
-            self._close_socket()
+            life.outbox.write(PROTOCOL_HEADER)
+            life.outbox.emit(NegotiationFailed("not the header of AMQP 0-9-1"))
+            life.close_socket()
         elif len(data) >= len(PROTOCOL_HEADER):
-            self.state = ConnectionState.NEGOTIATING
-            self._negotiation.start()
+            life.state = ConnectionState.NEGOTIATING
+            life.negotiation.start()
             return len(PROTOCOL_HEADER)
         else:
-            self._intake.keep(data, 1)
+            life.intake.keep(data, 1)
         return 0
 
     def _consume(self, data: bytes, at: int, *, parked: bool) -> tuple[int, int]:
@@ -82,16 +89,16 @@ class FrameReader(ConnectionLifecycle):
         Returns the position of the first frame that is not handled, and the number of its octets that the
         handling needs. Raises FramingError and NegotiationError.
         """
-        end, channels, share = len(data), self._channels, self._share
+        end, life = len(data), self._life
+        channels, share = life.channels, life.share
         while self._takes_frames():
-            rest = end - at
-            if rest < FRAME.size:
-                return at, FRAME.size if rest else 1
+            if end - at < FRAME.size:
+                return at, FRAME.size if at < end else 1
             kind, number, size = FRAME.unpack_from(data, at)
             stop = at + size + FRAME_OVERHEAD
             if kind not in FRAME_TYPES:
                 raise FramingError(f"frame type {kind}")
-            if size > self._largest_payload:
+            if size > life.largest_payload:
                 if not self._refuse(number, size, data[at:], parked=parked):
                     return at, 1
                 at = min(stop, end)
@@ -106,7 +113,7 @@ class FrameReader(ConnectionLifecycle):
             elif channel.holds:
                 if parked:
                     return at, 1
-                self._parking.add(number, data[at:stop])
+                life.parking.add(number, data[at:stop])
             elif kind == m.FRAME_METHOD and channel.content is None and channel.state is ChannelState.OPEN:
                 stop, needed = self._methods(channel, data, at, stop, parked=parked)
                 if needed:
@@ -115,16 +122,17 @@ class FrameReader(ConnectionLifecycle):
                 self._handle(kind, number, channel, data[at:stop])
             share.done += stop - at + FRAME_WORK + self._property_work()
             at = stop
-        return (at, 1) if self.state in TAKING else (end, 1)
+        return (at, 1) if life.state in TAKING else (end, 1)
 
     def _takes_frames(self) -> bool:
-        match self.state:
+        life = self._life
+        match life.state:
             case ConnectionState.OPEN:
-                return not self._must_wait()
+                return not life.must_wait()
             case ConnectionState.CLOSING:
                 return True
             case ConnectionState.NEGOTIATING:
-                return not self._negotiation.waits_for_session
+                return not life.negotiation.waits_for_session
             case _:
                 return False
 
@@ -136,7 +144,7 @@ class FrameReader(ConnectionLifecycle):
         """
         try:
             if data.startswith(PUBLISH_IDS, at + FRAME.size):
-                path = self._parts.publishes
+                path = self._life.parts.publishes
                 needed = 0 if parked else path.unfinished(data, at)
                 if needed:
                     return at, needed
@@ -154,16 +162,17 @@ class FrameReader(ConnectionLifecycle):
             return stop, 0
         else:
             if not data.startswith(PUBLISH_IDS, at + FRAME.size):
-                self._share.done += REQUEST_WORK
+                self._life.share.done += REQUEST_WORK
             self._handle(m.FRAME_METHOD, channel.number, channel, data[at:stop])
         return stop, 0
 
     def _property_work(self) -> int:
         """The work for property lists that were checked since the last call."""
-        checks = self._parts.checks
+        life = self._life
+        checks = life.parts.checks
         if checks.wide:
             wide, checks.wide = checks.wide, 0
-            self._pace.spend(wide, self._now)
+            life.pace.spend(wide, life.now)
         octets, checks.checked = checks.checked, 0
         return octets * PROPERTIES_WORK
 
@@ -171,89 +180,95 @@ class FrameReader(ConnectionLifecycle):
         """Refuse a frame that is too large, after earlier frames of its channel. False: these have to be
         handled first.
         """
-        channel = self._channels.get(number)
+        life = self._life
+        channel = life.channels.get(number)
         if channel is None or not channel.holds:
             self._oversized(size)
         elif parked:
             return False
         else:
             # The frame's header is enough for the refusal.
-            self._parking.add(number, frame[: FRAME.size])
+            life.parking.add(number, frame[: FRAME.size])
         if not parked:
-            self._intake.skip(max(0, size + FRAME_OVERHEAD - len(frame)))
+            life.intake.skip(max(0, size + FRAME_OVERHEAD - len(frame)))
         return True
 
     def _oversized(self, size: int) -> None:
         """Close the connection of a client that exceeds the agreed frame size (§2.3.3, §4.2.3)."""
-        text = f"a frame with {size} octets of payload; at most {self._largest_payload} are taken"
-        if self.state is ConnectionState.NEGOTIATING:
+        life = self._life
+        text = f"a frame with {size} octets of payload; at most {life.largest_payload} are taken"
+        if life.state is ConnectionState.NEGOTIATING:
             raise NegotiationError(text)
-        if self.state is ConnectionState.OPEN:
-            self._fail(FrameError(text))
+        if life.state is ConnectionState.OPEN:
+            life.fail(FrameError(text))
 
     # -- parking --------------------------------------------------------------------------------
 
-    def _resume(self, number: int) -> None:
+    def resume(self, number: int) -> None:
         """Handle a channel's parked frames, until the channel is held again."""
-        parked = self._parking.of(number)
+        life = self._life
+        parked = life.parking.of(number)
         while parked is not None:
-            if self._must_wait():
-                self._unread[number] = None
+            if life.must_wait():
+                life.unread[number] = None
                 return
             data, start = parked.take()
             try:
                 at, _ = self._consume(data, start, parked=True)
             except FramingError as error:
-                self._abort(str(error))
+                life.abort(str(error))
                 return
-            if self._parking.of(number) is not parked:
+            if life.parking.of(number) is not parked:
                 return
-            self._parking.consumed(number, parked, start, at)
-            if not parked.size or (at < len(data) and not self._must_wait()):
+            life.parking.consumed(number, parked, start, at)
+            if not parked.size or (at < len(data) and not life.must_wait()):
                 return
 
     @property
     def has_input(self) -> bool:
         """Whether `go_on` has input to handle that earlier turns have left."""
-        return bool(self._unread) and not self._must_read() and not self._paced()
+        life = self._life
+        return bool(life.unread) and not life.must_read() and not life.paced()
 
     def took(self, seconds: float) -> None:
         """Count the time that the session has taken for a request as work."""
-        self._share.done += int(seconds * WORK_A_SECOND)
+        self._life.share.done += int(seconds * WORK_A_SECOND)
 
     def go_on(self) -> None:
         """Begin a new turn: handle input that earlier turns have left, or that waited for the
         client to read.
         """
-        if not self._unread:
-            self._share.renew()
-        elif not self._must_read() and not self._paced():
-            self._share.renew()
-            waited, self._unread = self._unread, {}
+        life = self._life
+        if not life.unread:
+            life.share.renew()
+        elif not life.must_read() and not life.paced():
+            life.share.renew()
+            waited, life.unread = life.unread, {}
             # A channel's parked frames go before new input.
             for number in waited:
                 if number:
-                    self._resume(number)
-            if 0 in waited and self._must_wait():
-                self._unread[0] = None
+                    self.resume(number)
+            if 0 in waited and life.must_wait():
+                life.unread[0] = None
             elif 0 in waited:
-                self._advance()
+                self.advance()
         # Deliveries may have taken memory, also for a client that sends nothing.
-        self._check_memory()
+        life.check_memory()
 
     # -- frames ---------------------------------------------------------------------------------
 
     def _handle(self, kind: int, number: int, channel: Channel | None, frame: bytes) -> None:
         """Handle one frame. Raises NegotiationError."""
+        life = self._life
         if channel is None:
-            self._share.done += REQUEST_WORK
+            life.share.done += REQUEST_WORK
         try:
-            if self.state is ConnectionState.CLOSING:
+            if life.state is ConnectionState.CLOSING:
                 self._while_closing(kind, number, frame)
             elif kind == m.FRAME_HEARTBEAT:
                 if number or len(frame) != FRAME_OVERHEAD:
                     raise FrameError("a heartbeat has no payload and belongs to channel 0")
-            elif self.state is ConnectionState.NEGOTIATING:
+            elif life.state is ConnectionState.NEGOTIATING:
                 self._negotiate(kind, number, frame)
             elif number == 0:
                 self._on_connection(kind, frame)
@@ -269,63 +284,66 @@ class FrameReader(ConnectionLifecycle):
             self._raised(error, channel)
 
     def _negotiate(self, kind: int, number: int, frame: bytes) -> None:
+        life = self._life
         if kind != m.FRAME_METHOD or number:
             raise NegotiationError(f"a frame of type {kind} on channel {number}")
         method = decode_method(frame[FRAME.size : -1])
         if isinstance(method, m.ConnectionClose):
-            self._outbox.send(0, m.ConnectionCloseOk())
-            self._close_socket()
+            life.outbox.send(0, m.ConnectionCloseOk())
+            life.close_socket()
             return
-        self._negotiation.receive(method)
+        life.negotiation.receive(method)
         if isinstance(method, m.ConnectionTuneOk):
-            self._largest_payload = self._negotiation.frame_max - FRAME_OVERHEAD + FRAME_SLACK
-            self._parts = self._agreed_parts()
-            interval = self._negotiation.heartbeat
-            self._heartbeats.start(interval, interval, self._now)
+            life.largest_payload = life.negotiation.frame_max - FRAME_OVERHEAD + FRAME_SLACK
+            life.parts = life.agreed_parts()
+            interval = life.negotiation.heartbeat
+            life.heartbeats.start(interval, interval, life.now)
 
     def _on_connection(self, kind: int, frame: bytes) -> None:
+        life = self._life
         if kind != m.FRAME_METHOD:
             raise ChannelNumberError("a content frame on channel 0")
         method = decode_method(frame[FRAME.size : -1])
         match method:
             case m.ConnectionClose():
-                self._flush_confirms()
-                self._end_channels()
-                self._outbox.send(0, m.ConnectionCloseOk())
+                life.flush_confirms()
+                life.end_channels()
+                life.outbox.send(0, m.ConnectionCloseOk())
                 # Closing the socket with unread octets of the client would reset it, and lose Close-Ok.
-                self.state = ConnectionState.PARTED
-                self._deadline = self._now + self._limits.close_timeout
+                life.state = ConnectionState.PARTED
+                life.deadline = life.now + life.limits.close_timeout
             case m.ConnectionUpdateSecret():
-                self._outbox.emit(UpdateSecret(method.new_secret))
+                life.outbox.emit(UpdateSecret(method.new_secret))
             case _:
                 raise UnexpectedMethodError(f"unexpected {method.__doc__} on channel 0", method_ids(method))
 
     def _on_channel(self, number: int, channel: Channel | None, payload: bytes) -> None:
+        life = self._life
         if payload.startswith(_CONNECTION_CLASS):
             raise UnexpectedMethodError(f"a method of class connection on channel {number}")
         if channel is not None:
             channel.receive_method(payload)
             if channel.state is ChannelState.CLOSED:
-                self._forget_channel(channel)
+                self.forget_channel(channel)
             return
         method = decode_method(payload)
         if not isinstance(method, m.ChannelOpen):
             raise ChannelNumberError(f"expected 'channel.open' on channel {number}", method_ids(method))
-        if len(self._channels) >= self._negotiation.channel_max:
+        if len(life.channels) >= life.negotiation.channel_max:
             # As in RabbitMQ, channel-max limits the number of channels, and not their highest number.
             raise NotAllowedError(
-                f"number of channels opened ({len(self._channels)}) has reached the negotiated channel_max "
-                f"({self._negotiation.channel_max})",
+                f"number of channels opened ({len(life.channels)}) has reached the negotiated channel_max "
+                f"({life.negotiation.channel_max})",
                 method_ids(method),
             )
-        self._channels[number] = Channel(number, self._parts, self._used_tags.get(number, 0))
-        self.channels_opened += 1
-        self._outbox.send(number, m.ChannelOpenOk())
+        life.channels[number] = Channel(number, life.parts, life.used_tags.get(number, 0))
+        life.channels_opened += 1
+        life.outbox.send(number, m.ChannelOpenOk())
 
-    def _forget_channel(self, channel: Channel) -> None:
+    def forget_channel(self, channel: Channel) -> None:
         """The channel is closed, and its number is free."""
-        del self._channels[channel.number]
-        self._used_tags[channel.number] = channel.highest_tag
+        del self._life.channels[channel.number]
+        self._life.used_tags[channel.number] = channel.highest_tag
 
     def _while_closing(self, kind: int, number: int, frame: bytes) -> None:
         """Handle Close and Close-Ok after the server's Close, and discard other frames (§2.3.7)."""
@@ -336,16 +354,16 @@ class FrameReader(ConnectionLifecycle):
         except ProtocolException:
             return
         if isinstance(method, m.ConnectionClose):
-            self._outbox.send(0, m.ConnectionCloseOk())
+            self._life.outbox.send(0, m.ConnectionCloseOk())
         elif isinstance(method, m.ConnectionCloseOk):
-            self._close_socket()
+            self._life.close_socket()
 
     def _raised(self, error: ProtocolException, channel: Channel | None) -> None:
-        if self.state is ConnectionState.NEGOTIATING:
+        if self._life.state is ConnectionState.NEGOTIATING:
             raise NegotiationError(str(error)) from error
         if channel is not None and channel.defers(error):
             return
         if channel is not None and not error.ends_connection:
             channel.fail(error, error.method)
         else:
-            self._fail(error, error.method)
+            self._life.fail(error, error.method)
