@@ -61,7 +61,7 @@ def test_a_line_that_is_no_event_is_named() -> None:
         from_lines([*to_lines(opening()[:1]), '{"event": "Unheard"}'])
 
 
-def test_an_event_of_nobody_is_a_broken_history() -> None:
+def test_an_event_without_a_client_is_a_broken_history() -> None:
     with pytest.raises(BrokenHistoryError):
         check([*opening(), Settled(1.0, "a", "p", 1)])
 
@@ -73,7 +73,7 @@ def test_a_confirmed_message_that_never_came_is_lost() -> None:
 
 
 @pytest.mark.requirement("F4.11")
-def test_a_confirmed_message_that_nobody_settled_is_lost() -> None:
+def test_a_confirmed_message_that_no_consumer_settled_is_lost() -> None:
     events = in_time(opening(), published(1), delivered("a", 1, time=2.0), closing())
     assert promises(events) == ["confirmed and lost"]
 

@@ -274,7 +274,7 @@ def test_an_unknown_user_costs_a_hash_as_well() -> None:
     assert desk.hashing.compared == 1
 
 
-def test_no_password_is_nobodys_password() -> None:
+def test_no_password_is_no_users_password() -> None:
     desk = Desk()
     desk.call(desk.access.put_user, "carol")
     assert desk.login("carol", "")[0] is None

@@ -14,7 +14,7 @@ def desk(*, empty: bool = True, rebuilding: bool = False) -> AdmissionDesk:
     return AdmissionDesk("n1", MEMBERS, empty=empty, rebuilding=rebuilding)
 
 
-def test_a_node_with_a_journal_asks_nobody() -> None:
+def test_a_node_with_a_journal_asks_no_other() -> None:
     assert desk(empty=False).state is Admission.WHOLE
 
 
@@ -99,7 +99,7 @@ def test_a_founder_that_asks_late_is_told_that_it_was_counted() -> None:
     assert not first.counted("n3", 0)
 
 
-def test_a_node_that_lost_its_disk_counts_nobody() -> None:
+def test_a_node_that_lost_its_disk_counts_no_founder() -> None:
     lost = desk()
     lost.told("n2", empty=True, process=7)
     lost.told("n3", empty=False)

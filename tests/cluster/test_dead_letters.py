@@ -187,7 +187,7 @@ def test_deaths_in_several_queues_are_counted(client: Client, grave: str) -> Non
     ]  # fmt: skip
 
 
-def test_a_cycle_that_nobody_rejects_in_ends(client: Client) -> None:
+def test_a_cycle_without_a_rejection_ends(client: Client) -> None:
     client.declare("a", message_ttl=20, dead_letter_exchange="", dead_letter_routing_key="b")
     client.declare("b", message_ttl=20, dead_letter_exchange="", dead_letter_routing_key="a")
     client.confirms(client.publish("a", b"x"))

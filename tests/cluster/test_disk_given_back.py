@@ -33,7 +33,7 @@ def deleted(client: Client) -> None:
 
 
 @pytest.mark.parametrize("emptied", [purged, consumed, deleted])
-def test_an_emptied_queue_gives_its_disk_back_while_nobody_publishes(
+def test_an_emptied_queue_gives_its_disk_back_while_no_client_publishes(
     emptied: Callable[[Client], None],
 ) -> None:
     """While a disk alarm holds publishers back, no log grows until a snapshot would be due."""

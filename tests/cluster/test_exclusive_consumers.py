@@ -15,7 +15,7 @@ __all__ = ["client", "declared"]
 IN_USE = "403 ACCESS_REFUSED - queue '.*' in vhost '/' in exclusive use"
 
 
-def test_an_exclusive_consumer_lets_nobody_else_in(client: Client, declared: Any) -> None:
+def test_an_exclusive_consumer_lets_no_other_in(client: Client, declared: Any) -> None:
     queue = declared()
     tag = client.consume(queue, exclusive=True)
     client.call(m.BasicQos(0, 1), m.BasicQosOk)
@@ -28,7 +28,7 @@ def test_an_exclusive_consumer_lets_nobody_else_in(client: Client, declared: Any
         client.consume(queue, exclusive=True)
 
 
-def test_nobody_else_may_consume_but_anybody_may_get(client: Client) -> None:
+def test_no_other_consumer_is_let_in_but_any_client_may_get(client: Client) -> None:
     queue = client.declare("q").queue
     client.confirms(client.publish(queue, b"1"))
     tag = client.consume(queue, exclusive=True, prefetch=1)

@@ -94,7 +94,7 @@ def test_a_deposed_leader_grants_no_lease_that_its_successor_does_not_wait_for(r
 
 
 @pytest.mark.requirement("A16.3")
-def test_a_leader_that_nobody_reaches_gives_itself_no_lease() -> None:
+def test_a_leader_that_no_voter_reaches_gives_itself_no_lease() -> None:
     """Connections to the leader are refused, and its own connections live, so it does not notice that its
     voters suspect it.
     """

@@ -114,7 +114,7 @@ def exists(client: Client, queue: str) -> bool:
 
 
 @pytest.mark.requirement("A24.2")
-def test_a_queue_that_nobody_uses_goes(client: Client, declared: Any) -> None:
+def test_an_unused_queue_goes(client: Client, declared: Any) -> None:
     queue = declared(expires=300)
     client.confirms(client.publish(queue, b"a"))
     client.site.run(0.2)

@@ -60,7 +60,7 @@ def test_one_that_comes_back_meanwhile_is_not_given_up(scene: Scene) -> None:
     assert scene.given_up == []
 
 
-def test_a_node_that_is_no_owner_gives_nobody_up(scene: Scene) -> None:
+def test_a_node_that_is_no_owner_gives_no_front_end_up(scene: Scene) -> None:
     scene.over = True
     scene.owner.active = False
     scene.lost.lost(1)

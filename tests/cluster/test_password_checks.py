@@ -80,7 +80,7 @@ def test_a_password_from_several_origins_is_hashed_at_the_first_turn_of_any() ->
     assert [question.password for question in desk.hashing.waiting] == [f"wrong {n}" for n in range(5)]
 
 
-def test_another_origin_s_answer_that_comes_late_is_nobody_s() -> None:
+def test_a_late_answer_of_another_origin_is_dropped() -> None:
     desk = Desk()
     desk.ask("wonder", origin="a")
     desk.ask("wonder", origin="b")

@@ -104,7 +104,7 @@ def test_dead_letters_go_where_a_policy_says(client: Client, declared: Any) -> N
     client.site.until(lambda: client.depth("grave") == 2)
 
 
-def test_a_queue_that_nobody_uses_goes_by_a_policy(client: Client, declared: Any) -> None:
+def test_an_unused_queue_goes_by_a_policy(client: Client, declared: Any) -> None:
     queue = declared()
     put(client, expires=500)
     client.site.run(0.3)

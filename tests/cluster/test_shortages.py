@@ -69,7 +69,7 @@ def test_what_was_lost_on_the_way_is_told_again() -> None:
     assert nodes.reasons() == {"low on disk"}
 
 
-def test_a_node_that_is_gone_holds_nobody_up() -> None:
+def test_a_node_that_is_gone_holds_no_client_up() -> None:
     nodes = Nodes()
     nodes.notice("n3", DISK)
     nodes.cut.add("n3")

@@ -94,7 +94,7 @@ def test_a_queue_that_is_gone_from_the_catalog_is_not_waited_for(node: Node, own
     assert owner.active
 
 
-def test_nobody_takes_over_before_what_was_done_is_applied(node: Node, owner: PartitionOwner) -> None:
+def test_no_owner_takes_over_before_its_log_is_applied(node: Node, owner: PartitionOwner) -> None:
     node.known[QUEUE] = PRIORITY
     owner.tick(0.1)
     assert not owner.active
@@ -174,7 +174,7 @@ def apply_all(node: Recording, owner: PartitionOwner, index: int) -> None:
         index += 1
 
 
-def test_what_is_given_back_behind_a_greeting_is_leased_to_nobody() -> None:
+def test_messages_given_back_behind_a_greeting_are_leased_to_no_consumer() -> None:
     node = Recording()
     owner = greeted(node)
     owner.sessions.operations(FRONT_END, 1, 2, encode_return(QUEUE, [(1, 1)], True))

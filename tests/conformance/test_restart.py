@@ -119,9 +119,7 @@ def test_only_exchanges_publish_to_an_internal_one(node: Node, name: str) -> Non
 @pytest.mark.requirement("A15.3")
 @pytest.mark.sentence("2.2.7-1", "3.1.4-2")
 @pytest.mark.parametrize("durable", [False, True])
-def test_an_auto_delete_queue_goes_when_nobody_consumes_it_any_longer(
-    node: Node, name: str, durable: bool
-) -> None:
+def test_an_auto_delete_queue_goes_when_its_last_consumer_ends(node: Node, name: str, durable: bool) -> None:
     client = RawClient(node.amqp).open(1)
     client.declare(1, name, auto_delete=True, durable=durable)
     consume, cancel = spec.Basic.Consume(queue=name, consumer_tag="t"), spec.Basic.Cancel(consumer_tag="t")

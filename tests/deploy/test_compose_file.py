@@ -204,7 +204,7 @@ def test_grafana_finds_prometheus_and_its_dashboards(services: dict[str, Any]) -
     assert str(home.parent) == provider["options"]["path"]
 
 
-def test_whoever_looks_at_grafana_may_only_look(services: dict[str, Any]) -> None:
+def test_viewers_of_grafana_may_only_look(services: dict[str, Any]) -> None:
     settings = services["grafana"]["environment"]
     assert settings["GF_AUTH_ANONYMOUS_ENABLED"] == "true"
     assert settings["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"

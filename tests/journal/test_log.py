@@ -140,7 +140,7 @@ def test_what_was_abandoned_is_not_installed(journal: Journal) -> None:
     assert log.live() == [(2, 2)]
 
 
-def test_whoever_appends_does_not_install_what_was_received_before(journal: Journal) -> None:
+def test_a_replica_that_appends_does_not_install_a_snapshot_received_before(journal: Journal) -> None:
     log = journal.log(1)
     log.receive([entry(3), entry(4)])
     before = log.reception

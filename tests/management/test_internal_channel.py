@@ -52,7 +52,7 @@ ASKED: dict[str, Callable[[InternalChannel], Awaitable[Any]]] = {
 
 
 @pytest.mark.parametrize("asked", ASKED)
-def test_a_message_that_comes_when_nobody_waits_for_it_goes_back(asked: str) -> None:
+def test_a_message_that_comes_when_no_request_waits_goes_back(asked: str) -> None:
     async def given_up() -> LateBroker:
         broker: Any = LateBroker()
         channel = InternalChannel(broker, "guest", "/")

@@ -64,7 +64,7 @@ def test_a_dead_node_is_missed_by_all_alike(seconds: float) -> None:
     assert not any(four.better[name] for name in ("n2", "n3", "n4"))
 
 
-def test_who_hears_nobody_knows_of_nobody_better() -> None:
+def test_a_node_that_hears_no_other_knows_of_no_better_one() -> None:
     three = network()
     three.cut_between("n1", "n2")
     three.cut_between("n1", "n3")

@@ -89,7 +89,7 @@ def test_a_replica_goes_and_another_comes_in_one_change() -> None:
     assert step.change == MembershipChange(voters=frozenset({"n4"}), removed=frozenset({"n1"}))
 
 
-def test_a_leader_that_goes_hands_over_to_whoever_is_wished_for() -> None:
+def test_a_leader_that_goes_hands_over_to_the_node_that_is_wished_for() -> None:
     group = of("n1", "n2", "n3")
     assert next_step(Move(remove="n1", owner="n3"), view("n1", group)) == LeadershipTransfer("n3")
     assert next_step(Move(remove="n1"), view("n1", group)) == LeadershipTransfer("n2")
@@ -109,6 +109,6 @@ def test_no_voter_goes_while_those_that_stay_are_no_majority() -> None:
     assert isinstance(next_step(Move(remove="n2"), shown), Change)
 
 
-def test_the_only_replica_stays_where_nobody_is_to_come() -> None:
+def test_the_only_replica_stays_where_no_other_is_to_come() -> None:
     """Seed 60050: the replica that was given up had taken the place of the other: the move never ended."""
     assert next_step(Move(remove="b"), view("b", of("b"))) == MoveSettled()

@@ -41,7 +41,7 @@ def test_names_in_a_certificate(source: str, name: str) -> None:
     assert name_in({}, source) == ""
 
 
-def test_two_common_names_name_nobody() -> None:
+def test_two_common_names_name_no_user() -> None:
     twice = {"subject": ((("commonName", "alice"),), (("commonName", "root"),))}
     assert name_in(twice, "common_name") == ""
 

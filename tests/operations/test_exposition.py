@@ -116,7 +116,7 @@ def test_a_page_tells_when_its_rendering_began() -> None:
     asyncio.run(work())
 
 
-def test_whoever_asks_rendering_takes_a_fortieth_of_the_time() -> None:
+def test_rendering_takes_a_fortieth_of_the_time_for_all_who_ask() -> None:
     """Three pages of different weight, each asked for all the time."""
 
     async def work() -> None:

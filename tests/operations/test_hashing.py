@@ -21,7 +21,7 @@ HASH = str(PasswordHash.of("wonder"))
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xy"))))
-def test_everything_gets_its_turn_and_nobody_two_before_another(asked: list[tuple[str, str]]) -> None:
+def test_every_address_gets_its_turn_and_none_two_before_another(asked: list[tuple[str, str]]) -> None:
     turns = Turns()
     for number, (origin, name) in enumerate(asked):
         turns.add(origin, name, (number, origin, name))

@@ -49,7 +49,7 @@ def raise_(error: Exception) -> None:
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_what_says_that_the_log_is_wrong_ends_the_node_whoever_meets_it(
+def test_an_error_that_says_that_the_log_is_wrong_ends_the_node_in_any_scope(
     error: Exception, origin: Origin
 ) -> None:
     assert scope_of(raised(lambda: raise_(error)), origin) is FailureScope.NODE
@@ -118,7 +118,7 @@ def test_the_exit_code_tells_a_disk_from_damage_from_a_defect() -> None:
     assert ending_of(ZeroDivisionError()).code is ExitCode.DEFECT
 
 
-def test_whoever_starts_nodes_again_goes_by_the_exit_codes() -> None:
+def test_supervisors_go_by_the_exit_codes() -> None:
     """A node is not started again after an end that a restart does not cure."""
     unit = (ROOT / "deploy" / "systemd" / "quorate.service").read_text(encoding="utf-8")
     told = re.search(r"^RestartPreventExitStatus=(.*)$", unit, re.MULTILINE)

@@ -120,7 +120,7 @@ def test_what_goes_wrong_is_said_and_told_to_the_shell(
     assert isinstance(done.exception, SystemExit)
 
 
-def test_a_cluster_that_nobody_can_administer_gets_its_configured_users_back(own_cluster: Cluster) -> None:
+def test_a_cluster_without_an_administrator_gets_its_configured_users_back(own_cluster: Cluster) -> None:
     shell = Shell(own_cluster)
     shell.do("users", "set-password", "guest", QUORATE_NEW_PASSWORD="forgotten")
     node = own_cluster[2]

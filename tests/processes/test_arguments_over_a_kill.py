@@ -263,7 +263,7 @@ def test_messages_expire_and_are_dead_letters(trial: Trial, of_the_queue: bool) 
 
 
 @pytest.mark.requirement("A24.2")
-def test_a_queue_that_nobody_uses_goes(trial: Trial) -> None:
+def test_an_unused_queue_goes(trial: Trial) -> None:
     trial.declare(x_expires=1500)
     with trial.owner_killed():
 

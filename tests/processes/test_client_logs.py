@@ -38,7 +38,7 @@ def test_each_client_has_a_number_of_its_own(cluster: Cluster) -> None:
     assert not {"request"} & (first.keys() | second.keys())
 
 
-def test_what_somebody_asked_for_over_http_has_the_requests_id(cluster: Cluster) -> None:
+def test_a_command_over_http_has_the_requests_id(cluster: Cluster) -> None:
     node, api = cluster[1], Management(cluster[1])
     client = node.connect(client_properties={"connection_name": "to be closed"})
     rows = until(

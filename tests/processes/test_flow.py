@@ -152,7 +152,7 @@ def test_without_a_majority_publishers_wait_in_their_sockets(
 
 
 @SMALL
-def test_a_follower_that_hangs_slows_nobody_and_catches_up(
+def test_a_follower_that_hangs_slows_no_client_and_catches_up(
     own_cluster: Cluster, own_channel: Connect, flood: list[Flood]
 ) -> None:
     own_channel(0).queue_declare("queue", durable=True)

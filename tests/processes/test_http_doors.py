@@ -193,7 +193,7 @@ def test_a_head_that_is_too_large_is_refused_on_every_path(tight: Node, line: st
             assert answer == b"" or answer.split(b" ", 2)[1] == b"400", (path, answer[:200])
 
 
-def test_a_body_that_nobody_wants_is_not_waited_for_on_any_path(tight: Node) -> None:
+def test_no_path_waits_for_a_body_that_it_does_not_want(tight: Node) -> None:
     """Its octets never come: who waited for them would not answer."""
     for path in sorted({*OPEN, *GUARDED, *paths()}):
         with opened(tight) as connection:

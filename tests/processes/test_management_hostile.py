@@ -63,7 +63,7 @@ def test_bodies_that_are_no_declaration(cluster: Cluster, name: str, body: bytes
 
 
 @pytest.mark.parametrize("vhost", ["\0", "..", "/" * 50, "ü" * 300, "%2F", "'\"`;--", "\u202e", "a" * 2500])
-def test_names_that_nobody_has(cluster: Cluster, vhost: str) -> None:
+def test_names_that_no_user_has(cluster: Cluster, vhost: str) -> None:
     api = Management(cluster[0])
     for segments in (("queues", vhost), ("queues", "/", vhost), ("exchanges", "/", vhost), ("vhosts", vhost),
                      ("users", vhost), ("connections", vhost), ("bindings", vhost, "e", vhost, "q", vhost),
@@ -73,7 +73,7 @@ def test_names_that_nobody_has(cluster: Cluster, vhost: str) -> None:
 
 
 @pytest.mark.parametrize("odd", ["\0", "a" * 300])
-def test_names_that_nobody_may_have(cluster: Cluster, odd: str) -> None:
+def test_names_that_no_user_may_have(cluster: Cluster, odd: str) -> None:
     api = Management(cluster[0])
     for path, body in (
         (path_of("queues", "/", odd), {}),
@@ -149,12 +149,12 @@ def test_a_body_too_large_is_refused(cluster: Cluster) -> None:
     assert refused(reply, 400, "bad_request") == "Exceeded HTTP request body size limit"
 
 
-def test_nobody_sends_a_body_before_logging_in(cluster: Cluster) -> None:
+def test_no_client_sends_a_body_before_logging_in(cluster: Cluster) -> None:
     head = f"POST /api/definitions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {10**12}\r\n\r\n".encode()
     assert exchange(cluster, head).split(b" ", 2)[1] == b"401"
 
 
-def test_requests_that_never_end_hold_up_nobody(cluster: Cluster) -> None:
+def test_requests_that_never_end_hold_no_other_up(cluster: Cluster) -> None:
     host, _, port = cluster[0].http.removeprefix("http://").partition(":")
     slow = [socket.create_connection((host, int(port)), PATIENCE_S) for _ in range(100)]
     try:

@@ -93,7 +93,7 @@ def test_three_nodes_become_five_under_load(storm: Storm) -> None:
     assert max((pause.seconds for pause in found), default=0.0) < PAUSE_S, found
 
 
-def test_a_node_that_nobody_has_added_waits_and_says_so(own_cluster: Cluster) -> None:
+def test_a_node_that_is_not_added_waits_and_says_so(own_cluster: Cluster) -> None:
     node = own_cluster.newcomer("n4")
     node.start()
     said = "quorate cluster add n4 --address"

@@ -61,7 +61,7 @@ def test_an_address_that_keeps_failing_is_blocked_for_a_while(own_cluster: Clust
 
 
 @pytest.mark.settings({"strangers": {"failures": 4, "pause_s": 0.1, "never_blocked": []}})
-def test_who_fails_beside_a_client_that_is_in_locks_nobody_out(own_cluster: Cluster) -> None:
+def test_failures_beside_a_client_that_is_in_lock_no_client_out(own_cluster: Cluster) -> None:
     node = own_cluster[0]
     with node.connect():
         for _ in range(8):
@@ -72,7 +72,7 @@ def test_who_fails_beside_a_client_that_is_in_locks_nobody_out(own_cluster: Clus
 
 
 @pytest.mark.settings({"strangers": {"pause_s": 0.1}})
-def test_requests_to_the_wrong_port_lock_out_nobody_of_this_machine(own_cluster: Cluster) -> None:
+def test_requests_to_the_wrong_port_lock_no_client_of_this_machine_out(own_cluster: Cluster) -> None:
     """A page in a browser can have it send them; 31 were enough for all programs of the machine."""
     node = own_cluster[0]
     ask_for_a_page_at_the_amqp_port(node, 40)

@@ -60,7 +60,7 @@ def test_consumers_share_what_is_ready_in_turns() -> None:
         assert got(owner.dispatch(99)) == [(A, consumer, number, number)]
 
 
-def test_a_consumer_without_credit_holds_nobody_up() -> None:
+def test_a_consumer_without_credit_holds_no_other_up() -> None:
     owner = owner_with(10)
     attach(owner, A, 1, limit=1)
     attach(owner, A, 2, limit=0)
@@ -163,7 +163,7 @@ def test_a_grant_never_mixes_redelivered_and_fresh() -> None:
     assert marked(owner.dispatch(99)) == [(1, 3, False), (4, 5, True), (6, 9, False)]
 
 
-def test_a_message_that_reached_nobody_is_not_redelivered() -> None:
+def test_a_message_that_reached_no_consumer_is_not_redelivered() -> None:
     owner = owner_with(3)
     attach(owner, A)
     owner.dispatch(99)

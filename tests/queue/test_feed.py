@@ -111,7 +111,7 @@ def test_a_message_dies_once_and_is_moved() -> None:
     assert replica.append(encode_transferred(3, 1)).removed == [(QUEUE, Cause.DEAD_LETTERED, [(3, 3)])]
 
 
-def test_the_owner_hears_of_dead_letters_whoever_else_asks() -> None:
+def test_the_owner_hears_of_dead_letters_beside_other_readers() -> None:
     assert Replica(observed=False).die((2, 3)).dead == [(QUEUE, 2, 3, DEATH)]
 
 

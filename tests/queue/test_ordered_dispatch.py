@@ -164,7 +164,7 @@ def test_a_cancelled_consumer_keeps_its_groups_until_it_has_settled() -> None:
     assert given(owner) == {B: [2, 3]}
 
 
-def test_messages_without_a_key_go_to_anybody() -> None:
+def test_messages_without_a_key_go_to_any_consumer() -> None:
     owner = ordered_owner(GROUPS, [0, 0, 0, 0])
     attach(owner, A, limit=2)
     attach(owner, B, limit=2)
@@ -195,7 +195,7 @@ def test_removals_on_their_way_keep_their_group_together() -> None:
 
 
 @pytest.mark.requirement("X3.1")
-def test_a_new_owner_hands_out_no_group_that_somebody_may_hold() -> None:
+def test_a_new_owner_hands_out_no_group_that_a_consumer_may_hold() -> None:
     """Any consumer may have message 1, so later messages of its group wait until the front ends have
     answered.
     """

@@ -36,7 +36,7 @@ def state(*, sized: bool) -> QueueState:
     return made
 
 
-def test_a_new_owner_counts_neither_dead_letters_nor_what_nobody_may_see_yet() -> None:
+def test_a_new_owner_counts_neither_dead_letters_nor_withheld_messages() -> None:
     owner = owner_of(state(sized=True), settings=LIMITED)
     assert limits_of(owner).ready_octets() == SIZE
 

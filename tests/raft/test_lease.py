@@ -50,7 +50,7 @@ def test_a_node_that_lost_its_disk_votes_for_a_candidate_that_is_in_every_majori
     assert replica.raft.role is Role.FOLLOWER
 
 
-def test_a_node_that_lost_its_disk_votes_for_nobody_who_lacks_what_it_has() -> None:
+def test_a_node_that_lost_its_disk_votes_for_no_candidate_that_lacks_its_entries() -> None:
     replica = Replica(log_of(1, 1), joining=True, voters="ab")
     replica.step(PreVoteRequest("b", "a", 2, 1, 1, in_every_majority=True))
     assert not replica.take(PreVoteResponse)[0].granted
@@ -262,7 +262,7 @@ def test_a_new_leader_knows_when_the_leases_of_former_ones_are_over() -> None:
     assert not Replica().raft.former_leases_over(1e9), "a follower does not lead"
 
 
-def test_the_first_leader_of_a_group_waits_for_nobody() -> None:
+def test_the_first_leader_of_a_group_waits_for_no_lease() -> None:
     """No leader before it committed an entry, without which there is no lease."""
     replica = Replica()
     replica.become_leader()
@@ -282,7 +282,7 @@ def test_a_node_that_lost_its_disk_does_not_vouch_for_a_leader() -> None:
     assert not leads(leader)
 
 
-def test_a_single_voter_needs_nobodys_word() -> None:
+def test_a_single_voter_needs_no_other_voter() -> None:
     replica = Replica(voters="a")
     assert not leads(replica), "its term is not durable"
     replica.sync()

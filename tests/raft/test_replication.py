@@ -350,7 +350,7 @@ def test_appends_are_pipelined_up_to_the_window() -> None:
     assert [request.prev_index + 1 for request in replica.take(AppendRequest)] == [5, 6]
 
 
-def test_a_slow_follower_slows_nobody() -> None:
+def test_a_slow_follower_slows_no_other() -> None:
     replica = Replica(max_inflight_bytes=500)
     replica.lead()
     for _ in range(20):

@@ -203,7 +203,7 @@ def test_a_silent_side_is_asked_and_answers() -> None:
         client.tick(SILENCE_S + HEARTBEAT_S)
 
 
-def test_whoever_asks_gets_its_own_context_back() -> None:
+def test_each_request_gets_its_own_context_back() -> None:
     client, server = shake_hands(encrypted())
     client._frame(COMMAND, command(b"PING", b"\0\x0acontext"))
     assert carry(client, server) == []

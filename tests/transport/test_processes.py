@@ -72,7 +72,7 @@ async def test_a_killed_peer_is_seen_at_once() -> None:
 
 
 @run
-async def test_a_stopped_peer_costs_bounded_memory_and_holds_nobody_else_up() -> None:
+async def test_a_stopped_peer_costs_bounded_memory_and_holds_no_other_peer_up() -> None:
     a, c = Endpoint("a", **SMALL), Endpoint("c")
     c.meet(a)
     with peer_process("b", a) as (pid, address):
