@@ -21,7 +21,7 @@ BINDS_SERVER = ("server", "both")
 
 PREFACE = """# Conformance
 
-What the project is built to, and the tests that show it; written by `make conformance` from the tests'
+The requirements of the project, and the tests that show them; written by `make conformance` from the tests'
 `@pytest.mark.requirement` marks. A requirement that is cut into clauses (`tests/clauses.toml`) is shown when
 each clause has a test that `make test` runs; otherwise its row names the clauses that are missing. A
 requirement that is not cut yet counts as touched: its tests assert parts of it, and nothing says that these
@@ -30,9 +30,9 @@ are all. Tests that only run by another target are followed by its name.
 
 SENTENCES = """## Sentences of the AMQP 0-9-1 specification ({shown} of {binding} that bind the server shown)
 
-What the specification says with MUST, SHOULD or MAY, and what binds without one of these words, by section;
-the tests speak raw frames to a real node (`tests/conformance/`). Where this server reads a sentence in
-another way than its letter, or it does not bind a server, that is said behind it.
+The sentences of the specification with MUST, SHOULD or MAY, and those that bind without one of these words,
+by section; the tests speak raw frames to a real node (`tests/conformance/`). Where this server reads a
+sentence in another way than its letter, or it does not bind a server, that is said behind it.
 
 | section | whom it binds | sentence | tests |
 |---|---|---|---|"""

@@ -81,7 +81,7 @@ def test_files_that_change_are_noticed_and_bad_ones_change_nothing(tmp_path: Pat
     assert certificates.context is not first
 
 
-def test_a_key_that_everybody_can_read_is_refused(tmp_path: Path) -> None:
+def test_a_key_that_all_users_can_read_is_refused(tmp_path: Path) -> None:
     open_to_all = settings(tmp_path)
     open_to_all.key.chmod(0o644)
     with pytest.raises(ConfigError, match="chmod 600"):

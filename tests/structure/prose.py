@@ -1,5 +1,7 @@
 """Riddles in the prose of the project: words and sentences whose actor a reader has to find out.
 
+Prose are documents, docstrings, comments, the names of tests, and the texts that the product prints or logs.
+
 Run as a program it lowers the limits in prose.json to the numbers reached now.
 """
 
@@ -36,7 +38,7 @@ _QUOTED: Final = re.compile(r"```.*?```|`[^`]*`|\"[^\"]*\"", re.DOTALL)
 
 
 def found() -> Iterator[tuple[str, str, str]]:
-    """Path, kind and text of each riddle in docstrings, comments and documents."""
+    """Path, kind and text of each riddle in the prose."""
     for path, prose in _prose():
         for kind, pattern in RIDDLES.items():
             for match in pattern.finditer(_QUOTED.sub("`…`", prose)):
@@ -84,6 +86,23 @@ def _prose() -> Iterator[tuple[str, str]]:
     for module in modules(*FOLDERS):
         for text in (*_docstrings(module.tree), *_comments(module.text)):
             yield module.path, text
+        if module.folder == "tests":
+            yield from ((module.path, name) for name in _test_names(module.tree))
+        else:
+            yield from ((module.path, text) for text in _texts(module.tree))
+
+
+def _test_names(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            yield node.name.removeprefix("test_").replace("_", " ")
+
+
+def _texts(tree: ast.Module) -> Iterator[str]:
+    """The sentences among the constants, those of f-strings included."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            yield node.value
 
 
 def _docstrings(tree: ast.Module) -> Iterator[str]:

@@ -92,7 +92,7 @@ def test_nothing_of_a_message_is_seen_on_the_way() -> None:
 @pytest.mark.requirement("F5.3")
 def test_who_has_no_known_key_is_refused_and_told_so() -> None:
     client, server = encrypted(client=STRANGER)
-    with pytest.raises(ProtocolError, match="nobody with this key is known"):
+    with pytest.raises(ProtocolError, match="the key is unknown"):
         shake_hands((client, server))
     assert not server.ready
     with pytest.raises(RefusedError, match="does not know this node's key"):

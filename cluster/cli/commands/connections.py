@@ -53,7 +53,7 @@ def list_links(client: ManagementClient, name: str, as_json: bool) -> None:
 
 @connections.command("close")
 @click.argument("name")
-@click.option("--reason", default="", help="What its client is told.")
+@click.option("--reason", default="", help="The reason that its client is told.")
 @management_options
 def close_connection(client: ManagementClient, name: str, reason: str) -> None:
     """Close the connection NAME, as `quorate connections list` writes it."""

@@ -29,11 +29,11 @@ def list_vhosts(client: ManagementClient, as_json: bool) -> None:
 
 @vhosts.command("add")
 @click.argument("name")
-@click.option("--description", help="What it is for.")
+@click.option("--description", help="Its purpose, in words of your own.")
 @click.option("--tag", "tags", multiple=True, help="A word of your own for it; repeatable.")
 @click.option(
     "--default-queue-type", type=click.Choice(["quorum", "classic"]),
-    help="What a durable queue in it is that is declared without a type.",
+    help="The type of its durable queues that are declared without one.",
 )  # fmt: skip
 @management_options
 def add_vhost(

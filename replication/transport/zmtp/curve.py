@@ -263,7 +263,7 @@ class ServerMechanism(_Curve):
             raise ProtocolError("the other side vouches for another connection")
         self.user = self._names(_z85(client))
         if self.user is None:
-            raise StrangerError("nobody with this key is known")
+            raise StrangerError("the key is unknown")
         self._records = agreed(check_metadata(told[128:], PUSH), self._shared, self.as_server)
         self.ready = True
         number = self._next_number()
