@@ -4,19 +4,28 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from node.wire.amqp10.definitions import (
     Attach,
     Coordinator,
     Role,
     SenderSettleMode,
     Source,
+    StdDistMode,
     Target,
     TerminusDurability,
     TerminusExpiryPolicy,
 )
 from node.wire.amqp10.field_readers import CompositeField
 from node.wire.amqp10.links import IncomingLink, OutgoingLink
+from node.wire.amqp10.outgoing import outcome_of
 from node.wire.amqp10.transactions import COORDINATOR
+
+OUTCOMES: Final = frozenset(
+    ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list")
+)
+"""The outcomes that a receiver may choose (part 3, section 3.4)."""
 
 
 def answer(link: IncomingLink | OutgoingLink, max_message_size: int) -> Attach:
@@ -58,15 +67,19 @@ def refusal(link: IncomingLink | OutgoingLink) -> Attach:
 
 
 def _kept(terminus: CompositeField | None) -> CompositeField | None:
-    """The terminus as the node keeps it: until the link is detached, without filters."""
+    """The terminus as the node keeps it: until the link is detached, without filters, with a distribution
+    mode, and with the outcomes that there are (section 3.5.3).
+    """
     if isinstance(terminus, Coordinator):
         return COORDINATOR
     durable, expiry, timeout = TerminusDurability.NONE, TerminusExpiryPolicy.LINK_DETACH, 0
     if isinstance(terminus, Source):
+        mode = terminus.distribution_mode or StdDistMode.MOVE
+        default = terminus.default_outcome if outcome_of(terminus.default_outcome) is not None else None
+        outcomes = tuple(one for one in terminus.outcomes if one in OUTCOMES)
         return Source(
             terminus.address, durable, expiry, timeout, terminus.dynamic, terminus.dynamic_node_properties,
-            terminus.distribution_mode, None, terminus.default_outcome, terminus.outcomes,
-            terminus.capabilities,
+            mode, None, default, outcomes, terminus.capabilities,
         )  # fmt: skip
     if isinstance(terminus, Target):
         return Target(

@@ -54,6 +54,8 @@ def kept(terminus: Any) -> Any:
     fields = {name: getattr(terminus, name) for name in terminus.FIELDS}
     fields |= {"durable": d.TerminusDurability.NONE, "timeout": 0}
     fields |= {"expiry_policy": d.TerminusExpiryPolicy.LINK_DETACH}
+    if isinstance(terminus, d.Source):
+        fields["distribution_mode"] = terminus.distribution_mode or d.StdDistMode.MOVE
     return type(terminus)(**fields | ({"filter": None} if isinstance(terminus, d.Source) else {}))
 
 
@@ -97,6 +99,26 @@ def test_a_receiving_link_is_attached_as_it_was_asked_for(
     )  # fmt: skip
     link = peer.outgoing()
     assert link.browses and link.presettled is (mode is SenderSettleMode.SETTLED)
+
+
+@pytest.mark.parametrize(("asked", "told"), [(None, "move"), ("move", "move"), ("copy", "copy")])
+def test_the_answer_names_the_distribution_mode(asked: str | None, told: str) -> None:
+    (attach,) = begun().send(receiver(0, source=d.Source("q", distribution_mode=asked)))
+    assert attach.source.distribution_mode == told
+
+
+VENDORS: Any = Described(Symbol("vendor:outcome:list"), [])
+
+
+@pytest.mark.parametrize("default", [d.Accepted(), d.Modified(True), None, VENDORS, d.Declared(b"t")])
+def test_the_answer_names_only_outcomes_that_there_are(default: Any) -> None:
+    names = ("amqp:accepted:list", "vendor:outcome:list", "amqp:modified:list", "amqp:received:list")
+    asked = d.Source("q", outcomes=names, default_outcome=default)
+    (attach,) = begun().send(receiver(0, source=asked))
+    assert attach.source.outcomes == ("amqp:accepted:list", "amqp:modified:list")
+    assert attach.source.default_outcome == (
+        default if isinstance(default, d.Accepted | d.Modified) else None
+    )
 
 
 @pytest.mark.requirement("B4")
