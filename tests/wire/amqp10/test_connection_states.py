@@ -49,6 +49,10 @@ OPEN = d.Open("c")
 # -- every transition -------------------------------------------------------------------------------
 
 
+def empty_frame(channel: int) -> bytes:
+    return EMPTY_FRAME[:6] + channel.to_bytes(2, "big")
+
+
 def at(state: ConnectionState) -> Peer:
     """A peer whose connection is in this state, and answers nothing by itself."""
     peer = Peer(ConnectionLimits(stranger_bytes=5000), answers=frozenset())
@@ -185,6 +189,24 @@ def test_a_close_with_an_error_is_answered_too() -> None:
     assert peer.connection.state is S.CLOSED
 
 
+@pytest.mark.parametrize("how", ["forced", "error", "answer", "pipelined"])
+def test_close_goes_on_channel_0_and_is_the_last_frame(how: str) -> None:
+    peer = Peer() if how == "pipelined" else opened(idle_time_out=1000)
+    if how == "forced":
+        peer.send(begin(), receiver(), credit(9), channel=5)
+        peer.connection.force_close("the end")
+        peer.reads()
+    elif how == "error":
+        peer.send(begin(), begin(), channel=5)
+    elif how == "answer":
+        peer.send(begin(), d.Close(), channel=5)
+    else:
+        peer.send(SASL_HEADER, PLAIN, AMQP_HEADER, d.Open("c", f"vhost:{MISSING}"), begin(), channel=0)
+    assert isinstance(peer.last, d.Close) and peer.frames[-1].channel == 0
+    peer.deliver(message())
+    assert peer.tick(5) == [] and peer.send(begin(), channel=1) == [] and isinstance(peer.last, d.Close)
+
+
 def test_the_nodes_close_waits_for_the_peers() -> None:
     peer = receiving()
     peer.deliver(message())
@@ -253,6 +275,24 @@ def test_a_frame_out_of_place_closes_the_connection(frame: Any, channel: int, co
     assert not peer.send(begin(), channel=2), "all but Close is discarded"
     # Behind octets that are no frames no Close can be found.
     assert len(peer.effects) == (1 if type(frame) is bytes and frame[0] == 0 else 0)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [begin(), d.End(), sender(), credit(1), d.Transfer(0), settled(0), d.Detach(0), empty_frame(8)],
+    ids=["begin", "end", "attach", "flow", "transfer", "disposition", "detach", "empty"],
+)
+def test_a_channel_that_is_not_supported_closes_the_connection(frame: Any) -> None:
+    peer = begun(limits=ConnectionLimits(channel_max=7))
+    (close,) = peer.send(frame, channel=8)
+    assert error_in(close, d.Close).condition == FRAMING
+
+
+@pytest.mark.parametrize("channel", [0, 3, 7], ids=["session", "no session", "highest"])
+def test_an_empty_frame_may_come_on_any_channel(channel: int) -> None:
+    peer = begun(limits=ConnectionLimits(channel_max=7, idle_time_out=10.0))
+    assert peer.tick(19) == [] and peer.send(empty_frame(channel)) == []
+    assert peer.tick(19) == [] and peer.connection.state is S.OPEN, "the peer is not silent"
 
 
 @pytest.mark.requirement("B3")

@@ -8,7 +8,7 @@ import pytest
 
 from node.delivery.settlements import Outcome
 from node.wire.amqp10 import definitions as d
-from node.wire.amqp10.definitions import Accepted, AmqpCondition, SessionCondition
+from node.wire.amqp10.definitions import Accepted, AmqpCondition, ConnectionCondition, SessionCondition
 from node.wire.amqp10.effects import (
     EndConsumer,
     FindTarget,
@@ -137,6 +137,19 @@ def test_an_error_of_a_session_ends_the_session_alone(frame: Any, condition: str
     assert len(peer.send(begin())) == 1
 
 
+@pytest.mark.parametrize(
+    "frame",
+    [sender(4), receiver(4), transfer(1, handle=4), credit(1, handle=4), d.Detach(4)],
+    ids=["sender", "receiver", "transfer", "flow", "detach"],
+)
+@pytest.mark.parametrize(("ours", "theirs"), [(3, 100), (100, 3)])
+def test_a_handle_that_is_not_supported_closes_the_connection(frame: Any, ours: int, theirs: int) -> None:
+    """The node's handles are the peer's, so the lower handle-max holds."""
+    peer = begun(sender(3), limits=ConnectionLimits(handle_max=ours), begins={"handle_max": theirs})
+    (close,) = peer.send(frame)
+    assert error_in(close, d.Close).condition == ConnectionCondition.FRAMING_ERROR
+
+
 @pytest.mark.requirement("B3")
 def test_a_transfer_beyond_the_window_ends_the_session() -> None:
     peer = begun(sender(), limits=ConnectionLimits(incoming_window=4))
@@ -202,8 +215,21 @@ def test_the_window_opens_again_when_half_of_it_is_used_up() -> None:
 def test_a_flow_that_asks_for_the_sessions_state_is_answered() -> None:
     peer = begun(sender(), limits=ConnectionLimits(incoming_window=10))
     peer.send(transfer(1))
-    assert peer.send(window(100, echo=True)) == [d.Flow(9, 0, OUTGOING_WINDOW, 1)]
+    flow = window(100, echo=True)
+    flow.next_outgoing_id = 1
+    assert peer.send(flow) == [d.Flow(9, 0, OUTGOING_WINDOW, 1)]
     assert peer.send(window(100)) == []
+
+
+@pytest.mark.parametrize("number", [0, 77, 2**31, 2**32 - 1])
+def test_the_next_incoming_id_is_what_the_peer_tells(number: int) -> None:
+    """The node counts on from there, and begins again at 0."""
+    peer = begun(sender(), limits=ConnectionLimits(incoming_window=10))
+    flow = window(100, echo=True)
+    flow.next_outgoing_id = number
+    assert peer.send(flow) == [d.Flow(10, 0, OUTGOING_WINDOW, number)]
+    told = peer.send(*(transfer(one) for one in range(1, 6)))
+    assert [one.next_incoming_id for one in told] == [(number + 5) % 2**32]
 
 
 def test_a_window_that_the_peer_tells_before_it_has_seen_begin_counts_from_the_start() -> None:
