@@ -38,10 +38,11 @@ from node.wire.amqp10.errors import (
     RolledBackError,
     SectionError,
     TransactionLimitError,
+    UnfinishedPostError,
     UnknownDischargeError,
     UnknownTransactionError,
 )
-from node.wire.amqp10.links import IncomingLink
+from node.wire.amqp10.links import IncomingLink, PartialDelivery
 from node.wire.amqp10.sections import body_composite
 
 COORDINATOR: Final = Coordinator(
@@ -82,7 +83,7 @@ class Transaction:
     """One transaction. `number` is its number in effects."""
 
     __slots__ = (
-        "coordinator", "discharged_on", "failure", "number", "octets", "open_in", "presumed",
+        "coordinator", "discharged_on", "failure", "number", "octets", "open_in", "parts", "presumed",
         "retired", "settled_later", "txn_id",
     )  # fmt: skip
 
@@ -101,6 +102,8 @@ class Transaction:
         self.open_in: set[int] = set()
         """The sessions with deliveries in `retired` that the peer has not settled at once."""
         self.settled_later: list[SettledLater] = []
+        self.parts: set[PartialDelivery] = set()
+        """The deliveries of the peer in the transaction that have frames to come."""
         self.octets = TRANSACTION_OCTETS
 
     def fail(self, reason: str) -> None:
@@ -168,7 +171,7 @@ class DeclaredTransactions:
         """End a transaction. Returns the outcome of the link's message with this tag, or None where the
         session code is asked to commit: its answer tells the outcome.
 
-        Raises UnknownDischargeError, RolledBackError.
+        Raises UnknownDischargeError, RolledBackError, UnfinishedPostError.
         """
         self._publish_gathered()
         transaction = self._live.get(message.txn_id)
@@ -177,6 +180,9 @@ class DeclaredTransactions:
         if message.fail:
             self.roll_back(transaction)
             return Accepted()
+        if transaction.parts:
+            self.roll_back(transaction)
+            raise UnfinishedPostError("a delivery in the transaction has frames to come")
         if transaction.failure is not None:
             self.roll_back(transaction)
             raise RolledBackError(transaction.failure)
@@ -211,6 +217,19 @@ class DeclaredTransactions:
     def hold(self, transaction: Transaction, octets: int) -> None:
         """A run with so many octets is held for the transaction."""
         self._grow(transaction, HELD_RUN_OCTETS + octets)
+
+    def post_part(self, partial: PartialDelivery) -> None:
+        """A delivery has frames to come. Its state may name a transaction."""
+        if isinstance(partial.state, TransactionalState):
+            transaction = self._live.get(partial.state.txn_id)
+            if transaction is not None:
+                transaction.parts.add(partial)
+
+    def drop_part(self, partial: PartialDelivery) -> None:
+        """No transaction waits for frames of the delivery any more."""
+        if isinstance(partial.state, TransactionalState):
+            for transaction in self._live.values():
+                transaction.parts.discard(partial)
 
     def retire(self, transaction: Transaction, retired: Retired) -> None:
         """The commit settles these deliveries."""

@@ -89,7 +89,7 @@ def test_a_control_link_that_is_taken_over_rolls_back() -> None:
 
 
 @pytest.mark.requirement("B10")
-@pytest.mark.parametrize("end", [d.End(), d.Detach(0xFFFF)], ids=["ended", "failed"])
+@pytest.mark.parametrize("end", [d.End(), d.Detach(77)], ids=["ended", "failed"])
 def test_an_ended_session_rolls_the_transactions_of_its_control_links_back(end: Any) -> None:
     controller = delivered()
     txn_id = controller.declare()
@@ -356,3 +356,53 @@ def test_acquisition_in_a_transaction_is_refused() -> None:
     (detach,) = controller.peer.send(credit(10, 5, handle=1, properties={Symbol("txn-id"): txn_id}))
     assert (detach.handle, detach.closed) == (1, True)
     assert error_in(detach, d.Detach).condition == AmqpCondition.NOT_IMPLEMENTED
+
+
+# -- deliveries with frames to come -----------------------------------------------------------------
+
+
+def part(controller: Controller, txn_id: bytes) -> None:
+    """Send the first frame of a delivery in a transaction."""
+    assert controller.peer.send(controller.frame(b"\0", txn_id, more=True)) == []
+
+
+@pytest.mark.requirement("B10")
+@pytest.mark.parametrize("handle", [CONTROL, 8], ids=["rejections", "no rejections"])
+def test_a_commit_while_a_delivery_has_frames_to_come_closes_the_control_link(handle: int) -> None:
+    """Whichever outcomes the control link takes (section 4.4.1)."""
+    attach = coordinator(8, source=d.Source(outcomes=("amqp:accepted:list",)))
+    controller = Controller(sender(0), attach)
+    txn_id = controller.declare()
+    controller.send(txn_id, message())
+    part(controller, txn_id)
+    (detach,) = controller.peer.send(controller.discharging(txn_id, handle=handle))
+    assert (detach.handle, detach.closed) == (handle, True)
+    assert error_in(detach, d.Detach).condition == Condition.TRANSACTION_ROLLBACK
+    assert controller.rolled_back() == [1] and controller.held == 0
+    assert not controller.peer.taken(e.CommitEffect)
+    assert controller.peer.session().incoming.unconfirmed == 0
+
+
+@pytest.mark.requirement("B10")
+@pytest.mark.parametrize("how", ["last frame", "aborted", "detached", "other transaction"])
+def test_a_delivery_whose_frames_have_ended_holds_up_no_commit(how: str) -> None:
+    controller = Controller(sender(0))
+    txn_id = controller.declare()
+    part(controller, controller.declare() if how == "other transaction" else txn_id)
+    if how == "last frame":
+        controller.peer.send(octets_of(d.Transfer(0), payload=message()[1:]))
+    elif how == "aborted":
+        controller.peer.send(octets_of(d.Transfer(0, aborted=True)))
+    elif how == "detached":
+        controller.peer.send(d.Detach(0, True))
+    assert controller.discharge(txn_id) is None
+    assert controller.commit().transaction == 1
+
+
+@pytest.mark.requirement("B10")
+def test_a_rollback_waits_for_no_delivery_with_frames_to_come() -> None:
+    controller = Controller(sender(0))
+    txn_id = controller.declare()
+    part(controller, txn_id)
+    assert controller.discharge(txn_id, fail=True) == ACCEPTED
+    assert controller.rolled_back() == [1] and controller.held == 0

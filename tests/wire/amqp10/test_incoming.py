@@ -246,6 +246,23 @@ def test_a_transfer_of_another_delivery_within_one_ends_the_session(frame: bytes
     assert peer.session().held == 0
 
 
+@pytest.mark.parametrize("frames", ["one", "row", "several"])
+def test_a_resumed_delivery_is_ignored(frames: str) -> None:
+    """The node knows no delivery of an earlier attach, and takes no message twice (section 2.7.5)."""
+    peer = sending(limits=SMALL)
+    if frames == "several":
+        octets = message(body=b"again" * 9)
+        sent = [transfer(1, octets[:5], more=True, resume=True), transfer(None, octets[5:50], more=True)]
+        assert peer.send(*sent) == [] and peer.session().incoming.partial_octets == 0
+        peer.send(transfer(None, octets[50:]))
+    else:
+        peer.send(*(transfer(n, resume=True) for n in range(1, 4 if frames == "row" else 2)))
+    assert not peer.taken(PublishEffect) and peer.session().incoming.unconfirmed == 0
+    following = peer.incoming().delivery_count + 1
+    peer.send(transfer(following))
+    assert published(peer) == [(following + 1, 1)], "the delivery-ids go on"
+
+
 # -- delivery ids -----------------------------------------------------------------------------------
 
 
