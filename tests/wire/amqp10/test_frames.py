@@ -114,6 +114,13 @@ def test_an_extended_header_is_skipped() -> None:
         assert found.performative == d.Transfer(3) and bytes(found.payload) == b"payload"
 
 
+def test_octets_6_and_7_and_the_extended_header_of_a_sasl_frame_mean_nothing() -> None:
+    body = d.SaslInit("PLAIN", b"response").encode()
+    frame = pack(">IBBH", 12 + len(body), 3, 1, 0xABCD) + b"????" + body
+    (found,) = frames_of(frame)
+    assert found.kind == FrameType.SASL and found.performative == d.SaslInit("PLAIN", b"response")
+
+
 def test_an_empty_frame_has_no_performative() -> None:
     (frame,) = frames_of(EMPTY_FRAME)
     assert (frame.kind, frame.performative, bytes(frame.payload)) == (FrameType.AMQP, None, b"")
@@ -152,9 +159,10 @@ def test_a_body_that_is_no_performative_is_a_decode_error(body: bytes) -> None:
         assert isinstance(failure, ValueSyntaxError) and failure.condition == "amqp:decode-error"
 
 
-def test_an_amqp_performative_in_a_sasl_frame_is_a_decode_error() -> None:
-    body = d.Open("c").encode()
-    assert isinstance(failure_of(pack(">IBBH", 8 + len(body), 2, 1, 0) + body), ValueSyntaxError)
+def test_anything_but_one_sasl_performative_in_a_sasl_frame_is_a_decode_error() -> None:
+    init = d.SaslInit("PLAIN").encode()
+    for body in (d.Open("c").encode(), init + init, init + b"\x40"):
+        assert isinstance(failure_of(pack(">IBBH", 8 + len(body), 2, 1, 0) + body), ValueSyntaxError)
 
 
 def test_frames_in_front_of_an_error_are_received() -> None:

@@ -154,6 +154,27 @@ def test_deliveries_are_settled_or_not_as_the_link_has_it(mode: SenderSettleMode
     assert (outgoing.sent, outgoing.sent_presettled) == (1, int(presettled))
 
 
+@pytest.mark.parametrize("mode", SenderSettleMode)
+def test_the_first_frame_of_a_delivery_identifies_it_and_every_frame_is_settled_alike(
+    mode: SenderSettleMode,
+) -> None:
+    peer = begun(receiver(snd_settle_mode=mode), credit(99), max_frame_size=512)
+    frames = peer.deliver(message(body=b"x" * 2000), message(body=b"y" * 2000))
+    assert len(frames) == 10 and {one.settled for one in frames} == {mode is SenderSettleMode.SETTLED}
+    assert [one.more for one in frames] == [True, True, True, True, False] * 2, "one after the other"
+    for first in (frames[0], frames[5]):
+        assert None not in (first.delivery_id, first.delivery_tag, first.message_format)
+    assert frames[0].delivery_id != frames[5].delivery_id
+
+
+def test_delivery_tags_of_a_link_are_unique() -> None:
+    peer = receiving(1000)
+    tags = [one.delivery_tag for one in peer.deliver(*[message()] * 600)]
+    peer.send(settled(0, 299, ACCEPTED))
+    tags += [one.delivery_tag for one in peer.deliver(*[message()] * 300, first=601)]
+    assert len(set(tags)) == 900 and None not in tags
+
+
 @pytest.mark.requirement("B5")
 @pytest.mark.parametrize("size", [512, 4096])
 @pytest.mark.parametrize("octets", [0, 400, 512, 5000, 100_000])
