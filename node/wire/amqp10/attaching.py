@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from node.wire.amqp10.definitions import (
     Attach,
     Coordinator,
@@ -19,13 +17,8 @@ from node.wire.amqp10.definitions import (
 )
 from node.wire.amqp10.field_readers import CompositeField
 from node.wire.amqp10.links import IncomingLink, OutgoingLink
-from node.wire.amqp10.outgoing import outcome_of
+from node.wire.amqp10.outcomes import OUTCOMES, outcome_of
 from node.wire.amqp10.transactions import COORDINATOR
-
-OUTCOMES: Final = frozenset(
-    ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list")
-)
-"""The outcomes that a receiver may choose (part 3, section 3.4)."""
 
 
 def answer(link: IncomingLink | OutgoingLink, max_message_size: int) -> Attach:
@@ -73,17 +66,19 @@ def _kept(terminus: CompositeField | None) -> CompositeField | None:
     if isinstance(terminus, Coordinator):
         return COORDINATOR
     durable, expiry, timeout = TerminusDurability.NONE, TerminusExpiryPolicy.LINK_DETACH, 0
+    properties = None
+    if isinstance(terminus, Source | Target) and terminus.dynamic:
+        properties = terminus.dynamic_node_properties
     if isinstance(terminus, Source):
         mode = terminus.distribution_mode or StdDistMode.MOVE
         default = terminus.default_outcome if outcome_of(terminus.default_outcome) is not None else None
         outcomes = tuple(one for one in terminus.outcomes if one in OUTCOMES)
         return Source(
-            terminus.address, durable, expiry, timeout, terminus.dynamic, terminus.dynamic_node_properties,
-            mode, None, default, outcomes, terminus.capabilities,
+            terminus.address, durable, expiry, timeout, terminus.dynamic, properties, mode, None,
+            default, outcomes, terminus.capabilities,
         )  # fmt: skip
     if isinstance(terminus, Target):
         return Target(
-            terminus.address, durable, expiry, timeout, terminus.dynamic, terminus.dynamic_node_properties,
-            terminus.capabilities,
+            terminus.address, durable, expiry, timeout, terminus.dynamic, properties, terminus.capabilities,
         )  # fmt: skip
     return terminus

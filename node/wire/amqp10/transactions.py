@@ -9,7 +9,8 @@ FAILED     as DECLARED; the commit will be refused          discharge: gone; its
 ENDING     the session code commits; no frame may name it   its answer: gone
 
 A delivery that is settled in a transaction is among the unsettled ones no more, so the delivery cannot be
-settled twice. A rollback puts the delivery back there, or into its queue where the peer has settled it.
+settled twice. A rollback puts the delivery back there, or gives it the default outcome where the peer has
+settled it.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from node.wire.amqp10.errors import (
     UnknownTransactionError,
 )
 from node.wire.amqp10.links import IncomingLink, PartialDelivery
+from node.wire.amqp10.outcomes import default_outcome
 from node.wire.amqp10.sections import body_composite
 
 COORDINATOR: Final = Coordinator(
@@ -259,21 +261,26 @@ class DeclaredTransactions:
     # -- the end --------------------------------------------------------------------------------
 
     def roll_back(self, transaction: Transaction) -> None:
-        """Forget what is held. Deliveries are unsettled again, or back in their queue."""
+        """Forget what is held. Deliveries are unsettled again. Settled ones get their default outcome
+        (section 4.4.4).
+        """
         self._publish_gathered()
         del self._live[transaction.txn_id]
         self.octets -= transaction.octets
         for one in transaction.retired:
             if one.settled:
-                ranges = merged(ranges_of(one.taken.numbers))
-                self._outbox.emit(SettleEffect(one.taken.link, ranges, Outcome.RELEASED))
+                self._settle(one.taken)
             else:
                 one.unsettled.restore([one.taken])
         for late in transaction.settled_later:
             for taken in late.unsettled.take_between(late.first, late.last):
-                ranges = merged(ranges_of(taken.numbers))
-                self._outbox.emit(SettleEffect(taken.link, ranges, Outcome.RELEASED))
+                self._settle(taken)
         self._outbox.emit(Rollback(transaction.number))
+
+    def _settle(self, taken: Taken) -> None:
+        """Settle deliveries that the peer has settled."""
+        ranges = merged(ranges_of(taken.numbers))
+        self._outbox.emit(SettleEffect(taken.link, ranges, default_outcome(taken.consumer)))
 
     def coordinator_gone(self, coordinator: IncomingLink) -> None:
         """A closed link to the coordinator rolls its transactions back (section 4.2)."""

@@ -107,6 +107,16 @@ def test_the_answer_names_the_distribution_mode(asked: str | None, told: str) ->
     assert attach.source.distribution_mode == told
 
 
+@pytest.mark.parametrize("kind", [sender, receiver])
+def test_the_answer_has_no_properties_of_a_node_that_is_not_dynamic(kind: Any) -> None:
+    properties = {"lifetime-policy": d.DeleteOnClose()}
+    end = "target" if kind is sender else "source"
+    terminus: Any = d.Target if kind is sender else d.Source
+    asked = kind(0, **{end: terminus("q", dynamic_node_properties=properties)})
+    attach = begun().send(asked)[0]
+    assert getattr(attach, end).dynamic_node_properties is None
+
+
 VENDORS: Any = Described(Symbol("vendor:outcome:list"), [])
 
 

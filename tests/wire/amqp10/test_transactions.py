@@ -274,6 +274,22 @@ def test_a_rollback_releases_the_deliveries_that_the_peer_has_settled() -> None:
 
 
 @pytest.mark.requirement("B10")
+@pytest.mark.parametrize(
+    ("default", "outcome"),
+    [(ACCEPTED, Outcome.ACCEPTED), (Rejected(), Outcome.REJECTED), (d.Modified(True), Outcome.RETURNED)],
+)
+def test_a_rollback_gives_settled_deliveries_the_default_outcome(default: Any, outcome: Outcome) -> None:
+    controller = delivered(source=d.Source("q", default_outcome=default))
+    txn_id = controller.declare()
+    controller.retire(0, 1, txn_id, Released(), settled=True)
+    controller.retire(2, 3, txn_id, Released())
+    controller.retire(3, 3, txn_id, Released(), settled=True)
+    assert controller.discharge(txn_id, fail=True) == ACCEPTED
+    assert given_back(controller) == [(1, [(1, 2)], outcome), (1, [(4, 4)], outcome)]
+    assert unsettled(controller) == [3, 5]
+
+
+@pytest.mark.requirement("B10")
 def test_a_delivery_retired_first_and_settled_later_is_released_by_a_rollback() -> None:
     """The peer has forgotten the delivery, so the delivery cannot be among the unsettled ones again."""
     controller = delivered(6)
