@@ -115,6 +115,35 @@ def test_messages_are_given_out_by_the_priority_in_their_headers(
     assert sections(client, queue) == [high, low, none]
 
 
+def test_priorities_of_ten_levels_and_more_are_distinct_up_to_the_highest(
+    client: Client, publisher: Publisher
+) -> None:
+    """Levels 0 to 11 are twelve; priorities above are as the highest (part 3, section 3.2.1)."""
+    queue = declare(client, "replicated", max_priority=11)
+    order = [3, 12, 0, 11, 7, 255, 5, 10, 1, 4, 9, 2, 8, 6]
+    sent = {priority: d.Header(priority=priority).encode() + message() for priority in order}
+    for priority in order:
+        publisher.publish(queue, sent[priority])
+    highest, others = [12, 11, 255], [10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0]
+    assert sections(client, queue) == [sent[priority] for priority in highest + others]
+
+
+@pytest.mark.parametrize("kind", ["replicated", "classic"])
+def test_durable_messages_outlast_a_power_cut_of_all_nodes(
+    client: Client, publisher: Publisher, kind: str
+) -> None:
+    queue, site = declare(client, kind), client.site
+    sent = [d.Header(durable=True).encode() + message(body=b"%d" % number) for number in range(5)]
+    assert publisher.publish(queue, *sent) == (5, 0)
+    for node in site.nodes.values():
+        node.stop(power=True)
+    for node in site.nodes.values():
+        node.start()
+    site.until(lambda: all(node.ready for node in site.nodes.values()))
+    client.disconnect()
+    assert sections(site.client("n2"), queue) == sent
+
+
 @pytest.mark.parametrize(
     "delaying",
     [

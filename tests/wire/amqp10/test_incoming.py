@@ -13,7 +13,7 @@ from node.wire.amqp10.definitions import AmqpCondition, LinkCondition
 from node.wire.amqp10.effects import PublishEffect
 from node.wire.amqp10.limits import ConnectionLimits
 from tests.wire.amqp10.peer import ANSWERED, Peer, begun, error_in, octets_of, sender, transfer
-from tests.wire.amqp10.sections import data, message
+from tests.wire.amqp10.sections import annotated, data, message
 
 SMALL = ConnectionLimits(link_credit=4, message_size=100)
 SENDERS = d.Disposition(d.Role.SENDER, 1, settled=True)
@@ -312,6 +312,13 @@ def test_a_message_that_is_too_large_detaches_the_link(size: int) -> None:
     peer.send(sender(0))
     peer.send(transfer(4))
     assert published(peer) == [(5, 1)]
+
+
+def test_annotations_that_the_node_does_not_know_are_no_matter() -> None:
+    peer = sending()
+    sent = [message(annotated(x_opt_vendor="secret")), message(annotated(x_opt_vendor=1, x_other=[2]))]
+    assert peer.send(transfer(1, sent[0]), transfer(2, sent[1])) == []
+    assert bodies(peer) == sent
 
 
 def test_a_message_without_a_body_is_taken() -> None:

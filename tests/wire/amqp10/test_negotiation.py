@@ -26,6 +26,7 @@ from node.wire.amqp10.effects import (
 from node.wire.amqp10.frames import EMPTY_FRAME, frame_buffers
 from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.states import ConnectionState
+from node.wire.scram import LARGEST_NONCE, MOST_ITERATIONS, SALT_BYTES, ScramExchange, Verifier
 from tests.wire.amqp10.peer import (
     LARGE,
     MISSING,
@@ -152,6 +153,19 @@ def test_a_mechanism_may_have_several_challenges() -> None:
     assert peer.reads() == [d.SaslOutcome(SaslCode.OK, b"signed")]
     assert peer.send(AMQP_HEADER) == [AMQP_HEADER]
     assert peer.connection.user == "guest" and peer.connection.mechanism == "SCRAM-SHA-256"
+
+
+def test_the_nodes_sasl_frames_have_512_octets_at_most() -> None:
+    mechanisms = ("PLAIN", "EXTERNAL", "ANONYMOUS", "SCRAM-SHA-256")
+    peer = Peer(ConnectionLimits(mechanisms=mechanisms), answers=frozenset())
+    peer.send(SASL_HEADER, d.SaslInit("SCRAM-SHA-256", b"n,,n=guest,r=" + b"x" * LARGEST_NONCE))
+    salt, iterations = b"s" * SALT_BYTES, MOST_ITERATIONS
+    exchange = ScramExchange(lambda user: Verifier(iterations, salt, b"k" * 32, b"k" * 32), b"y" * 32)
+    (asked,) = peer.taken(Authenticate)
+    peer.connection.challenge(exchange.receive(asked.response))
+    peer.reads()
+    assert [type(one.performative) for one in peer.frames] == [d.SaslMechanisms, d.SaslChallenge]
+    assert all(one.end - one.begin <= 512 for one in peer.frames)
 
 
 def test_a_response_may_come_before_its_challenge() -> None:
@@ -307,6 +321,17 @@ def test_the_hostname_reaches_the_session_code_as_it_came() -> None:
 def test_an_open_too_large_for_the_peer_is_no_defect_of_the_machine() -> None:
     """The octets of the node's own Open are those of its configuration, and stay below 512."""
     assert len(b"".join(frame_buffers(0, opened(max_frame_size=512).last))) < 512
+
+
+def test_descriptions_are_in_english_whatever_a_peer_wants() -> None:
+    found: list[Any] = []
+    for wanted in ((), ("de-DE",)):
+        peer = begun(incoming_locales=wanted, outgoing_locales=wanted)
+        (close,) = peer.send(d.Open("again"))
+        found.append(error_in(close, d.Close))
+        opens = [one.performative for one in peer.frames if isinstance(one.performative, d.Open)]
+        assert [(one.outgoing_locales, one.incoming_locales) for one in opens] == [((), ())]
+    assert found[0] == found[1] and found[0].description == "Open on channel 0"
 
 
 # -- pipelined --------------------------------------------------------------------------------------
