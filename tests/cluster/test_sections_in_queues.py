@@ -96,6 +96,7 @@ def sections(client: Client, queue: str) -> list[bytes]:
     return found
 
 
+@pytest.mark.sentence("1.0/3.2-1", "1.0/3.2.4-1")
 def test_sections_cross_the_cluster_as_they_came(client: Client, publisher: Publisher) -> None:
     queue = declare(client, "replicated")
     sent = [message(d.Properties(to="q").encode(), body=b"one"), message(body=b"two")]
@@ -115,6 +116,7 @@ def test_messages_are_given_out_by_the_priority_in_their_headers(
     assert sections(client, queue) == [high, low, none]
 
 
+@pytest.mark.sentence("1.0/3.2.1-5")
 def test_priorities_of_ten_levels_and_more_are_distinct_up_to_the_highest(
     client: Client, publisher: Publisher
 ) -> None:
@@ -128,6 +130,7 @@ def test_priorities_of_ten_levels_and_more_are_distinct_up_to_the_highest(
     assert sections(client, queue) == [sent[priority] for priority in highest + others]
 
 
+@pytest.mark.sentence("1.0/3.2.1-2")
 @pytest.mark.parametrize("kind", ["replicated", "classic"])
 def test_durable_messages_outlast_a_power_cut_of_all_nodes(
     client: Client, publisher: Publisher, kind: str
@@ -226,6 +229,7 @@ def test_the_octets_of_bodies_count(client: Client, publisher: Publisher) -> Non
     assert sections(client, queue) == [sent[0], sent[2]]
 
 
+@pytest.mark.sentence("1.0/3.2-1", "1.0/3.2.4-1")
 def test_a_dead_letter_tells_its_deaths_and_keeps_its_bare_message(
     client: Client, publisher: Publisher
 ) -> None:
@@ -267,6 +271,7 @@ def test_a_cycle_of_dead_letters_ends(client: Client, publisher: Publisher) -> N
     assert client.depth("round") == 0
 
 
+@pytest.mark.sentence("1.0/3.4.5-1")
 def test_the_header_counts_failed_deliveries(client: Client, publisher: Publisher) -> None:
     queue = declare(client, "replicated")
     publisher.publish(queue, message(body=b"again"))

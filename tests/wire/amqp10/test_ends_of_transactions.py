@@ -37,6 +37,7 @@ from tests.wire.amqp10.sections import message
 
 
 @pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.3-1", "1.0/4.3-2")
 def test_a_discharge_of_an_unknown_transaction_is_rejected_and_ends_nothing() -> None:
     controller = Controller(sender(0))
     live = controller.declare()
@@ -193,6 +194,7 @@ def test_an_ended_session_takes_its_deliveries_out_of_the_transaction() -> None:
 
 
 @pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.4.1-4", "1.0/4.4.4.1-2")
 @pytest.mark.parametrize("end", ["commit", "rollback", "detach"])
 def test_messages_in_front_of_the_discharge_are_in_the_transaction(end: str) -> None:
     """Those of every session, although they come in the input that has the discharge."""
@@ -217,6 +219,7 @@ def test_messages_in_front_of_the_discharge_are_in_the_transaction(end: str) -> 
 
 
 @pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.2-3", "1.0/4.2-4")
 def test_a_transaction_beyond_the_limit_is_rejected() -> None:
     controller = Controller(limits=ConnectionLimits(transactions=3))
     ids = [controller.declare() for _ in range(3)]
@@ -231,6 +234,7 @@ def test_a_transaction_beyond_the_limit_is_rejected() -> None:
 
 
 @pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.2-3", "1.0/4.2-4")
 def test_a_part_of_a_distributed_transaction_is_rejected() -> None:
     controller = Controller()
     controller.declare()
@@ -245,6 +249,7 @@ def without_rejections() -> Controller:
 
 
 @pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.2-5", "1.0/4.3-3")
 @pytest.mark.parametrize(
     ("sent", "condition"),
     [
@@ -264,6 +269,7 @@ def test_a_control_link_without_rejections_is_closed_instead(sent: Any, conditio
 
 
 @pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.3-3")
 @pytest.mark.parametrize("when", ["before", "at the commit"])
 def test_a_failed_commit_closes_a_control_link_without_rejections(when: str) -> None:
     controller = without_rejections()
@@ -350,6 +356,7 @@ def test_a_held_message_keeps_no_other_input_in_memory() -> None:
 
 
 @pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.4.3-1")
 def test_acquisition_in_a_transaction_is_refused() -> None:
     controller = delivered()
     txn_id = controller.declare()
@@ -367,6 +374,7 @@ def part(controller: Controller, txn_id: bytes) -> None:
 
 
 @pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.4.1-3")
 @pytest.mark.parametrize("handle", [CONTROL, 8], ids=["rejections", "no rejections"])
 def test_a_commit_while_a_delivery_has_frames_to_come_closes_the_control_link(handle: int) -> None:
     """Whichever outcomes the control link takes (section 4.4.1)."""
@@ -400,6 +408,7 @@ def test_a_delivery_whose_frames_have_ended_holds_up_no_commit(how: str) -> None
 
 
 @pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.3-4")
 def test_a_rollback_waits_for_no_delivery_with_frames_to_come() -> None:
     controller = Controller(sender(0))
     txn_id = controller.declare()

@@ -59,6 +59,7 @@ def refused(peer: Peer) -> bool:
 
 
 @pytest.mark.requirement("B1")
+@pytest.mark.sentence("1.0/2.2-1", "1.0/2.2-2", "1.0/2.2-6", "1.0/5.3-1", "1.0/5.3.2-3", "1.0/5.3.3.6-1")
 def test_the_headers_of_sasl_and_of_amqp_are_answered_with_themselves() -> None:
     peer = Peer()
     assert peer.send(SASL_HEADER) == [SASL_HEADER, MECHANISMS]
@@ -68,6 +69,7 @@ def test_the_headers_of_sasl_and_of_amqp_are_answered_with_themselves() -> None:
 
 
 @pytest.mark.requirement("B1")
+@pytest.mark.sentence("1.0/2.2-3", "1.0/2.2-7", "1.0/2.2-9")
 @pytest.mark.parametrize(
     "header",
     [
@@ -82,6 +84,7 @@ def test_any_other_header_is_answered_with_the_one_that_the_node_takes(header: b
     assert refused(peer)
 
 
+@pytest.mark.sentence("1.0/2.2-2")
 @pytest.mark.parametrize("octets", [b"GET / HTTP/1.1\r\n", octets_of(d.Open("c")), EMPTY_FRAME, PLAIN])
 def test_frames_in_front_of_the_first_header_are_refused_without_a_word(octets: Any) -> None:
     peer = Peer()
@@ -112,6 +115,7 @@ def test_a_wrong_password_is_refused_without_its_reason() -> None:
 
 
 @pytest.mark.requirement("B2")
+@pytest.mark.sentence("1.0/5.3.3.2-1")
 def test_a_mechanism_that_was_not_offered_is_refused() -> None:
     peer = Peer()
     assert peer.send(SASL_HEADER, d.SaslInit("ANONYMOUS"))[2:] == [REFUSED]
@@ -119,6 +123,7 @@ def test_a_mechanism_that_was_not_offered_is_refused() -> None:
     assert refused(peer)
 
 
+@pytest.mark.sentence("1.0/1.4-1", "1.0/5.3.2-1")
 def test_the_offered_mechanisms_are_those_of_the_limits() -> None:
     peer = Peer(ConnectionLimits(mechanisms=("PLAIN", "EXTERNAL")), answers=frozenset())
     found = peer.send(SASL_HEADER, d.SaslInit("EXTERNAL"))
@@ -155,6 +160,7 @@ def test_a_mechanism_may_have_several_challenges() -> None:
     assert peer.connection.user == "guest" and peer.connection.mechanism == "SCRAM-SHA-256"
 
 
+@pytest.mark.sentence("1.0/5.3.1-3")
 def test_the_nodes_sasl_frames_have_512_octets_at_most() -> None:
     mechanisms = ("PLAIN", "EXTERNAL", "ANONYMOUS", "SCRAM-SHA-256")
     peer = Peer(ConnectionLimits(mechanisms=mechanisms), answers=frozenset())
@@ -222,6 +228,7 @@ def test_late_answers_to_a_closed_negotiation_are_ignored() -> None:
     assert peer.reads() == [] and peer.connection.state is ConnectionState.CLOSED
 
 
+@pytest.mark.sentence("1.0/5.3.1-1")
 @pytest.mark.parametrize(
     "octets",
     [
@@ -236,6 +243,7 @@ def test_other_octets_than_sasl_init_are_refused(octets: bytes) -> None:
     assert refused(peer)
 
 
+@pytest.mark.sentence("1.0/5.3.3.6-1")
 @pytest.mark.parametrize("octets", [SASL_HEADER, octets_of(PLAIN), octets_of(d.Open("c")), b"\xff" * 8])
 def test_other_octets_than_the_header_of_amqp_are_refused_after_the_login(octets: bytes) -> None:
     peer = Peer()
@@ -249,6 +257,7 @@ def test_other_octets_than_the_header_of_amqp_are_refused_after_the_login(octets
 
 
 @pytest.mark.requirement("B3")
+@pytest.mark.sentence("1.0/2.8.19-1")
 def test_open_states_the_limits_of_the_node() -> None:
     limits = ConnectionLimits(
         container_id="node-1", max_frame_size=8192, channel_max=99, idle_time_out=30.0,
@@ -263,6 +272,7 @@ def test_open_states_the_limits_of_the_node() -> None:
 
 
 @pytest.mark.requirement("B3")
+@pytest.mark.sentence("1.0/2.7.1-3")
 def test_the_peers_frames_are_bounded_by_the_nodes_max_frame_size() -> None:
     peer = opened(ConnectionLimits(max_frame_size=10_000))
     assert peer.send(b"\0\0\x27\x10\x02\0\0\0") == [], "10,000 octets may come"
@@ -286,6 +296,7 @@ def test_a_max_frame_size_of_512_is_taken() -> None:
     assert opened(max_frame_size=512).connection.max_frame_size == 512
 
 
+@pytest.mark.sentence("1.0/2.4.1-1", "1.0/2.7.1-1")
 @pytest.mark.parametrize("before", [begin(), d.End(), d.Close(), sender()])
 def test_a_frame_in_front_of_open_is_answered_with_open_and_close(before: Composite) -> None:
     peer = Peer()
@@ -323,6 +334,7 @@ def test_an_open_too_large_for_the_peer_is_no_defect_of_the_machine() -> None:
     assert len(b"".join(frame_buffers(0, opened(max_frame_size=512).last))) < 512
 
 
+@pytest.mark.sentence("1.0/2.7.1-7")
 def test_descriptions_are_in_english_whatever_a_peer_wants() -> None:
     found: list[Any] = []
     for wanted in ((), ("de-DE",)):
@@ -341,6 +353,7 @@ KINDS = [bytes, d.SaslMechanisms, d.SaslOutcome, bytes, d.Open, d.Begin, d.Attac
 
 
 @pytest.mark.requirement("B1")
+@pytest.mark.sentence("1.0/2.4.1-1", "1.0/2.7.1-1")
 def test_a_whole_connection_may_come_in_one_piece() -> None:
     peer = Peer()
     assert [type(one) for one in peer.send(PIPELINED)] == KINDS

@@ -38,6 +38,7 @@ from tests.wire.amqp10.sections import message, run_of
 
 
 @pytest.mark.requirement("B3")
+@pytest.mark.sentence("1.0/2.5.1-2", "1.0/2.7.2-2")
 def test_begin_is_answered_on_its_channel() -> None:
     peer = opened(ConnectionLimits(incoming_window=77, handle_max=31))
     assert peer.send(begin(), channel=5) == [d.Begin(0, 77, OUTGOING_WINDOW, 5, 31)]
@@ -109,6 +110,16 @@ def test_a_session_of_a_lost_connection_is_not_answered() -> None:
 UNATTACHED = SessionCondition.UNATTACHED_HANDLE
 
 
+@pytest.mark.sentence(
+    "1.0/2.5.4-1",
+    "1.0/2.5.4-2",
+    "1.0/2.5.5-1",
+    "1.0/2.7.3-1",
+    "1.0/2.7.3-2",
+    "1.0/2.7.4-2",
+    "1.0/2.7.5-1",
+    "1.0/2.7.5-2",
+)
 @pytest.mark.parametrize(
     ("frame", "condition"),
     [
@@ -137,6 +148,7 @@ def test_an_error_of_a_session_ends_the_session_alone(frame: Any, condition: str
     assert len(peer.send(begin())) == 1
 
 
+@pytest.mark.sentence("1.0/2.7.2-3", "1.0/2.7.2-4")
 @pytest.mark.parametrize(
     "frame",
     [sender(4), receiver(4), transfer(1, handle=4), credit(1, handle=4), d.Detach(4)],
@@ -151,6 +163,7 @@ def test_a_handle_that_is_not_supported_closes_the_connection(frame: Any, ours: 
 
 
 @pytest.mark.requirement("B3")
+@pytest.mark.sentence("1.0/2.5.4-1")
 def test_a_transfer_beyond_the_window_ends_the_session() -> None:
     peer = begun(sender(), limits=ConnectionLimits(incoming_window=4))
     (end,) = peer.send(*(transfer(number) for number in range(1, 7)))
@@ -212,6 +225,7 @@ def test_the_window_opens_again_when_half_of_it_is_used_up() -> None:
     assert len(found) == 10 and all(flow.incoming_window == 10 for flow in found)
 
 
+@pytest.mark.sentence("1.0/2.7.4-1", "1.0/2.7.4-3")
 def test_a_flow_that_asks_for_the_sessions_state_is_answered() -> None:
     peer = begun(sender(), limits=ConnectionLimits(incoming_window=10))
     peer.send(transfer(1))
@@ -221,6 +235,7 @@ def test_a_flow_that_asks_for_the_sessions_state_is_answered() -> None:
     assert peer.send(window(100)) == []
 
 
+@pytest.mark.sentence("1.0/2.5.6-3")
 @pytest.mark.parametrize("number", [0, 77, 2**31, 2**32 - 1])
 def test_the_next_incoming_id_is_what_the_peer_tells(number: int) -> None:
     """The node counts on from there, and begins again at 0."""
