@@ -1,4 +1,4 @@
-"""Writes docs/conformance.md: requirements, and sentences of the 0-9-1 specification, with their tests.
+"""Writes docs/conformance.md: requirements, and sentences of both specifications, with their tests.
 
 The marks are read off the tests' syntax trees, so that a test module that needs a cluster costs nothing.
 `python -m scripts.conformance` writes the file; a structure test checks that it is up to date.
@@ -38,9 +38,26 @@ sentence in another way than its letter, or it does not bind a server, that is s
 |---|---|---|---|"""
 
 
+SENTENCES_10 = """## Sentences of the AMQP 1.0 specification ({shown} of {binding} that bind the broker shown)
+
+What the OASIS Standard says with MUST, MUST NOT or REQUIRED in its parts 1 to 5, and a few sentences that
+bind without one of these words, by section. Where the broker reads a sentence in another way than its letter,
+that is said behind it. The sentences that the broker does not claim follow below, with the reason.
+
+| section | sentence | tests |
+|---|---|---|"""
+
+UNCLAIMED = {
+    "departs": "The broker does otherwise",
+    "absent": "The broker does not have the feature",
+    "peer": "The sentence binds the other peer alone",
+}
+"""The titles of the sentences of AMQP 1.0 that the broker does not claim, by whom they bind."""
+
+
 class Sentence(NamedTuple):
-    """`binds` is "server", "both", "client" or "nobody"; `remark` says how the sentence is read, or why it
-    binds no server.
+    """`binds` is "server", "both", "client" or "nobody", and for AMQP 1.0 "broker" or one of `UNCLAIMED`;
+    `remark` says how the sentence is read, or why it does not bind.
     """
 
     binds: str
@@ -63,8 +80,17 @@ def clauses() -> dict[str, dict[str, str]]:
 
 
 def sentences() -> dict[str, Sentence]:
-    """Sentence id → what the specification says there."""
-    tables = tomllib.loads((ROOT / "tests" / "conformance" / "sentences.toml").read_text(encoding="utf-8"))
+    """Sentence id → what the specification of AMQP 0-9-1 says there."""
+    return _sentences("sentences.toml")
+
+
+def sentences_10() -> dict[str, Sentence]:
+    """Sentence id → what the specification of AMQP 1.0 says there."""
+    return _sentences("amqp10.toml")
+
+
+def _sentences(file: str) -> dict[str, Sentence]:
+    tables = tomllib.loads((ROOT / "tests" / "conformance" / file).read_text(encoding="utf-8"))
     return {
         key: Sentence(table["binds"], table["text"], table.get("why", "") or table.get("note", ""))
         for key, table in tables.items()
@@ -151,7 +177,7 @@ def document() -> str:
             told = f"{state}; missing: {'; '.join(missing)}" if missing else state
             parts.append(f"| {key} | {text} | {told} | {_cell(_of_row(key, tests))} |")
         parts.append("")
-    return "\n".join([*parts, *_sentence_rows(), ""])
+    return "\n".join([*parts, *_sentence_rows(), "", *_sentence_rows_10(), ""])
 
 
 def _of_row(key: str, tests: dict[str, list[str]]) -> list[str]:
@@ -214,9 +240,29 @@ def _sentence_rows() -> Iterator[str]:
     binding = [key for key, one in sentences().items() if one.binds in BINDS_SERVER]
     yield SENTENCES.format(shown=sum(key in tests for key in binding), binding=len(binding))
     for key, one in sentences().items():
-        text = one.text.replace("|", "\\|").replace("*", "\\*")
-        remark = f" ({one.remark})" if one.remark else ""
-        yield f"| {key} | {one.binds} | {text}{remark} | {_cell(tests.get(key, []))} |"
+        yield f"| {key} | {one.binds} | {_told(one)} | {_cell(tests.get(key, []))} |"
+
+
+def _sentence_rows_10() -> Iterator[str]:
+    tests = shown("sentence")
+    binding = {key: one for key, one in sentences_10().items() if one.binds == "broker"}
+    yield SENTENCES_10.format(shown=sum(key in tests for key in binding), binding=len(binding))
+    for key, one in binding.items():
+        yield f"| {key.removeprefix('1.0/')} | {_told(one)} | {_cell(tests.get(key, []))} |"
+    for binds, title in UNCLAIMED.items():
+        rows = {key: one for key, one in sentences_10().items() if one.binds == binds}
+        yield f"\n### {title} ({len(rows)})\n\n| section | sentence | reason |\n|---|---|---|"
+        for key, one in rows.items():
+            yield f"| {key.removeprefix('1.0/')} | {_escaped(one.text)} | {one.remark} |"
+
+
+def _told(one: Sentence) -> str:
+    """The sentence, with the remark behind it."""
+    return _escaped(one.text) + (f" ({one.remark})" if one.remark else "")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("*", "\\*")
 
 
 def _cell(tests: list[str]) -> str:

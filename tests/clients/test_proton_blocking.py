@@ -33,6 +33,7 @@ COUNT = 50
 
 
 @pytest.mark.requirement("B5", "B6", "F2.1")
+@pytest.mark.sentence("1.0/3.5.2-1")
 def test_a_receiver_on_another_node_accepts_every_message_in_order(
     client: BlockingConnection, other: BlockingConnection, elsewhere: Node, queue: str
 ) -> None:
@@ -49,6 +50,7 @@ def test_a_receiver_on_another_node_accepts_every_message_in_order(
 
 
 @pytest.mark.requirement("B6")
+@pytest.mark.sentence("1.0/3.4.4-1")
 def test_a_released_message_comes_again_as_one_that_was_not_tried(
     client: BlockingConnection, other: BlockingConnection, queue: str
 ) -> None:
@@ -64,6 +66,7 @@ def test_a_released_message_comes_again_as_one_that_was_not_tried(
 
 
 @pytest.mark.requirement("B6")
+@pytest.mark.sentence("1.0/3.4.5-1")
 def test_a_failed_delivery_is_counted_and_comes_again(
     client: BlockingConnection, other: BlockingConnection, queue: str
 ) -> None:
@@ -104,6 +107,7 @@ def test_a_message_modified_without_a_failure_comes_again_uncounted(
 
 
 @pytest.mark.requirement("B6")
+@pytest.mark.sentence("1.0/3.4.5-2")
 def test_a_message_that_is_undeliverable_here_comes_to_another_link_only(
     client: BlockingConnection, other: BlockingConnection, queue: str
 ) -> None:
@@ -145,6 +149,7 @@ def test_a_rejected_message_goes_to_the_dead_letters(
 
 
 @pytest.mark.requirement("B6")
+@pytest.mark.sentence("1.0/3.5.2-1")
 def test_one_disposition_for_many_deliveries(
     client: BlockingConnection, other: BlockingConnection, queue: str
 ) -> None:
@@ -223,6 +228,7 @@ def test_the_node_settles_after_a_receiver_that_settles_second(
 
 
 @pytest.mark.requirement("B5")
+@pytest.mark.sentence("1.0/2.7.5-9")
 def test_the_node_leaves_it_to_a_sender_to_settle_first(
     client: BlockingConnection, other: BlockingConnection, queue: str
 ) -> None:
@@ -249,6 +255,7 @@ def test_messages_larger_than_any_frame(node: Node, elsewhere: Node, queue: str,
 
 
 @pytest.mark.requirement("B5")
+@pytest.mark.sentence("1.0/2.6.14-2")
 def test_an_aborted_message_is_never_there(
     client: BlockingConnection, other: BlockingConnection, queue: str
 ) -> None:

@@ -21,6 +21,7 @@ def behind_header(octets: bytes) -> bytes:
 
 
 @pytest.mark.requirement("B9", "E10.1", "E10.2", "E10.3", "E10.4", "E10.5")
+@pytest.mark.sentence("1.0/3.2-1", "1.0/3.2.3-1", "1.0/3.2.4-1")
 def test_a_message_of_amqp_10_keeps_every_octet(
     client: BlockingConnection, other: BlockingConnection, queue: str
 ) -> None:

@@ -218,6 +218,7 @@ class Outliving(Program):
             self.end()
 
 
+@pytest.mark.sentence("1.0/3.2.1-2")
 def test_a_program_outlives_its_node(own_cluster: Cluster, name: str) -> None:
     with durable_queue(own_cluster[1], name) as queue:
         program = Outliving(own_cluster.nodes, queue, 2000)

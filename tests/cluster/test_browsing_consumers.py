@@ -37,6 +37,7 @@ def site() -> Site:
     return Site("n1", "n2", "n3")
 
 
+@pytest.mark.sentence("1.0/3.5.2-1")
 @pytest.mark.parametrize("arguments", ARGUMENTS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mode", [1, 2])
@@ -152,6 +153,7 @@ def test_later_messages_are_shown_whatever_their_priority(site: Site) -> None:
     assert taker.bodies == [*early, b"late 0", b"late 3", b"late 1", b"last"]
 
 
+@pytest.mark.sentence("1.0/3.5.2-2")
 def test_what_arrives_before_the_first_credit_is_shown_once(site: Site) -> None:
     client = site.client("n1")
     client.declare("q")
@@ -201,6 +203,7 @@ def test_what_is_not_ready_is_not_shown(site: Site) -> None:
     assert browser(site, "n2").drain(10) == [b"ready"]
 
 
+@pytest.mark.sentence("1.0/3.5.2-2")
 @pytest.mark.parametrize("step", range(0, 24, 2))
 def test_a_new_owner_shows_what_follows(site: Site, step: int) -> None:
     client = site.client("n1")

@@ -96,6 +96,7 @@ def sections(client: Client, queue: str) -> list[bytes]:
     return found
 
 
+@pytest.mark.sentence("1.0/3.2-1", "1.0/3.2.4-1")
 def test_sections_cross_the_cluster_as_they_came(client: Client, publisher: Publisher) -> None:
     queue = declare(client, "replicated")
     sent = [message(d.Properties(to="q").encode(), body=b"one"), message(body=b"two")]
@@ -113,6 +114,37 @@ def test_messages_are_given_out_by_the_priority_in_their_headers(
     publisher.publish(queue, low, high)
     publisher.publish(queue, none)
     assert sections(client, queue) == [high, low, none]
+
+
+@pytest.mark.sentence("1.0/3.2.1-5")
+def test_priorities_of_ten_levels_and_more_are_distinct_up_to_the_highest(
+    client: Client, publisher: Publisher
+) -> None:
+    """Levels 0 to 11 are twelve; priorities above are as the highest (part 3, section 3.2.1)."""
+    queue = declare(client, "replicated", max_priority=11)
+    order = [3, 12, 0, 11, 7, 255, 5, 10, 1, 4, 9, 2, 8, 6]
+    sent = {priority: d.Header(priority=priority).encode() + message() for priority in order}
+    for priority in order:
+        publisher.publish(queue, sent[priority])
+    highest, others = [12, 11, 255], [10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0]
+    assert sections(client, queue) == [sent[priority] for priority in highest + others]
+
+
+@pytest.mark.sentence("1.0/3.2.1-2")
+@pytest.mark.parametrize("kind", ["replicated", "classic"])
+def test_durable_messages_outlast_a_power_cut_of_all_nodes(
+    client: Client, publisher: Publisher, kind: str
+) -> None:
+    queue, site = declare(client, kind), client.site
+    sent = [d.Header(durable=True).encode() + message(body=b"%d" % number) for number in range(5)]
+    assert publisher.publish(queue, *sent) == (5, 0)
+    for node in site.nodes.values():
+        node.stop(power=True)
+    for node in site.nodes.values():
+        node.start()
+    site.until(lambda: all(node.ready for node in site.nodes.values()))
+    client.disconnect()
+    assert sections(site.client("n2"), queue) == sent
 
 
 @pytest.mark.parametrize(
@@ -197,6 +229,7 @@ def test_the_octets_of_bodies_count(client: Client, publisher: Publisher) -> Non
     assert sections(client, queue) == [sent[0], sent[2]]
 
 
+@pytest.mark.sentence("1.0/3.2-1", "1.0/3.2.4-1")
 def test_a_dead_letter_tells_its_deaths_and_keeps_its_bare_message(
     client: Client, publisher: Publisher
 ) -> None:
@@ -238,6 +271,7 @@ def test_a_cycle_of_dead_letters_ends(client: Client, publisher: Publisher) -> N
     assert client.depth("round") == 0
 
 
+@pytest.mark.sentence("1.0/3.4.5-1")
 def test_the_header_counts_failed_deliveries(client: Client, publisher: Publisher) -> None:
     queue = declare(client, "replicated")
     publisher.publish(queue, message(body=b"again"))

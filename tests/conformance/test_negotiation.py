@@ -37,7 +37,7 @@ def fail(client: RawClient, error: str) -> None:
 
 
 @pytest.mark.requirement("A1.2", "A1.3")
-@pytest.mark.sentence("4.2.1-1", "4.2.2-3", "4.2.2-6")
+@pytest.mark.sentence("4.2.1-1", "4.2.2-3", "4.2.2-6", "1.0/2.2-7", "1.0/2.2-8")
 @pytest.mark.parametrize(
     "beginning",
     [

@@ -50,6 +50,7 @@ def client(broker: NodeBroker) -> Client:
 
 
 @pytest.mark.requirement("B11")
+@pytest.mark.sentence("1.0/2.6.3-3", "1.0/3.5.3-2", "1.0/3.5.4-2", "1.0/3.5.9-1")
 @both
 @pytest.mark.parametrize("asked", [None, {"lifetime-policy": d.DeleteOnNoLinksOrMessages()}])
 def test_a_dynamic_node_is_an_exclusive_queue_that_the_broker_names(

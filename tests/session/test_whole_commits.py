@@ -80,6 +80,7 @@ def test_a_whole_commit_hands_over_every_run_and_settlement(broker: NodeBroker, 
 
 
 @pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.4.4.1-4")
 def test_a_message_that_no_queue_takes_any_more_refuses_a_whole_commit(
     broker: NodeBroker, publisher: Publisher
 ) -> None:
@@ -156,6 +157,7 @@ def retired(txn_id: bytes) -> d.Disposition:
 
 
 @pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.4.4.1-2")
 @pytest.mark.parametrize("pipelined", [False, True])
 def test_a_discharge_commits_in_one_step(broker: NodeBroker, pipelined: bool) -> None:
     client, txn_id, consumer = working(broker)
@@ -176,6 +178,7 @@ def test_a_discharge_commits_in_one_step(broker: NodeBroker, pipelined: bool) ->
 
 
 @pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.4.4.1-1")
 @pytest.mark.parametrize("pipelined", [False, True])
 def test_nothing_is_committed_where_a_publish_is_refused(broker: NodeBroker, pipelined: bool) -> None:
     client, txn_id, consumer = working(broker)

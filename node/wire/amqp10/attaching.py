@@ -10,12 +10,14 @@ from node.wire.amqp10.definitions import (
     Role,
     SenderSettleMode,
     Source,
+    StdDistMode,
     Target,
     TerminusDurability,
     TerminusExpiryPolicy,
 )
 from node.wire.amqp10.field_readers import CompositeField
 from node.wire.amqp10.links import IncomingLink, OutgoingLink
+from node.wire.amqp10.outcomes import OUTCOMES, outcome_of
 from node.wire.amqp10.transactions import COORDINATOR
 
 
@@ -58,19 +60,25 @@ def refusal(link: IncomingLink | OutgoingLink) -> Attach:
 
 
 def _kept(terminus: CompositeField | None) -> CompositeField | None:
-    """The terminus as the node keeps it: until the link is detached, without filters."""
+    """The terminus as the node keeps it: until the link is detached, without filters, with a distribution
+    mode, and with the outcomes that there are (section 3.5.3).
+    """
     if isinstance(terminus, Coordinator):
         return COORDINATOR
     durable, expiry, timeout = TerminusDurability.NONE, TerminusExpiryPolicy.LINK_DETACH, 0
+    properties = None
+    if isinstance(terminus, Source | Target) and terminus.dynamic:
+        properties = terminus.dynamic_node_properties
     if isinstance(terminus, Source):
+        mode = terminus.distribution_mode or StdDistMode.MOVE
+        default = terminus.default_outcome if outcome_of(terminus.default_outcome) is not None else None
+        outcomes = tuple(one for one in terminus.outcomes if one in OUTCOMES)
         return Source(
-            terminus.address, durable, expiry, timeout, terminus.dynamic, terminus.dynamic_node_properties,
-            terminus.distribution_mode, None, terminus.default_outcome, terminus.outcomes,
-            terminus.capabilities,
+            terminus.address, durable, expiry, timeout, terminus.dynamic, properties, mode, None,
+            default, outcomes, terminus.capabilities,
         )  # fmt: skip
     if isinstance(terminus, Target):
         return Target(
-            terminus.address, durable, expiry, timeout, terminus.dynamic, terminus.dynamic_node_properties,
-            terminus.capabilities,
+            terminus.address, durable, expiry, timeout, terminus.dynamic, properties, terminus.capabilities,
         )  # fmt: skip
     return terminus

@@ -50,6 +50,7 @@ from node.wire.amqp10.effects import (
 )
 from node.wire.amqp10.error_texts import error_of, fitted
 from node.wire.amqp10.errors import (
+    ChannelBoundsError,
     ConnectionForcedError,
     EndpointStateError,
     Ends,
@@ -185,12 +186,14 @@ class Connection:
         session = self.sessions.on_channel(frame.channel)
         if isinstance(performative, Transfer) and session is not None:
             self._guarded(session, frame, performative)
+        elif session is None and frame.channel > self.channel_max:
+            raise ChannelBoundsError(f"channel {frame.channel} is above {self.channel_max}")
         elif performative is None:
             return
         elif isinstance(performative, Close):
             self._peer_closes(performative)
         elif isinstance(performative, Begin):
-            self.sessions.begin(frame.channel, performative, self.channel_max)
+            self.sessions.begin(frame.channel, performative)
         elif session is None or isinstance(performative, Open):
             raise EndpointStateError(f"{type(performative).__name__} on channel {frame.channel}")
         else:

@@ -214,6 +214,10 @@ class RolledBackError(WireError):
     ends = Ends.LINK
 
 
+class UnfinishedPostError(RolledBackError):
+    """A discharge commits a transaction in which a delivery has frames to come (part 4, section 4.4.1)."""
+
+
 class ControlMessageError(WireError):
     """The coordinator cannot read the message, or does not implement it."""
 

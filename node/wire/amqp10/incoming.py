@@ -31,6 +31,7 @@ from node.wire.amqp10.errors import (
     ForgedUserIdError,
     MessageTooLargeError,
     TransferLimitError,
+    UnfinishedPostError,
     WindowViolationError,
     WireError,
 )
@@ -161,6 +162,7 @@ class IncomingTransfers:
         settled, second = transfer.settled is True, _settles_second(link, transfer)
         if transfer.more and not transfer.aborted:
             link.partial = PartialDelivery(number, settled, second, transfer.state, delivery_id, tag)
+            link.partial.resumed = transfer.resume
         if link.state is LinkState.DETACHED:
             return
         if link.credit <= 0:
@@ -168,7 +170,7 @@ class IncomingTransfers:
         link.credit -= 1
         if link.partial is not None:
             self._keep(link, link.partial, frame)
-        elif not transfer.aborted:
+        elif not transfer.aborted and not transfer.resume:
             delivery = IncomingDelivery(number, settled, second, transfer.state)
             self._add(link, delivery, frame.data, frame.begin, frame.start, frame.end)
 
@@ -184,6 +186,7 @@ class IncomingTransfers:
             or self.window < count
             or not _takes_rows(link, count)
             or transfer.state is not None
+            or transfer.resume
             or largest - row.skip > self._limits.message_size
             or not self._heads.alike(row)
         ):
@@ -226,10 +229,13 @@ class IncomingTransfers:
         if not transfer.more:
             data = b"".join(partial.pieces)
             self.drop_partial(link)
-            if link.state is LinkState.ATTACHED:
+            if link.state is LinkState.ATTACHED and not partial.resumed:
                 self._add(link, partial, data, 0, 0, len(data))
 
     def _keep(self, link: IncomingLink, partial: PartialDelivery, frame: Frame) -> None:
+        if partial.resumed:
+            return
+        self._transactions.post_part(partial)
         partial.pieces.append(bytes(frame.payload))
         octets = frame.end - frame.start
         partial.octets += octets
@@ -249,6 +255,7 @@ class IncomingTransfers:
             self.partial_octets -= partial.octets
             partial.octets = 0
             partial.pieces.clear()
+            self._transactions.drop_part(partial)
 
     def _too_large(self) -> MessageTooLargeError:
         return MessageTooLargeError(f"the message has more than {self._limits.message_size} octets")
@@ -349,6 +356,8 @@ class IncomingTransfers:
                 outcome = Declared(self._transactions.declare(message, link).txn_id)
             else:
                 outcome = self._transactions.discharge(message, link, tag)
+        except UnfinishedPostError:
+            raise
         except WireError as error:
             if not link.rejects:
                 raise

@@ -89,7 +89,7 @@ class IncomingDelivery:
 class PartialDelivery(IncomingDelivery):
     """A delivery that comes in several transfer frames."""
 
-    __slots__ = ("delivery_id", "octets", "pieces", "tag")
+    __slots__ = ("delivery_id", "octets", "pieces", "resumed", "tag")
 
     def __init__(
         self, number: int, settled: bool, second: bool, state: object, delivery_id: int, tag: bytes
@@ -97,6 +97,8 @@ class PartialDelivery(IncomingDelivery):
         super().__init__(number, settled, second, state)
         self.delivery_id = delivery_id
         self.tag = tag
+        self.resumed = False
+        """The peer resumes a delivery, which the node does not know: the node ignores the delivery."""
         self.pieces: list[bytes] = []
         self.octets = 0
 

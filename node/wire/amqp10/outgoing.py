@@ -8,17 +8,14 @@ from collections import deque
 from struct import Struct
 from typing import Final
 
-from node.delivery.credit import ChannelConsumer
 from node.delivery.settlements import Outcome
 from node.delivery.unsettled import Taken, UnsettledDeliveries, UnsettledRanges
 from node.message.run import Run
 from node.ranges.range_set import Numbers, merged, ranges_of
 from node.wire.amqp10.definitions import (
-    Accepted,
     Disposition,
     Modified,
     Rejected,
-    Released,
     Role,
     TransactionalState,
     Transfer,
@@ -28,6 +25,7 @@ from node.wire.amqp10.frames import frame_buffers
 from node.wire.amqp10.incoming import FORMAT_OCTET
 from node.wire.amqp10.links import OutgoingLink
 from node.wire.amqp10.messages import acquired_before, with_place
+from node.wire.amqp10.outcomes import default_outcome, outcome_of
 from node.wire.amqp10.serial import MODULUS, unwrapped
 from node.wire.amqp10.shared import ConnectionParts
 from node.wire.amqp10.transactions import Retired
@@ -51,15 +49,6 @@ _RESTS: Final = {(settled, more): _rest(settled, more) for settled in (False, Tr
 
 _CONTINUATION_OCTETS: Final = 40
 """More than the octets around a payload in a frame that is not the first of its delivery."""
-
-
-_MODIFIED: Final = {
-    (False, False): Outcome.RELEASED,
-    (False, True): Outcome.UNDELIVERABLE_HERE,
-    (True, False): Outcome.RETURNED,
-    (True, True): Outcome.FAILED_UNDELIVERABLE_HERE,
-}
-"""The outcome modified (part 3, section 3.4.5), by its delivery-failed and undeliverable-here."""
 
 
 class WaitingDelivery:
@@ -281,7 +270,7 @@ class OutgoingTransfers:
             return
         taken = self._take(first, last, disposition.settled)
         for one in taken:
-            self._settle(one, outcome or _default_outcome(one.consumer))
+            self._settle(one, outcome or default_outcome(one.consumer))
         if taken and not disposition.settled:
             # The peer settles after the node (receiver-settle-mode second).
             answer = Disposition(Role.SENDER, disposition.first, disposition.last, True, _bare(state))
@@ -297,7 +286,7 @@ class OutgoingTransfers:
         if outcome is None and not settled:
             return
         for one in self._take(first, last, settled):
-            mine = outcome or _default_outcome(one.consumer)
+            mine = outcome or default_outcome(one.consumer)
             self._transactions.retire(transaction, Retired(self._session, self.unsettled, one, mine, settled))
 
     def _take(self, first: int, last: int, settled: bool) -> list[Taken]:
@@ -318,19 +307,6 @@ class OutgoingTransfers:
             self._credits.touch(consumer)
 
 
-def outcome_of(state: object) -> Outcome | None:
-    """The outcome that a delivery state stands for; None for a state that is no outcome (section 3.4)."""
-    if isinstance(state, Accepted):
-        return Outcome.ACCEPTED
-    if isinstance(state, Rejected):
-        return Outcome.REJECTED
-    if isinstance(state, Released):
-        return Outcome.RELEASED
-    if isinstance(state, Modified):
-        return _MODIFIED[state.delivery_failed is True, state.undeliverable_here is True]
-    return None
-
-
 def _bare(state: CompositeField | None) -> CompositeField | None:
     """The state without what the peer has told of it, which may have more octets than the peer takes."""
     if isinstance(state, Rejected):
@@ -338,10 +314,3 @@ def _bare(state: CompositeField | None) -> CompositeField | None:
     if isinstance(state, Modified):
         return Modified(state.delivery_failed, state.undeliverable_here)
     return state
-
-
-def _default_outcome(consumer: ChannelConsumer | None) -> Outcome:
-    """The outcome of a delivery that the peer settles without one (section 3.5.3, default-outcome)."""
-    link = None if consumer is None else consumer.flow
-    found = outcome_of(link.source.default_outcome) if isinstance(link, OutgoingLink) else None
-    return found or Outcome.RELEASED

@@ -90,6 +90,8 @@ class SessionEndpoint:
         self.outgoing = OutgoingTransfers(number, channel, begin.incoming_window, parts)
         self._parts = parts
         self._limits = limits = parts.limits
+        self._handle_max = min(limits.handle_max, begin.handle_max)
+        """The highest handle of either peer: the node's handles are the peer's (section 2.7.2)."""
         self._outbox = parts.outbox
         self._credits = parts.credits
         self._draining = Draining(parts.credits, parts.outbox, self._write_flow)
@@ -127,7 +129,7 @@ class SessionEndpoint:
             return
         link = self.links.get(transfer.handle)
         if not isinstance(link, IncomingLink):
-            raise UnattachedHandleError(f"no link on which the peer sends is attached to {transfer.handle}")
+            raise self._unattached(transfer.handle)
         try:
             self.incoming.transfer(link, frame, transfer)
         except WireError as error:
@@ -146,9 +148,15 @@ class SessionEndpoint:
         self._thirsty[link] = None
         return True
 
+    def _unattached(self, handle: int) -> WireError:
+        """The error of a frame whose handle has no link of the frame's kind (sections 2.7.2 and 2.7.4)."""
+        if handle > self._handle_max:
+            return ChannelBoundsError(f"handle {handle} is above {self._handle_max}")
+        return UnattachedHandleError(f"no link that the frame may name is attached to handle {handle}")
+
     def _flow(self, flow: Flow) -> None:
-        next_incoming_id = flow.next_incoming_id or 0
-        self.outgoing.window(next_incoming_id, flow.incoming_window)
+        self.incoming.next_id = unwrapped(flow.next_outgoing_id, self.incoming.next_id)
+        self.outgoing.window(flow.next_incoming_id or 0, flow.incoming_window)
         for one in self.outgoing_links():
             self._draining.drain(one)
         if flow.handle is None:
@@ -157,7 +165,7 @@ class SessionEndpoint:
             return
         link = self.links.get(flow.handle)
         if link is None:
-            raise UnattachedHandleError(f"no link is attached to handle {flow.handle}")
+            raise self._unattached(flow.handle)
         if isinstance(link, OutgoingLink):
             self._grant(link, flow)
         elif flow.delivery_count is not None:
@@ -236,8 +244,8 @@ class SessionEndpoint:
     # -- attaching ------------------------------------------------------------------------------
 
     def _attach(self, attach: Attach) -> None:
-        if attach.handle > self._limits.handle_max:
-            raise ChannelBoundsError(f"handle {attach.handle} is above {self._limits.handle_max}")
+        if attach.handle > self._handle_max:
+            raise self._unattached(attach.handle)
         if attach.handle in self.links:
             raise HandleInUseError(f"a link is attached to handle {attach.handle}")
         for one in list(self.links.values()):
@@ -341,7 +349,7 @@ class SessionEndpoint:
     def _detach(self, detach: Detach) -> None:
         link = self.links.get(detach.handle)
         if link is None:
-            raise UnattachedHandleError(f"no link is attached to handle {detach.handle}")
+            raise self._unattached(detach.handle)
         was = link.state
         if was is LinkState.ATTACHING and not self._attach_without_terminus(link):
             return

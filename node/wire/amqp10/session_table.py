@@ -12,7 +12,7 @@ from node.ranges.range_set import Numbers, merged, ranges_of
 from node.wire.amqp10.definitions import Begin, End, Error, Rejected
 from node.wire.amqp10.effects import CommitEffect, Outbox, PublishEffect, SettleEffect
 from node.wire.amqp10.error_texts import error_of, fitted
-from node.wire.amqp10.errors import ChannelBoundsError, EndpointStateError, RolledBackError, WireError
+from node.wire.amqp10.errors import EndpointStateError, RolledBackError, WireError
 from node.wire.amqp10.incoming import ACCEPTED, DeliveryOutcome
 from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.links import IncomingLink, LinkState, OutgoingLink
@@ -58,10 +58,8 @@ class SessionTable:
         """The mapped session with this number."""
         return self._by_number.get(number)
 
-    def begin(self, channel: int, begin: Begin, channel_max: int) -> None:
-        """Begin a session for the peer. Raises EndpointStateError and ChannelBoundsError."""
-        if channel > channel_max:
-            raise ChannelBoundsError(f"channel {channel} is above {channel_max}")
+    def begin(self, channel: int, begin: Begin) -> None:
+        """Begin a session for the peer. Raises EndpointStateError."""
         if channel in self._by_channel or begin.remote_channel is not None:
             raise EndpointStateError(f"Begin on channel {channel}, which has a session")
         # The peer may begin a session right behind its End. The node's End goes before the node's Begin.

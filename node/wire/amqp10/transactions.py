@@ -9,7 +9,8 @@ FAILED     as DECLARED; the commit will be refused          discharge: gone; its
 ENDING     the session code commits; no frame may name it   its answer: gone
 
 A delivery that is settled in a transaction is among the unsettled ones no more, so the delivery cannot be
-settled twice. A rollback puts the delivery back there, or into its queue where the peer has settled it.
+settled twice. A rollback puts the delivery back there, or gives it the default outcome where the peer has
+settled it.
 """
 
 from __future__ import annotations
@@ -38,10 +39,12 @@ from node.wire.amqp10.errors import (
     RolledBackError,
     SectionError,
     TransactionLimitError,
+    UnfinishedPostError,
     UnknownDischargeError,
     UnknownTransactionError,
 )
-from node.wire.amqp10.links import IncomingLink
+from node.wire.amqp10.links import IncomingLink, PartialDelivery
+from node.wire.amqp10.outcomes import default_outcome
 from node.wire.amqp10.sections import body_composite
 
 COORDINATOR: Final = Coordinator(
@@ -82,7 +85,7 @@ class Transaction:
     """One transaction. `number` is its number in effects."""
 
     __slots__ = (
-        "coordinator", "discharged_on", "failure", "number", "octets", "open_in", "presumed",
+        "coordinator", "discharged_on", "failure", "number", "octets", "open_in", "parts", "presumed",
         "retired", "settled_later", "txn_id",
     )  # fmt: skip
 
@@ -101,6 +104,8 @@ class Transaction:
         self.open_in: set[int] = set()
         """The sessions with deliveries in `retired` that the peer has not settled at once."""
         self.settled_later: list[SettledLater] = []
+        self.parts: set[PartialDelivery] = set()
+        """The deliveries of the peer in the transaction that have frames to come."""
         self.octets = TRANSACTION_OCTETS
 
     def fail(self, reason: str) -> None:
@@ -168,7 +173,7 @@ class DeclaredTransactions:
         """End a transaction. Returns the outcome of the link's message with this tag, or None where the
         session code is asked to commit: its answer tells the outcome.
 
-        Raises UnknownDischargeError, RolledBackError.
+        Raises UnknownDischargeError, RolledBackError, UnfinishedPostError.
         """
         self._publish_gathered()
         transaction = self._live.get(message.txn_id)
@@ -177,6 +182,9 @@ class DeclaredTransactions:
         if message.fail:
             self.roll_back(transaction)
             return Accepted()
+        if transaction.parts:
+            self.roll_back(transaction)
+            raise UnfinishedPostError("a delivery in the transaction has frames to come")
         if transaction.failure is not None:
             self.roll_back(transaction)
             raise RolledBackError(transaction.failure)
@@ -212,6 +220,19 @@ class DeclaredTransactions:
         """A run with so many octets is held for the transaction."""
         self._grow(transaction, HELD_RUN_OCTETS + octets)
 
+    def post_part(self, partial: PartialDelivery) -> None:
+        """A delivery has frames to come. Its state may name a transaction."""
+        if isinstance(partial.state, TransactionalState):
+            transaction = self._live.get(partial.state.txn_id)
+            if transaction is not None:
+                transaction.parts.add(partial)
+
+    def drop_part(self, partial: PartialDelivery) -> None:
+        """No transaction waits for frames of the delivery any more."""
+        if isinstance(partial.state, TransactionalState):
+            for transaction in self._live.values():
+                transaction.parts.discard(partial)
+
     def retire(self, transaction: Transaction, retired: Retired) -> None:
         """The commit settles these deliveries."""
         transaction.retired.append(retired)
@@ -240,21 +261,26 @@ class DeclaredTransactions:
     # -- the end --------------------------------------------------------------------------------
 
     def roll_back(self, transaction: Transaction) -> None:
-        """Forget what is held. Deliveries are unsettled again, or back in their queue."""
+        """Forget what is held. Deliveries are unsettled again. Settled ones get their default outcome
+        (section 4.4.4).
+        """
         self._publish_gathered()
         del self._live[transaction.txn_id]
         self.octets -= transaction.octets
         for one in transaction.retired:
             if one.settled:
-                ranges = merged(ranges_of(one.taken.numbers))
-                self._outbox.emit(SettleEffect(one.taken.link, ranges, Outcome.RELEASED))
+                self._settle(one.taken)
             else:
                 one.unsettled.restore([one.taken])
         for late in transaction.settled_later:
             for taken in late.unsettled.take_between(late.first, late.last):
-                ranges = merged(ranges_of(taken.numbers))
-                self._outbox.emit(SettleEffect(taken.link, ranges, Outcome.RELEASED))
+                self._settle(taken)
         self._outbox.emit(Rollback(transaction.number))
+
+    def _settle(self, taken: Taken) -> None:
+        """Settle deliveries that the peer has settled."""
+        ranges = merged(ranges_of(taken.numbers))
+        self._outbox.emit(SettleEffect(taken.link, ranges, default_outcome(taken.consumer)))
 
     def coordinator_gone(self, coordinator: IncomingLink) -> None:
         """A closed link to the coordinator rolls its transactions back (section 4.2)."""

@@ -49,6 +49,10 @@ OPEN = d.Open("c")
 # -- every transition -------------------------------------------------------------------------------
 
 
+def empty_frame(channel: int) -> bytes:
+    return EMPTY_FRAME[:6] + channel.to_bytes(2, "big")
+
+
 def at(state: ConnectionState) -> Peer:
     """A peer whose connection is in this state, and answers nothing by itself."""
     peer = Peer(ConnectionLimits(stranger_bytes=5000), answers=frozenset())
@@ -168,6 +172,7 @@ def test_an_answer_that_comes_too_late_changes_nothing(state: ConnectionState) -
 
 
 @pytest.mark.requirement("B3")
+@pytest.mark.sentence("1.0/2.7.9-1")
 def test_the_peers_close_is_answered_and_gives_deliveries_back() -> None:
     peer = receiving()
     peer.deliver(message(), message())
@@ -185,6 +190,26 @@ def test_a_close_with_an_error_is_answered_too() -> None:
     assert peer.connection.state is S.CLOSED
 
 
+@pytest.mark.sentence("1.0/2.4.3-1", "1.0/2.4.3-2", "1.0/2.4.3-3")
+@pytest.mark.parametrize("how", ["forced", "error", "answer", "pipelined"])
+def test_close_goes_on_channel_0_and_is_the_last_frame(how: str) -> None:
+    peer = Peer() if how == "pipelined" else opened(idle_time_out=1000)
+    if how == "forced":
+        peer.send(begin(), receiver(), credit(9), channel=5)
+        peer.connection.force_close("the end")
+        peer.reads()
+    elif how == "error":
+        peer.send(begin(), begin(), channel=5)
+    elif how == "answer":
+        peer.send(begin(), d.Close(), channel=5)
+    else:
+        peer.send(SASL_HEADER, PLAIN, AMQP_HEADER, d.Open("c", f"vhost:{MISSING}"), begin(), channel=0)
+    assert isinstance(peer.last, d.Close) and peer.frames[-1].channel == 0
+    peer.deliver(message())
+    assert peer.tick(5) == [] and peer.send(begin(), channel=1) == [] and isinstance(peer.last, d.Close)
+
+
+@pytest.mark.sentence("1.0/2.4.3-1", "1.0/2.4.6-1", "1.0/2.7.9-1")
 def test_the_nodes_close_waits_for_the_peers() -> None:
     peer = receiving()
     peer.deliver(message())
@@ -232,6 +257,7 @@ ILLEGAL = AmqpCondition.ILLEGAL_STATE
 FRAMING = ConnectionCondition.FRAMING_ERROR
 
 
+@pytest.mark.sentence("1.0/2.4.6-1")
 @pytest.mark.parametrize(
     ("frame", "channel", "condition"),
     [
@@ -255,7 +281,28 @@ def test_a_frame_out_of_place_closes_the_connection(frame: Any, channel: int, co
     assert len(peer.effects) == (1 if type(frame) is bytes and frame[0] == 0 else 0)
 
 
+@pytest.mark.sentence("1.0/2.7.1-6")
+@pytest.mark.parametrize(
+    "frame",
+    [begin(), d.End(), sender(), credit(1), d.Transfer(0), settled(0), d.Detach(0), empty_frame(8)],
+    ids=["begin", "end", "attach", "flow", "transfer", "disposition", "detach", "empty"],
+)
+def test_a_channel_that_is_not_supported_closes_the_connection(frame: Any) -> None:
+    peer = begun(limits=ConnectionLimits(channel_max=7))
+    (close,) = peer.send(frame, channel=8)
+    assert error_in(close, d.Close).condition == FRAMING
+
+
+@pytest.mark.sentence("1.0/2.4.5-1")
+@pytest.mark.parametrize("channel", [0, 3, 7], ids=["session", "no session", "highest"])
+def test_an_empty_frame_may_come_on_any_channel(channel: int) -> None:
+    peer = begun(limits=ConnectionLimits(channel_max=7, idle_time_out=10.0))
+    assert peer.tick(19) == [] and peer.send(empty_frame(channel)) == []
+    assert peer.tick(19) == [] and peer.connection.state is S.OPEN, "the peer is not silent"
+
+
 @pytest.mark.requirement("B3")
+@pytest.mark.sentence("1.0/2.4.1-2", "1.0/2.7.1-5", "1.0/2.7.1-6")
 def test_the_lower_channel_max_holds() -> None:
     peer = opened(ConnectionLimits(channel_max=7), channel_max=3)
     assert isinstance(peer.send(begin(), channel=3)[0], d.Begin)
@@ -267,12 +314,13 @@ def test_the_lower_channel_max_holds() -> None:
 
 
 @pytest.mark.requirement("B3")
+@pytest.mark.sentence("1.0/2.4.1-2", "1.0/2.4.5-2")
 def test_the_node_sends_empty_frames_within_the_peers_idle_time_out() -> None:
     peer = opened(ConnectionLimits(idle_time_out=0.0), idle_time_out=10_000)
     start = peer.now
     assert peer.connection.next_deadline() == start + 5
     assert peer.tick(4.9) == []
-    assert peer.tick(0.1) == [None]
+    assert peer.tick(0.1) == [None] and peer.frames[-1].channel == 0
     assert peer.connection.next_deadline() == start + 10
     peer.now += 3
     assert len(peer.send(begin())) == 1, "any other frame is as good"
@@ -288,6 +336,7 @@ def test_without_an_idle_time_out_the_node_sends_no_empty_frames(theirs: int | N
 
 
 @pytest.mark.requirement("B3")
+@pytest.mark.sentence("1.0/2.4.3-1")
 def test_a_silent_peer_is_closed_after_two_intervals() -> None:
     peer = opened(ConnectionLimits(idle_time_out=10.0))
     assert peer.last.idle_time_out == 10_000
@@ -307,6 +356,7 @@ def test_a_peer_is_not_silent_while_the_node_does_not_read() -> None:
     assert peer.tick(19) == [] and len(peer.tick(2)) == 1
 
 
+@pytest.mark.sentence("1.0/2.4.3-2", "1.0/2.4.5-3")
 @pytest.mark.parametrize("state", [S.CLOSING, S.PARTED, S.CLOSED])
 def test_no_empty_frame_follows_close(state: ConnectionState) -> None:
     peer = opened(ConnectionLimits(idle_time_out=1.0, close_timeout=100.0), idle_time_out=1000)

@@ -143,6 +143,7 @@ def test_a_type_without_fields_is_an_empty_list() -> None:
         assert decoded(b"\x00\x53\x24" + value) == d.Accepted()
 
 
+@pytest.mark.sentence("1.0/1.4-2")
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_fields_that_are_left_out_have_their_defaults(name: str) -> None:
     example = EXAMPLES[name]
@@ -171,6 +172,7 @@ def test_defaults_are_those_of_the_definitions() -> None:
     assert d.Header().durable is None, "a header tells an absent field from its default"
 
 
+@pytest.mark.sentence("1.0/1.4-2")
 @pytest.mark.parametrize(
     ("name", "index"),
     [(name, index) for name, index, field in FIELDS if field.get("mandatory") == "true"],

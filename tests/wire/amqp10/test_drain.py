@@ -46,6 +46,7 @@ def test_without_credit_a_drain_is_over_at_once() -> None:
 
 
 @pytest.mark.requirement("B8")
+@pytest.mark.sentence("1.0/2.6.7-3", "1.0/2.6.7-5")
 def test_a_drain_of_an_empty_queue_uses_the_credit_up() -> None:
     peer = begun(receiver())
     assert peer.send(credit(10, drain=True)) == []
@@ -59,6 +60,7 @@ def test_a_drain_of_an_empty_queue_uses_the_credit_up() -> None:
 
 
 @pytest.mark.requirement("B8")
+@pytest.mark.sentence("1.0/2.6.7-5")
 def test_a_drain_gets_what_is_ready_first() -> None:
     peer = begun(receiver())
     peer.send(credit(10, drain=True))
@@ -100,6 +102,7 @@ def test_a_drain_that_comes_with_attach_waits_for_the_consumer() -> None:
 
 
 @pytest.mark.requirement("B8")
+@pytest.mark.sentence("1.0/2.6.7-5")
 def test_a_drain_goes_on_beyond_the_window_of_the_node() -> None:
     """The node's window admits four deliveries at a time."""
     peer = begun(receiver(), limits=SMALL)

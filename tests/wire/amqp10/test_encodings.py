@@ -108,6 +108,7 @@ def test_the_tables_have_every_encoding() -> None:
     assert first == set(FormatCode)
 
 
+@pytest.mark.sentence("1.0/1.6.23-1")
 @given(values)
 def test_values_and_their_types_survive_the_wire(value: Any) -> None:
     octets = encode_amqp(value)
@@ -126,6 +127,7 @@ def test_a_value_that_is_cut_short_is_no_value(value: Any, data: st.DataObject) 
         read_value(octets, 0, cut)
 
 
+@pytest.mark.sentence("1.0/1.6.23-1", "1.0/1.6.23-2")
 @pytest.mark.parametrize(
     ("octets", "reason"),
     [
@@ -173,6 +175,7 @@ def test_python_values_without_a_type_of_their_own() -> None:
 # -- maps -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sentence("1.0/1.6.23-3")
 def test_keys_that_python_cannot_tell_apart_stay_apart() -> None:
     pairs: list[tuple[Any, Any]] = [
         (UInt(1), "uint"), (ULong(1), "ulong"), (1, "long"), (True, "boolean"), (1.0, "double"),
@@ -182,6 +185,7 @@ def test_keys_that_python_cannot_tell_apart_stay_apart() -> None:
     assert same(found, PairMap(pairs))
 
 
+@pytest.mark.sentence("1.0/1.6.23-3")
 def test_a_map_is_a_dict_where_python_tells_its_keys_apart() -> None:
     for keys in ((Symbol("a"), Symbol("b")), ("a", "b"), (b"a", b"b"), (Symbol("a"), "b", b"c")):
         found = decode_value(encode_amqp(PairMap([(key, None) for key in keys])))

@@ -37,6 +37,7 @@ from tests.wire.amqp10.sections import message
 
 
 @pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.3-1", "1.0/4.3-2")
 def test_a_discharge_of_an_unknown_transaction_is_rejected_and_ends_nothing() -> None:
     controller = Controller(sender(0))
     live = controller.declare()
@@ -89,7 +90,7 @@ def test_a_control_link_that_is_taken_over_rolls_back() -> None:
 
 
 @pytest.mark.requirement("B10")
-@pytest.mark.parametrize("end", [d.End(), d.Detach(0xFFFF)], ids=["ended", "failed"])
+@pytest.mark.parametrize("end", [d.End(), d.Detach(77)], ids=["ended", "failed"])
 def test_an_ended_session_rolls_the_transactions_of_its_control_links_back(end: Any) -> None:
     controller = delivered()
     txn_id = controller.declare()
@@ -193,6 +194,7 @@ def test_an_ended_session_takes_its_deliveries_out_of_the_transaction() -> None:
 
 
 @pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.4.1-4", "1.0/4.4.4.1-2")
 @pytest.mark.parametrize("end", ["commit", "rollback", "detach"])
 def test_messages_in_front_of_the_discharge_are_in_the_transaction(end: str) -> None:
     """Those of every session, although they come in the input that has the discharge."""
@@ -217,6 +219,7 @@ def test_messages_in_front_of_the_discharge_are_in_the_transaction(end: str) -> 
 
 
 @pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.2-3", "1.0/4.2-4")
 def test_a_transaction_beyond_the_limit_is_rejected() -> None:
     controller = Controller(limits=ConnectionLimits(transactions=3))
     ids = [controller.declare() for _ in range(3)]
@@ -231,6 +234,7 @@ def test_a_transaction_beyond_the_limit_is_rejected() -> None:
 
 
 @pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.2-3", "1.0/4.2-4")
 def test_a_part_of_a_distributed_transaction_is_rejected() -> None:
     controller = Controller()
     controller.declare()
@@ -245,6 +249,7 @@ def without_rejections() -> Controller:
 
 
 @pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.2-5", "1.0/4.3-3")
 @pytest.mark.parametrize(
     ("sent", "condition"),
     [
@@ -264,6 +269,7 @@ def test_a_control_link_without_rejections_is_closed_instead(sent: Any, conditio
 
 
 @pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.3-3")
 @pytest.mark.parametrize("when", ["before", "at the commit"])
 def test_a_failed_commit_closes_a_control_link_without_rejections(when: str) -> None:
     controller = without_rejections()
@@ -350,9 +356,62 @@ def test_a_held_message_keeps_no_other_input_in_memory() -> None:
 
 
 @pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.4.3-1")
 def test_acquisition_in_a_transaction_is_refused() -> None:
     controller = delivered()
     txn_id = controller.declare()
     (detach,) = controller.peer.send(credit(10, 5, handle=1, properties={Symbol("txn-id"): txn_id}))
     assert (detach.handle, detach.closed) == (1, True)
     assert error_in(detach, d.Detach).condition == AmqpCondition.NOT_IMPLEMENTED
+
+
+# -- deliveries with frames to come -----------------------------------------------------------------
+
+
+def part(controller: Controller, txn_id: bytes) -> None:
+    """Send the first frame of a delivery in a transaction."""
+    assert controller.peer.send(controller.frame(b"\0", txn_id, more=True)) == []
+
+
+@pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.4.1-3")
+@pytest.mark.parametrize("handle", [CONTROL, 8], ids=["rejections", "no rejections"])
+def test_a_commit_while_a_delivery_has_frames_to_come_closes_the_control_link(handle: int) -> None:
+    """Whichever outcomes the control link takes (section 4.4.1)."""
+    attach = coordinator(8, source=d.Source(outcomes=("amqp:accepted:list",)))
+    controller = Controller(sender(0), attach)
+    txn_id = controller.declare()
+    controller.send(txn_id, message())
+    part(controller, txn_id)
+    (detach,) = controller.peer.send(controller.discharging(txn_id, handle=handle))
+    assert (detach.handle, detach.closed) == (handle, True)
+    assert error_in(detach, d.Detach).condition == Condition.TRANSACTION_ROLLBACK
+    assert controller.rolled_back() == [1] and controller.held == 0
+    assert not controller.peer.taken(e.CommitEffect)
+    assert controller.peer.session().incoming.unconfirmed == 0
+
+
+@pytest.mark.requirement("B10")
+@pytest.mark.parametrize("how", ["last frame", "aborted", "detached", "other transaction"])
+def test_a_delivery_whose_frames_have_ended_holds_up_no_commit(how: str) -> None:
+    controller = Controller(sender(0))
+    txn_id = controller.declare()
+    part(controller, controller.declare() if how == "other transaction" else txn_id)
+    if how == "last frame":
+        controller.peer.send(octets_of(d.Transfer(0), payload=message()[1:]))
+    elif how == "aborted":
+        controller.peer.send(octets_of(d.Transfer(0, aborted=True)))
+    elif how == "detached":
+        controller.peer.send(d.Detach(0, True))
+    assert controller.discharge(txn_id) is None
+    assert controller.commit().transaction == 1
+
+
+@pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.3-4")
+def test_a_rollback_waits_for_no_delivery_with_frames_to_come() -> None:
+    controller = Controller(sender(0))
+    txn_id = controller.declare()
+    part(controller, txn_id)
+    assert controller.discharge(txn_id, fail=True) == ACCEPTED
+    assert controller.rolled_back() == [1] and controller.held == 0

@@ -60,6 +60,7 @@ def failure_of(data: bytes, most: int = LARGE) -> Any:
     return parser.failure
 
 
+@pytest.mark.sentence("1.0/2.3.2-1")
 @given(st.integers(0, 65535), st.sampled_from(PERFORMATIVES).flatmap(composites), st.binary(max_size=40))
 def test_a_frame_has_its_type_channel_performative_and_payload(
     channel: int, performative: Composite, payload: bytes
@@ -72,6 +73,7 @@ def test_a_frame_has_its_type_channel_performative_and_payload(
     assert bytes(frame.payload) == payload
 
 
+@pytest.mark.sentence("1.0/2.3.1-1")
 def test_the_octets_of_a_transfer() -> None:
     transfer = d.Transfer(1, delivery_id=300, delivery_tag=b"t", message_format=0, settled=False)
     body = b"\x00\x53\x14\xc0\x13\x0b\x52\x01\x70\x00\x00\x01\x2c\xa0\x01t\x43\x42\x42\x40\x40\x42\x42\x42"
@@ -105,6 +107,7 @@ def test_frames_come_out_wherever_the_octets_are_cut(sizes: list[int], data: st.
     assert [len(frame.payload) for frame in found] == [0 if size % 7 == 0 else size for size in sizes]
 
 
+@pytest.mark.sentence("1.0/2.3.1-1")
 def test_an_extended_header_is_skipped() -> None:
     body = d.Transfer(3).encode() + b"payload"
     for words in (2, 3, 255):
@@ -114,6 +117,14 @@ def test_an_extended_header_is_skipped() -> None:
         assert found.performative == d.Transfer(3) and bytes(found.payload) == b"payload"
 
 
+@pytest.mark.sentence("1.0/5.3.1-2")
+def test_octets_6_and_7_and_the_extended_header_of_a_sasl_frame_mean_nothing() -> None:
+    body = d.SaslInit("PLAIN", b"response").encode()
+    frame = pack(">IBBH", 12 + len(body), 3, 1, 0xABCD) + b"????" + body
+    (found,) = frames_of(frame)
+    assert found.kind == FrameType.SASL and found.performative == d.SaslInit("PLAIN", b"response")
+
+
 def test_an_empty_frame_has_no_performative() -> None:
     (frame,) = frames_of(EMPTY_FRAME)
     assert (frame.kind, frame.performative, bytes(frame.payload)) == (FrameType.AMQP, None, b"")
@@ -121,6 +132,7 @@ def test_an_empty_frame_has_no_performative() -> None:
     assert frame.performative is None
 
 
+@pytest.mark.sentence("1.0/5.3.1-1")
 @pytest.mark.parametrize(
     "octets",
     [
@@ -136,6 +148,7 @@ def test_octets_that_are_no_frame_are_a_framing_error(octets: bytes) -> None:
     assert failure.ends is Ends.CONNECTION
 
 
+@pytest.mark.sentence("1.0/2.3.2-1")
 @pytest.mark.parametrize(
     "body",
     [
@@ -152,9 +165,11 @@ def test_a_body_that_is_no_performative_is_a_decode_error(body: bytes) -> None:
         assert isinstance(failure, ValueSyntaxError) and failure.condition == "amqp:decode-error"
 
 
-def test_an_amqp_performative_in_a_sasl_frame_is_a_decode_error() -> None:
-    body = d.Open("c").encode()
-    assert isinstance(failure_of(pack(">IBBH", 8 + len(body), 2, 1, 0) + body), ValueSyntaxError)
+@pytest.mark.sentence("1.0/5.3.1-1")
+def test_anything_but_one_sasl_performative_in_a_sasl_frame_is_a_decode_error() -> None:
+    init = d.SaslInit("PLAIN").encode()
+    for body in (d.Open("c").encode(), init + init, init + b"\x40"):
+        assert isinstance(failure_of(pack(">IBBH", 8 + len(body), 2, 1, 0) + body), ValueSyntaxError)
 
 
 def test_frames_in_front_of_an_error_are_received() -> None:
@@ -184,6 +199,7 @@ def test_the_largest_frame_is_taken_and_a_larger_one_is_not(most: int) -> None:
         )
 
 
+@pytest.mark.sentence("1.0/2.7.1-4")
 def test_before_it_is_agreed_the_largest_frame_has_512_octets() -> None:
     parser = FrameParser()
     assert len(parser.receive(filled(512))) == 1
@@ -192,6 +208,7 @@ def test_before_it_is_agreed_the_largest_frame_has_512_octets() -> None:
     assert parser.receive(filled(1025)) == [] and isinstance(parser.failure, FrameTooLargeError)
 
 
+@pytest.mark.sentence("1.0/2.7.1-4")
 @pytest.mark.parametrize("most", [0, 511, MAX_MAX_FRAME_SIZE + 1])
 def test_the_largest_frame_has_512_octets_at_least(most: int) -> None:
     with pytest.raises(ValueError, match="no size"):

@@ -13,7 +13,7 @@ from node.wire.amqp10.definitions import AmqpCondition, LinkCondition
 from node.wire.amqp10.effects import PublishEffect
 from node.wire.amqp10.limits import ConnectionLimits
 from tests.wire.amqp10.peer import ANSWERED, Peer, begun, error_in, octets_of, sender, transfer
-from tests.wire.amqp10.sections import data, message
+from tests.wire.amqp10.sections import annotated, data, message
 
 SMALL = ConnectionLimits(link_credit=4, message_size=100)
 SENDERS = d.Disposition(d.Role.SENDER, 1, settled=True)
@@ -103,6 +103,7 @@ def test_runs_do_not_depend_on_where_the_input_is_cut() -> None:
 
 
 @pytest.mark.requirement("B8")
+@pytest.mark.sentence("1.0/2.7.4-5")
 def test_credit_is_renewed_when_half_of_it_is_used_up() -> None:
     peer = sending(sender(initial_delivery_count=2**32 - 2), limits=SMALL)
     assert (peer.last.delivery_count, peer.last.link_credit) == (2**32 - 2, 4)
@@ -114,6 +115,7 @@ def test_credit_is_renewed_when_half_of_it_is_used_up() -> None:
 
 
 @pytest.mark.requirement("B8")
+@pytest.mark.sentence("1.0/2.6.5-1")
 @pytest.mark.parametrize("more", [False, True])
 def test_a_delivery_without_credit_detaches_the_link(more: bool) -> None:
     peer = sending(limits=SMALL)
@@ -137,6 +139,7 @@ def test_a_delivery_before_the_link_is_attached_has_no_credit() -> None:
     assert not peer.taken(PublishEffect)
 
 
+@pytest.mark.sentence("1.0/2.7.4-5")
 def test_credit_that_the_sender_uses_up_itself_is_renewed() -> None:
     peer = sending(limits=SMALL)
     flow = d.Flow(100, 0, 100, 0, 0, delivery_count=3, link_credit=1, echo=True)
@@ -185,6 +188,7 @@ def cut(delivery_id: int, whole: bytes, size: int, **fields: Any) -> list[bytes]
 
 
 @pytest.mark.requirement("B5")
+@pytest.mark.sentence("1.0/2.7.5-4", "1.0/2.7.5-5")
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_a_delivery_may_come_in_several_frames(size: int) -> None:
     peer = sending(limits=ConnectionLimits(incoming_window=1 << 20))
@@ -216,6 +220,7 @@ def test_deliveries_of_several_links_may_alternate_frame_by_frame() -> None:
 
 
 @pytest.mark.requirement("B5")
+@pytest.mark.sentence("1.0/2.6.14-2", "1.0/2.7.5-13")
 def test_an_aborted_delivery_is_forgotten() -> None:
     peer = sending(limits=SMALL)
     assert peer.send(transfer(1, b"x" * 50, more=True), transfer(None, b"x" * 40, more=True)) == []
@@ -229,6 +234,7 @@ def test_an_aborted_delivery_is_forgotten() -> None:
 
 
 @pytest.mark.requirement("B5")
+@pytest.mark.sentence("1.0/2.7.5-5")
 @pytest.mark.parametrize(("first", "last"), [(True, None), (None, True), (False, True)])
 def test_the_last_frame_may_settle_the_delivery(first: bool | None, last: bool | None) -> None:
     peer = sending()
@@ -236,6 +242,7 @@ def test_the_last_frame_may_settle_the_delivery(first: bool | None, last: bool |
     assert published(peer) == [(0, 1)] and peer.session().incoming.unconfirmed == 0
 
 
+@pytest.mark.sentence("1.0/2.6.14-1")
 @pytest.mark.parametrize(
     "frame", [transfer(2, data(b"b")), transfer(None, data(b"b"), delivery_tag=b"other"), transfer(0)]
 )
@@ -244,6 +251,24 @@ def test_a_transfer_of_another_delivery_within_one_ends_the_session(frame: bytes
     (end,) = peer.send(transfer(1, data(b"a"), more=True), frame)
     assert error_in(end, d.End).condition == AmqpCondition.INVALID_FIELD
     assert peer.session().held == 0
+
+
+@pytest.mark.sentence("1.0/2.6.13-1", "1.0/2.7.5-10")
+@pytest.mark.parametrize("frames", ["one", "row", "several"])
+def test_a_resumed_delivery_is_ignored(frames: str) -> None:
+    """The node knows no delivery of an earlier attach, and takes no message twice (section 2.7.5)."""
+    peer = sending(limits=SMALL)
+    if frames == "several":
+        octets = message(body=b"again" * 9)
+        sent = [transfer(1, octets[:5], more=True, resume=True), transfer(None, octets[5:50], more=True)]
+        assert peer.send(*sent) == [] and peer.session().incoming.partial_octets == 0
+        peer.send(transfer(None, octets[50:]))
+    else:
+        peer.send(*(transfer(n, resume=True) for n in range(1, 4 if frames == "row" else 2)))
+    assert not peer.taken(PublishEffect) and peer.session().incoming.unconfirmed == 0
+    following = peer.incoming().delivery_count + 1
+    peer.send(transfer(following))
+    assert published(peer) == [(following + 1, 1)], "the delivery-ids go on"
 
 
 # -- delivery ids -----------------------------------------------------------------------------------
@@ -273,6 +298,7 @@ def test_a_gap_in_the_delivery_ids_ends_the_session(number: int) -> None:
 BROKEN = [b"x", b"\0\x53\x75", data(b"a")[:-1], data(b"a") + PASSING, message() + b"\0"]
 
 
+@pytest.mark.sentence("1.0/2.6.5-1")
 @pytest.mark.parametrize("octets", BROKEN)
 @pytest.mark.parametrize("frames", [1, 2])
 def test_malformed_sections_detach_the_link(octets: bytes, frames: int) -> None:
@@ -284,6 +310,7 @@ def test_malformed_sections_detach_the_link(octets: bytes, frames: int) -> None:
     assert published(peer) == [(2, 1), (5, 1)]
 
 
+@pytest.mark.sentence("1.0/2.6.5-1")
 @pytest.mark.parametrize("size", [50, 500])
 def test_a_message_that_is_too_large_detaches_the_link(size: int) -> None:
     peer = sending(sender(0), sender(1), limits=SMALL)
@@ -295,6 +322,14 @@ def test_a_message_that_is_too_large_detaches_the_link(size: int) -> None:
     peer.send(sender(0))
     peer.send(transfer(4))
     assert published(peer) == [(5, 1)]
+
+
+@pytest.mark.sentence("1.0/3.2.10-2")
+def test_annotations_that_the_node_does_not_know_are_no_matter() -> None:
+    peer = sending()
+    sent = [message(annotated(x_opt_vendor="secret")), message(annotated(x_opt_vendor=1, x_other=[2]))]
+    assert peer.send(transfer(1, sent[0]), transfer(2, sent[1])) == []
+    assert bodies(peer) == sent
 
 
 def test_a_message_without_a_body_is_taken() -> None:

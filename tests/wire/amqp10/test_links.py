@@ -54,10 +54,13 @@ def kept(terminus: Any) -> Any:
     fields = {name: getattr(terminus, name) for name in terminus.FIELDS}
     fields |= {"durable": d.TerminusDurability.NONE, "timeout": 0}
     fields |= {"expiry_policy": d.TerminusExpiryPolicy.LINK_DETACH}
+    if isinstance(terminus, d.Source):
+        fields["distribution_mode"] = terminus.distribution_mode or d.StdDistMode.MOVE
     return type(terminus)(**fields | ({"filter": None} if isinstance(terminus, d.Source) else {}))
 
 
 @pytest.mark.requirement("B4")
+@pytest.mark.sentence("1.0/2.6.3-3", "1.0/2.7.3-5")
 @pytest.mark.parametrize("mode", SenderSettleMode)
 @pytest.mark.parametrize("second", ReceiverSettleMode)
 def test_a_sending_link_is_attached_as_it_was_asked_for(
@@ -79,6 +82,7 @@ def test_a_sending_link_is_attached_as_it_was_asked_for(
 
 
 @pytest.mark.requirement("B4")
+@pytest.mark.sentence("1.0/2.6.3-3", "1.0/2.7.3-5", "1.0/2.7.3-7")
 @pytest.mark.parametrize("mode", SenderSettleMode)
 @pytest.mark.parametrize("second", ReceiverSettleMode)
 def test_a_receiving_link_is_attached_as_it_was_asked_for(
@@ -99,7 +103,41 @@ def test_a_receiving_link_is_attached_as_it_was_asked_for(
     assert link.browses and link.presettled is (mode is SenderSettleMode.SETTLED)
 
 
+@pytest.mark.sentence("1.0/3.5.3-5")
+@pytest.mark.parametrize(("asked", "told"), [(None, "move"), ("move", "move"), ("copy", "copy")])
+def test_the_answer_names_the_distribution_mode(asked: str | None, told: str) -> None:
+    (attach,) = begun().send(receiver(0, source=d.Source("q", distribution_mode=asked)))
+    assert attach.source.distribution_mode == told
+
+
+@pytest.mark.sentence("1.0/3.5.3-4", "1.0/3.5.4-4")
+@pytest.mark.parametrize("kind", [sender, receiver])
+def test_the_answer_has_no_properties_of_a_node_that_is_not_dynamic(kind: Any) -> None:
+    properties = {"lifetime-policy": d.DeleteOnClose()}
+    end = "target" if kind is sender else "source"
+    terminus: Any = d.Target if kind is sender else d.Source
+    asked = kind(0, **{end: terminus("q", dynamic_node_properties=properties)})
+    attach = begun().send(asked)[0]
+    assert getattr(attach, end).dynamic_node_properties is None
+
+
+VENDORS: Any = Described(Symbol("vendor:outcome:list"), [])
+
+
+@pytest.mark.sentence("1.0/3.5.3-7", "1.0/3.5.3-9")
+@pytest.mark.parametrize("default", [d.Accepted(), d.Modified(True), None, VENDORS, d.Declared(b"t")])
+def test_the_answer_names_only_outcomes_that_there_are(default: Any) -> None:
+    names = ("amqp:accepted:list", "vendor:outcome:list", "amqp:modified:list", "amqp:received:list")
+    asked = d.Source("q", outcomes=names, default_outcome=default)
+    (attach,) = begun().send(receiver(0, source=asked))
+    assert attach.source.outcomes == ("amqp:accepted:list", "amqp:modified:list")
+    assert attach.source.default_outcome == (
+        default if isinstance(default, d.Accepted | d.Modified) else None
+    )
+
+
 @pytest.mark.requirement("B4")
+@pytest.mark.sentence("1.0/2.6.3-1", "1.0/2.7.3-7")
 @pytest.mark.parametrize("attach", [sender(3, MISSING), receiver(3, MISSING)], ids=["sender", "receiver"])
 def test_a_refused_attach_has_a_null_terminus_and_a_closing_detach(attach: Any) -> None:
     peer = begun()
@@ -131,6 +169,7 @@ def test_a_link_pair_has_one_name() -> None:
     assert peer.send(d.Detach(1, True)) == [d.Detach(1, True)]
 
 
+@pytest.mark.sentence("1.0/2.6.1-2", "1.0/2.6.4-1")
 @pytest.mark.parametrize("kind", [sender, receiver])
 def test_a_second_attach_of_a_link_takes_it_over(kind: Any) -> None:
     peer = begun(kind(0, name="one"))
@@ -143,6 +182,7 @@ def test_a_second_attach_of_a_link_takes_it_over(kind: Any) -> None:
     assert peer.send(d.Detach(1, True)) == [d.Detach(1, True)]
 
 
+@pytest.mark.sentence("1.0/2.6.1-2")
 @pytest.mark.parametrize("kind", [sender, receiver])
 def test_a_link_may_be_taken_over_before_it_is_attached(kind: Any) -> None:
     peer = begun(answers=frozenset())
@@ -216,6 +256,7 @@ def test_outcomes_that_are_due_go_before_the_answer_to_detach() -> None:
     assert [type(one) for one in peer.send(d.Detach(0, True))] == [d.Disposition, d.Detach]
 
 
+@pytest.mark.sentence("1.0/2.6.4-1", "1.0/2.6.5-2")
 def test_a_consumer_that_the_broker_ends_is_detached_with_the_error() -> None:
     peer = receiving()
     peer.deliver(message())
@@ -229,6 +270,7 @@ def test_a_consumer_that_the_broker_ends_is_detached_with_the_error() -> None:
     assert peer.consumers_known == 0
 
 
+@pytest.mark.sentence("1.0/2.6.5-2")
 def test_a_refused_publish_detaches_its_link() -> None:
     peer = begun(sender(0), receiver(1), sender(2))
     peer.send(transfer(1))
@@ -296,6 +338,7 @@ def test_an_impersonator_names_any_user() -> None:
 # -- frames too small for an answer -----------------------------------------------------------------
 
 
+@pytest.mark.sentence("1.0/2.7.1-2")
 @pytest.mark.parametrize("kind", [sender, receiver])
 def test_an_attach_too_large_to_be_answered_ends_the_session(kind: Any) -> None:
     peer = begun(max_frame_size=512)
@@ -312,6 +355,7 @@ def test_an_attach_too_large_to_be_answered_ends_the_session(kind: Any) -> None:
     assert peer.send(transfer(1, channel=1)) == [], "other sessions go on"
 
 
+@pytest.mark.sentence("1.0/2.7.1-2")
 def test_the_text_of_an_error_is_cut_to_what_the_peer_takes() -> None:
     for text in ("x" * 700, "\u20ac" * 700, "\U0001f600" * 700):
         peer = begun(max_frame_size=512)

@@ -43,6 +43,7 @@ def head_of(octets: bytes) -> bytes:
 # -- what a session asks ----------------------------------------------------------------------------
 
 
+@pytest.mark.sentence("1.0/3.2.1-1")
 @pytest.mark.parametrize(
     ("sections", "durable", "special"),
     [
@@ -179,6 +180,7 @@ def test_pieces_of_runs_are_joined() -> None:
 # -- wishes -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.sentence("1.0/3.2.1-1")
 @pytest.mark.parametrize(
     ("sections", "asked"),
     [
@@ -300,6 +302,7 @@ def died(octets: bytes, *deaths: Death, routed_anew: bool = False) -> bytes:
     return one
 
 
+@pytest.mark.sentence("1.0/3.2-1", "1.0/3.2.3-1", "1.0/3.2.4-1")
 def test_the_delivery_count_is_in_the_header_and_nothing_else_changes() -> None:
     delivery = section(SectionCode.DELIVERY_ANNOTATIONS, {Symbol("d"): 1})
     behind = delivery + annotated(x_a=1) + PROPERTIES + application(n=1) + VALUE + FOOTER

@@ -26,6 +26,7 @@ from node.wire.amqp10.effects import (
 from node.wire.amqp10.frames import EMPTY_FRAME, frame_buffers
 from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.states import ConnectionState
+from node.wire.scram import LARGEST_NONCE, MOST_ITERATIONS, SALT_BYTES, ScramExchange, Verifier
 from tests.wire.amqp10.peer import (
     LARGE,
     MISSING,
@@ -58,6 +59,7 @@ def refused(peer: Peer) -> bool:
 
 
 @pytest.mark.requirement("B1")
+@pytest.mark.sentence("1.0/2.2-1", "1.0/2.2-2", "1.0/2.2-6", "1.0/5.3-1", "1.0/5.3.2-3", "1.0/5.3.3.6-1")
 def test_the_headers_of_sasl_and_of_amqp_are_answered_with_themselves() -> None:
     peer = Peer()
     assert peer.send(SASL_HEADER) == [SASL_HEADER, MECHANISMS]
@@ -67,6 +69,7 @@ def test_the_headers_of_sasl_and_of_amqp_are_answered_with_themselves() -> None:
 
 
 @pytest.mark.requirement("B1")
+@pytest.mark.sentence("1.0/2.2-3", "1.0/2.2-7", "1.0/2.2-9")
 @pytest.mark.parametrize(
     "header",
     [
@@ -81,6 +84,7 @@ def test_any_other_header_is_answered_with_the_one_that_the_node_takes(header: b
     assert refused(peer)
 
 
+@pytest.mark.sentence("1.0/2.2-2")
 @pytest.mark.parametrize("octets", [b"GET / HTTP/1.1\r\n", octets_of(d.Open("c")), EMPTY_FRAME, PLAIN])
 def test_frames_in_front_of_the_first_header_are_refused_without_a_word(octets: Any) -> None:
     peer = Peer()
@@ -111,6 +115,7 @@ def test_a_wrong_password_is_refused_without_its_reason() -> None:
 
 
 @pytest.mark.requirement("B2")
+@pytest.mark.sentence("1.0/5.3.3.2-1")
 def test_a_mechanism_that_was_not_offered_is_refused() -> None:
     peer = Peer()
     assert peer.send(SASL_HEADER, d.SaslInit("ANONYMOUS"))[2:] == [REFUSED]
@@ -118,6 +123,7 @@ def test_a_mechanism_that_was_not_offered_is_refused() -> None:
     assert refused(peer)
 
 
+@pytest.mark.sentence("1.0/1.4-1", "1.0/5.3.2-1")
 def test_the_offered_mechanisms_are_those_of_the_limits() -> None:
     peer = Peer(ConnectionLimits(mechanisms=("PLAIN", "EXTERNAL")), answers=frozenset())
     found = peer.send(SASL_HEADER, d.SaslInit("EXTERNAL"))
@@ -152,6 +158,20 @@ def test_a_mechanism_may_have_several_challenges() -> None:
     assert peer.reads() == [d.SaslOutcome(SaslCode.OK, b"signed")]
     assert peer.send(AMQP_HEADER) == [AMQP_HEADER]
     assert peer.connection.user == "guest" and peer.connection.mechanism == "SCRAM-SHA-256"
+
+
+@pytest.mark.sentence("1.0/5.3.1-3")
+def test_the_nodes_sasl_frames_have_512_octets_at_most() -> None:
+    mechanisms = ("PLAIN", "EXTERNAL", "ANONYMOUS", "SCRAM-SHA-256")
+    peer = Peer(ConnectionLimits(mechanisms=mechanisms), answers=frozenset())
+    peer.send(SASL_HEADER, d.SaslInit("SCRAM-SHA-256", b"n,,n=guest,r=" + b"x" * LARGEST_NONCE))
+    salt, iterations = b"s" * SALT_BYTES, MOST_ITERATIONS
+    exchange = ScramExchange(lambda user: Verifier(iterations, salt, b"k" * 32, b"k" * 32), b"y" * 32)
+    (asked,) = peer.taken(Authenticate)
+    peer.connection.challenge(exchange.receive(asked.response))
+    peer.reads()
+    assert [type(one.performative) for one in peer.frames] == [d.SaslMechanisms, d.SaslChallenge]
+    assert all(one.end - one.begin <= 512 for one in peer.frames)
 
 
 def test_a_response_may_come_before_its_challenge() -> None:
@@ -208,6 +228,7 @@ def test_late_answers_to_a_closed_negotiation_are_ignored() -> None:
     assert peer.reads() == [] and peer.connection.state is ConnectionState.CLOSED
 
 
+@pytest.mark.sentence("1.0/5.3.1-1")
 @pytest.mark.parametrize(
     "octets",
     [
@@ -222,6 +243,7 @@ def test_other_octets_than_sasl_init_are_refused(octets: bytes) -> None:
     assert refused(peer)
 
 
+@pytest.mark.sentence("1.0/5.3.3.6-1")
 @pytest.mark.parametrize("octets", [SASL_HEADER, octets_of(PLAIN), octets_of(d.Open("c")), b"\xff" * 8])
 def test_other_octets_than_the_header_of_amqp_are_refused_after_the_login(octets: bytes) -> None:
     peer = Peer()
@@ -235,6 +257,7 @@ def test_other_octets_than_the_header_of_amqp_are_refused_after_the_login(octets
 
 
 @pytest.mark.requirement("B3")
+@pytest.mark.sentence("1.0/2.8.19-1")
 def test_open_states_the_limits_of_the_node() -> None:
     limits = ConnectionLimits(
         container_id="node-1", max_frame_size=8192, channel_max=99, idle_time_out=30.0,
@@ -249,6 +272,7 @@ def test_open_states_the_limits_of_the_node() -> None:
 
 
 @pytest.mark.requirement("B3")
+@pytest.mark.sentence("1.0/2.7.1-3")
 def test_the_peers_frames_are_bounded_by_the_nodes_max_frame_size() -> None:
     peer = opened(ConnectionLimits(max_frame_size=10_000))
     assert peer.send(b"\0\0\x27\x10\x02\0\0\0") == [], "10,000 octets may come"
@@ -272,6 +296,7 @@ def test_a_max_frame_size_of_512_is_taken() -> None:
     assert opened(max_frame_size=512).connection.max_frame_size == 512
 
 
+@pytest.mark.sentence("1.0/2.4.1-1", "1.0/2.7.1-1")
 @pytest.mark.parametrize("before", [begin(), d.End(), d.Close(), sender()])
 def test_a_frame_in_front_of_open_is_answered_with_open_and_close(before: Composite) -> None:
     peer = Peer()
@@ -309,6 +334,18 @@ def test_an_open_too_large_for_the_peer_is_no_defect_of_the_machine() -> None:
     assert len(b"".join(frame_buffers(0, opened(max_frame_size=512).last))) < 512
 
 
+@pytest.mark.sentence("1.0/2.7.1-7")
+def test_descriptions_are_in_english_whatever_a_peer_wants() -> None:
+    found: list[Any] = []
+    for wanted in ((), ("de-DE",)):
+        peer = begun(incoming_locales=wanted, outgoing_locales=wanted)
+        (close,) = peer.send(d.Open("again"))
+        found.append(error_in(close, d.Close))
+        opens = [one.performative for one in peer.frames if isinstance(one.performative, d.Open)]
+        assert [(one.outgoing_locales, one.incoming_locales) for one in opens] == [((), ())]
+    assert found[0] == found[1] and found[0].description == "Open on channel 0"
+
+
 # -- pipelined --------------------------------------------------------------------------------------
 
 PIPELINED = octets_of(SASL_HEADER, PLAIN, AMQP_HEADER, d.Open("c", max_frame_size=LARGE), begin(), sender(3))
@@ -316,6 +353,7 @@ KINDS = [bytes, d.SaslMechanisms, d.SaslOutcome, bytes, d.Open, d.Begin, d.Attac
 
 
 @pytest.mark.requirement("B1")
+@pytest.mark.sentence("1.0/2.4.1-1", "1.0/2.7.1-1")
 def test_a_whole_connection_may_come_in_one_piece() -> None:
     peer = Peer()
     assert [type(one) for one in peer.send(PIPELINED)] == KINDS

@@ -43,6 +43,7 @@ def decided(peer: Peer, first: int, last: int, outcome: Any) -> None:
 
 
 @pytest.mark.requirement("B6")
+@pytest.mark.sentence("1.0/2.7.5-4", "1.0/2.7.5-8", "1.0/2.7.6-1")
 @pytest.mark.parametrize("outcome", [ACCEPTED, RELEASED, REJECTED])
 def test_the_peer_is_told_the_outcome_of_its_deliveries(outcome: Any) -> None:
     peer = begun(sender())
@@ -68,6 +69,7 @@ def test_outcomes_that_are_alike_share_a_disposition() -> None:
 
 
 @pytest.mark.requirement("B5")
+@pytest.mark.sentence("1.0/2.7.5-9")
 def test_the_peer_settles_first_where_it_asked_to() -> None:
     peer = begun(sender(0, rcv_settle_mode=SECOND), sender(1))
     peer.send(transfer(1), transfer(2), transfer(3, handle=1), transfer(4))
@@ -77,6 +79,7 @@ def test_the_peer_settles_first_where_it_asked_to() -> None:
     assert peer.send(d.Disposition(Role.SENDER, 1, 4, True, ACCEPTED)) == [], "the peer has settled"
 
 
+@pytest.mark.sentence("1.0/2.7.5-8")
 def test_a_delivery_may_ask_for_one_step_on_a_link_of_two() -> None:
     peer = begun(sender(rcv_settle_mode=SECOND))
     peer.send(transfer(1, rcv_settle_mode=ReceiverSettleMode.FIRST), transfer(2))
@@ -107,6 +110,7 @@ MODIFIED = [
 
 @pytest.mark.requirement("B6")
 @pytest.mark.requirement("E6")
+@pytest.mark.sentence("1.0/3.4.4-1", "1.0/3.5.3-8")
 @pytest.mark.parametrize(("state", "outcome"), WHOLE)
 def test_the_outcome_of_a_delivery_reaches_the_queue(state: Any, outcome: Outcome) -> None:
     peer = receiving()
@@ -116,6 +120,7 @@ def test_the_outcome_of_a_delivery_reaches_the_queue(state: Any, outcome: Outcom
     assert peer.session().outgoing.unsettled.count == 2
 
 
+@pytest.mark.sentence("1.0/3.4.5-1", "1.0/3.4.5-2")
 @pytest.mark.parametrize(("state", "outcome"), MODIFIED)
 def test_modified_has_its_outcome_by_its_first_two_fields(state: Any, outcome: Outcome) -> None:
     """The queue does not hear of the message annotations, which are the third field."""
@@ -135,6 +140,7 @@ def test_the_node_settles_second_where_the_peer_asked_for_it(state: Any, outcome
 
 
 @pytest.mark.requirement("B6")
+@pytest.mark.sentence("1.0/2.7.6-1")
 def test_dispositions_are_for_ranges_of_deliveries_on_any_links() -> None:
     peer = begun(receiver(0), receiver(1), credit(99), credit(99, handle=1))
     peer.deliver(*[message()] * 3, first=10)
@@ -206,6 +212,7 @@ def test_a_state_that_is_no_outcome_settles_nothing(state: Any) -> None:
     assert settlements(peer) == [] and peer.session().outgoing.unsettled.count == 1
 
 
+@pytest.mark.sentence("1.0/2.7.6-1")
 def test_the_peers_dispositions_as_a_sender_settle_nothing() -> None:
     peer = receiving()
     peer.deliver(message())

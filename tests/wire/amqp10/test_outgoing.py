@@ -49,6 +49,7 @@ def test_a_link_has_no_credit_before_the_peer_gives_some() -> None:
 
 
 @pytest.mark.requirement("B8")
+@pytest.mark.sentence("1.0/2.6.7-2")
 def test_credit_may_come_in_the_piece_that_attaches() -> None:
     peer = begun()
     peer.send(receiver(), credit(10, None))
@@ -56,6 +57,7 @@ def test_credit_may_come_in_the_piece_that_attaches() -> None:
 
 
 @pytest.mark.requirement("B8")
+@pytest.mark.sentence("1.0/2.6.7-1")
 def test_credit_is_raised_and_revoked_from_the_peers_delivery_count_on() -> None:
     peer = begun(receiver(), credit(10))
     peer.effects.clear()
@@ -76,6 +78,7 @@ def test_credit_is_raised_and_revoked_from_the_peers_delivery_count_on() -> None
 
 
 @pytest.mark.requirement("B8")
+@pytest.mark.sentence("1.0/2.6.7-1")
 def test_the_delivery_count_begins_again_at_0() -> None:
     peer = begun(receiver(), credit(0))
     link = peer.outgoing()
@@ -121,6 +124,7 @@ def test_no_consumer_has_credit_while_the_socket_takes_no_output() -> None:
     assert limits_told(peer) == [(1, 20)]
 
 
+@pytest.mark.sentence("1.0/2.6.7-3", "1.0/2.7.4-4")
 def test_a_flow_that_asks_for_the_links_state_is_answered() -> None:
     peer = receiving(10)
     peer.deliver(message(), message(), message())
@@ -143,6 +147,7 @@ def test_links_have_their_own_credit() -> None:
 
 
 @pytest.mark.requirement("B5")
+@pytest.mark.sentence("1.0/2.7.5-6", "1.0/2.7.5-7", "1.0/2.7.5-11")
 @pytest.mark.parametrize("mode", SenderSettleMode)
 def test_deliveries_are_settled_or_not_as_the_link_has_it(mode: SenderSettleMode) -> None:
     peer = receiving(snd_settle_mode=mode)
@@ -154,7 +159,33 @@ def test_deliveries_are_settled_or_not_as_the_link_has_it(mode: SenderSettleMode
     assert (outgoing.sent, outgoing.sent_presettled) == (1, int(presettled))
 
 
+@pytest.mark.sentence(
+    "1.0/2.6.12-1", "1.0/2.6.14-1", "1.0/2.7.5-1", "1.0/2.7.5-2", "1.0/2.7.5-3", "1.0/2.7.5-6", "1.0/2.7.5-7"
+)
+@pytest.mark.parametrize("mode", SenderSettleMode)
+def test_the_first_frame_of_a_delivery_identifies_it_and_every_frame_is_settled_alike(
+    mode: SenderSettleMode,
+) -> None:
+    peer = begun(receiver(snd_settle_mode=mode), credit(99), max_frame_size=512)
+    frames = peer.deliver(message(body=b"x" * 2000), message(body=b"y" * 2000))
+    assert len(frames) == 10 and {one.settled for one in frames} == {mode is SenderSettleMode.SETTLED}
+    assert [one.more for one in frames] == [True, True, True, True, False] * 2, "one after the other"
+    for first in (frames[0], frames[5]):
+        assert None not in (first.delivery_id, first.delivery_tag, first.message_format)
+    assert frames[0].delivery_id != frames[5].delivery_id
+
+
+@pytest.mark.sentence("1.0/2.6.12-2")
+def test_delivery_tags_of_a_link_are_unique() -> None:
+    peer = receiving(1000)
+    tags = [one.delivery_tag for one in peer.deliver(*[message()] * 600)]
+    peer.send(settled(0, 299, ACCEPTED))
+    tags += [one.delivery_tag for one in peer.deliver(*[message()] * 300, first=601)]
+    assert len(set(tags)) == 900 and None not in tags
+
+
 @pytest.mark.requirement("B5")
+@pytest.mark.sentence("1.0/2.4.1-2", "1.0/2.7.1-2")
 @pytest.mark.parametrize("size", [512, 4096])
 @pytest.mark.parametrize("octets", [0, 400, 512, 5000, 100_000])
 def test_frames_are_cut_to_the_peers_max_frame_size(size: int, octets: int) -> None:
@@ -172,6 +203,7 @@ def test_frames_are_cut_to_the_peers_max_frame_size(size: int, octets: int) -> N
         assert min(full) >= size - 16, "frames are as full as they can be"
 
 
+@pytest.mark.sentence("1.0/2.7.1-2")
 @pytest.mark.parametrize("length", range(440, 480))
 def test_messages_about_as_long_as_a_frame_arrive(length: int) -> None:
     peer = begun(receiver(), credit(99), max_frame_size=512)
@@ -203,6 +235,7 @@ def windowed(size: int, *more: Any, **fields: Any) -> Peer:
 
 
 @pytest.mark.requirement("B3")
+@pytest.mark.sentence("1.0/2.5.6-1")
 def test_deliveries_wait_for_the_window_of_the_session() -> None:
     peer = windowed(3)
     messages = [message(body=b"%d" % n) for n in range(10)]
@@ -223,6 +256,7 @@ def test_deliveries_wait_for_the_window_of_the_session() -> None:
 
 
 @pytest.mark.requirement("B3")
+@pytest.mark.sentence("1.0/2.5.6-1")
 def test_every_frame_of_a_delivery_waits_for_the_window() -> None:
     peer = windowed(2, max_frame_size=512)
     messages = [message(body=b"a" * 2000), message(), message(body=b"b" * 600)]

@@ -8,7 +8,7 @@ import pytest
 
 from node.delivery.settlements import Outcome
 from node.wire.amqp10 import definitions as d
-from node.wire.amqp10.definitions import Accepted, AmqpCondition, SessionCondition
+from node.wire.amqp10.definitions import Accepted, AmqpCondition, ConnectionCondition, SessionCondition
 from node.wire.amqp10.effects import (
     EndConsumer,
     FindTarget,
@@ -38,6 +38,7 @@ from tests.wire.amqp10.sections import message, run_of
 
 
 @pytest.mark.requirement("B3")
+@pytest.mark.sentence("1.0/2.5.1-2", "1.0/2.7.2-2")
 def test_begin_is_answered_on_its_channel() -> None:
     peer = opened(ConnectionLimits(incoming_window=77, handle_max=31))
     assert peer.send(begin(), channel=5) == [d.Begin(0, 77, OUTGOING_WINDOW, 5, 31)]
@@ -109,6 +110,16 @@ def test_a_session_of_a_lost_connection_is_not_answered() -> None:
 UNATTACHED = SessionCondition.UNATTACHED_HANDLE
 
 
+@pytest.mark.sentence(
+    "1.0/2.5.4-1",
+    "1.0/2.5.4-2",
+    "1.0/2.5.5-1",
+    "1.0/2.7.3-1",
+    "1.0/2.7.3-2",
+    "1.0/2.7.4-2",
+    "1.0/2.7.5-1",
+    "1.0/2.7.5-2",
+)
 @pytest.mark.parametrize(
     ("frame", "condition"),
     [
@@ -137,7 +148,22 @@ def test_an_error_of_a_session_ends_the_session_alone(frame: Any, condition: str
     assert len(peer.send(begin())) == 1
 
 
+@pytest.mark.sentence("1.0/2.7.2-3", "1.0/2.7.2-4")
+@pytest.mark.parametrize(
+    "frame",
+    [sender(4), receiver(4), transfer(1, handle=4), credit(1, handle=4), d.Detach(4)],
+    ids=["sender", "receiver", "transfer", "flow", "detach"],
+)
+@pytest.mark.parametrize(("ours", "theirs"), [(3, 100), (100, 3)])
+def test_a_handle_that_is_not_supported_closes_the_connection(frame: Any, ours: int, theirs: int) -> None:
+    """The node's handles are the peer's, so the lower handle-max holds."""
+    peer = begun(sender(3), limits=ConnectionLimits(handle_max=ours), begins={"handle_max": theirs})
+    (close,) = peer.send(frame)
+    assert error_in(close, d.Close).condition == ConnectionCondition.FRAMING_ERROR
+
+
 @pytest.mark.requirement("B3")
+@pytest.mark.sentence("1.0/2.5.4-1")
 def test_a_transfer_beyond_the_window_ends_the_session() -> None:
     peer = begun(sender(), limits=ConnectionLimits(incoming_window=4))
     (end,) = peer.send(*(transfer(number) for number in range(1, 7)))
@@ -199,11 +225,26 @@ def test_the_window_opens_again_when_half_of_it_is_used_up() -> None:
     assert len(found) == 10 and all(flow.incoming_window == 10 for flow in found)
 
 
+@pytest.mark.sentence("1.0/2.7.4-1", "1.0/2.7.4-3")
 def test_a_flow_that_asks_for_the_sessions_state_is_answered() -> None:
     peer = begun(sender(), limits=ConnectionLimits(incoming_window=10))
     peer.send(transfer(1))
-    assert peer.send(window(100, echo=True)) == [d.Flow(9, 0, OUTGOING_WINDOW, 1)]
+    flow = window(100, echo=True)
+    flow.next_outgoing_id = 1
+    assert peer.send(flow) == [d.Flow(9, 0, OUTGOING_WINDOW, 1)]
     assert peer.send(window(100)) == []
+
+
+@pytest.mark.sentence("1.0/2.5.6-3")
+@pytest.mark.parametrize("number", [0, 77, 2**31, 2**32 - 1])
+def test_the_next_incoming_id_is_what_the_peer_tells(number: int) -> None:
+    """The node counts on from there, and begins again at 0."""
+    peer = begun(sender(), limits=ConnectionLimits(incoming_window=10))
+    flow = window(100, echo=True)
+    flow.next_outgoing_id = number
+    assert peer.send(flow) == [d.Flow(10, 0, OUTGOING_WINDOW, number)]
+    told = peer.send(*(transfer(one) for one in range(1, 6)))
+    assert [one.next_incoming_id for one in told] == [(number + 5) % 2**32]
 
 
 def test_a_window_that_the_peer_tells_before_it_has_seen_begin_counts_from_the_start() -> None:

@@ -114,6 +114,7 @@ def test_a_message_that_is_no_control_message_closes_the_control_link(octets: by
 
 
 @pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.4-1", "1.0/4.4.1-4", "1.0/4.4.4.1-3")
 def test_a_publish_in_a_transaction_is_held_and_told_the_presumed_outcome() -> None:
     controller = Controller(sender(0))
     first, second = controller.declare(), controller.declare()
@@ -159,6 +160,7 @@ def test_alike_transfers_in_a_transaction_are_one_run() -> None:
 
 
 @pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.4-1", "1.0/4.4.4.1-3")
 def test_transfers_of_several_transactions_in_one_input_are_kept_apart() -> None:
     controller = Controller(sender(0))
     first, second = controller.declare(), controller.declare()
@@ -194,6 +196,7 @@ def test_an_aborted_delivery_is_in_no_transaction() -> None:
 
 
 @pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.4.4.1-1")
 def test_a_refused_publish_makes_the_transaction_fail() -> None:
     controller = Controller(sender(0), answers=COMMITTING - {e.PublishEffect})
     txn_id, other = controller.declare(), controller.declare()
@@ -236,6 +239,7 @@ def test_a_commit_settles_what_was_retired(in_one_step: bool) -> None:
 
 
 @pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.3-1", "1.0/4.3-2", "1.0/4.4.4.1-4")
 def test_a_commit_that_the_broker_refuses_rejects_the_discharge() -> None:
     controller = delivered()
     txn_id = controller.declare()
@@ -250,6 +254,7 @@ def test_a_commit_that_the_broker_refuses_rejects_the_discharge() -> None:
 
 
 @pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.3-4")
 def test_a_rollback_makes_deliveries_unsettled_again() -> None:
     controller = delivered()
     txn_id = controller.declare()
@@ -263,6 +268,7 @@ def test_a_rollback_makes_deliveries_unsettled_again() -> None:
 
 
 @pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.4.4.2-1")
 def test_a_rollback_releases_the_deliveries_that_the_peer_has_settled() -> None:
     controller = delivered()
     txn_id = controller.declare()
@@ -271,6 +277,23 @@ def test_a_rollback_releases_the_deliveries_that_the_peer_has_settled() -> None:
     assert controller.discharge(txn_id, fail=True) == ACCEPTED
     assert given_back(controller) == [(1, [(2, 3)], Outcome.RELEASED)]
     assert unsettled(controller) == [1, 4, 5] and controller.rolled_back() == [1]
+
+
+@pytest.mark.requirement("B10")
+@pytest.mark.sentence("1.0/4.4.4.2-1")
+@pytest.mark.parametrize(
+    ("default", "outcome"),
+    [(ACCEPTED, Outcome.ACCEPTED), (Rejected(), Outcome.REJECTED), (d.Modified(True), Outcome.RETURNED)],
+)
+def test_a_rollback_gives_settled_deliveries_the_default_outcome(default: Any, outcome: Outcome) -> None:
+    controller = delivered(source=d.Source("q", default_outcome=default))
+    txn_id = controller.declare()
+    controller.retire(0, 1, txn_id, Released(), settled=True)
+    controller.retire(2, 3, txn_id, Released())
+    controller.retire(3, 3, txn_id, Released(), settled=True)
+    assert controller.discharge(txn_id, fail=True) == ACCEPTED
+    assert given_back(controller) == [(1, [(1, 2)], outcome), (1, [(4, 4)], outcome)]
+    assert unsettled(controller) == [3, 5]
 
 
 @pytest.mark.requirement("B10")
