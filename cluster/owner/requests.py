@@ -157,7 +157,7 @@ class FrontEndRequests:
             # A message for the consumer waits for room on the way, or is held for another front end.
             again = partial(self._drained, front_end, epoch, request, number, consumer)
             self._serving.when_served_again(number, again)
-            if queue.unfinished:
+            if queue.unfinished or queue.looking:
                 self._owner.serve_again(number)
             return
 
