@@ -19,6 +19,9 @@ class ExclusiveConsumerError(AccessRefusedError):
     """The queue has an exclusive consumer, or an exclusive consumer subscribes to a queue that has others."""
 
 
+MAX_FILTERS: Final = 128
+"""The largest number of different filters of a queue's consumers: each costs work for each message."""
+
 KEPT_RANGES: Final = 64
 """With so many ranges of messages that a consumer does not get, the owner looks for those that are gone."""
 
@@ -160,6 +163,11 @@ class Consumers:
         self.refiltered |= gone.selector is not None
         if gone.exclusive:
             self._exclusive = False
+
+    def takes_filter(self, selector: Selector) -> bool:
+        """Whether the queue can have a consumer with this filter beside its others."""
+        different = {one.selector.data for one in self._by_key.values() if one.selector is not None}
+        return selector.data in different or len(different) < MAX_FILTERS
 
     def selectors(self) -> list[Selector]:
         """The different filters of the consumers."""

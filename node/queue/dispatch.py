@@ -162,7 +162,7 @@ class QueueOwner:
                 delivery.ready, delivery.filtered = filtered.whole, None
             return
         if filtered is None:
-            filtered = FilteredOrder(delivery.ready, self._contents)
+            filtered = FilteredOrder(delivery.ready, self.read_messages)
             delivery.ready = delivery.filtered = filtered
             declared, lifecycle = self._registry.by_filter, self.lifecycle
             if declared is not None and declared.by_filter is not None and declared not in lifecycle.shares:
@@ -170,7 +170,7 @@ class QueueOwner:
                 lifecycle.hooks = self._registry.hooks_of(lifecycle.shares)
         filtered.have(selectors)
 
-    def _contents(self, first: int, last: int) -> list[tuple[int, Run]]:
+    def read_messages(self, first: int, last: int) -> list[tuple[int, Run]]:
         """See `ReadMessages`."""
         soft = self.delivery.soft
         if soft.numbers:

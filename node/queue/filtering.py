@@ -66,56 +66,17 @@ class LookBudget:
         return max(self._least, self.left // 2)
 
 
-class FilteredMessages:
-    """The messages of a queue as one filter sees them. `ready` are those that match and are ready; `unseen`
-    are those that are ready, and that the owner has not looked at. `looked` and `matching` have leased
-    messages as well. The filter `wants` another turn, in which it has `steps`; it has none of its own where
-    it has looked at all messages so far.
+class Looking:
+    """Looks which messages a selector takes, and remembers answers. `message_steps` are those for a message
+    that has few octets.
     """
 
-    __slots__ = ("_answers", "looked", "matching", "ready", "selector", "steps", "unseen", "wants")
+    __slots__ = ("_answers", "message_steps", "selector")
 
-    def __init__(self, selector: Selector, ready: Order, unseen: PlacedOrder) -> None:
+    def __init__(self, selector: Selector) -> None:
         self.selector = selector
-        self.ready = ready
-        self.unseen = unseen
-        self.looked = RangeSet()
-        self.matching = RangeSet()
-        self.steps: int | None = None
-        self.wants = False
+        self.message_steps = _MESSAGE_STEPS + selector.steps
         self._answers: dict[tuple[int, str, str | None, bool, bytes], bool] = {}
-
-    def add(self, first: int, last: int) -> None:
-        """Messages become ready. Some may be known, as they were leased."""
-        while first <= last:
-            looked, upto = self.looked.span(first)
-            end = last if upto is None else min(upto, last)
-            if looked:
-                for part in self.matching.intersection(first, end):
-                    self.ready.add(*part)
-            else:
-                self.unseen.add(first, end)
-            first = end + 1
-
-    def remove(self, first: int, last: int) -> None:
-        """Messages are ready no more."""
-        self.ready.remove(first, last)
-        self.unseen.remove(first, last)
-
-    def gone(self, ranges: list[Range]) -> None:
-        """Messages leave the queue."""
-        self.looked.remove_all(ranges)
-        self.matching.remove_all(ranges)
-
-    def take_in(self, first: int, last: int, matching: Iterable[Range]) -> None:
-        """The owner has looked at ready messages, some of which match."""
-        self.unseen.remove(first, last)
-        self.looked.add(first, last)
-        for part in matching:
-            self.matching.add(*part)
-            self.ready.add(*part)
-
-    # -- looking --------------------------------------------------------------------------------
 
     def look(self, first: int, run: Run) -> tuple[list[Range], int]:
         """The messages of a run, numbered from `first` on, that match, and the steps that this took."""
@@ -125,7 +86,7 @@ class FilteredMessages:
             for begin, one in self._by_key(piece):
                 messages = format_of(one)
                 for index, count, properties in messages.properties_in(one):
-                    steps += _MESSAGE_STEPS + self.selector.steps + len(properties) // _OCTETS_A_STEP
+                    steps += self.message_steps + len(properties) // _OCTETS_A_STEP
                     if self._takes(one, properties):
                         low = first + start + begin + index
                         found.append((low, low + count - 1))
@@ -177,6 +138,55 @@ class FilteredMessages:
                 self._answers.clear()
             self._answers[key] = answer
         return answer
+
+
+class FilteredMessages:
+    """The messages of a queue as one filter sees them. `ready` are those that match and are ready; `unseen`
+    are those that are ready, and that the owner has not looked at. `looked` and `matching` have leased
+    messages as well. The filter `wants` another turn, in which it has `steps`; it has none of its own where
+    it has looked at all messages so far.
+    """
+
+    __slots__ = ("looked", "looking", "matching", "ready", "steps", "unseen", "wants")
+
+    def __init__(self, selector: Selector, ready: Order, unseen: PlacedOrder) -> None:
+        self.looking = Looking(selector)
+        self.ready = ready
+        self.unseen = unseen
+        self.looked = RangeSet()
+        self.matching = RangeSet()
+        self.steps: int | None = None
+        self.wants = False
+
+    def add(self, first: int, last: int) -> None:
+        """Messages become ready. Some may be known, as they were leased."""
+        while first <= last:
+            looked, upto = self.looked.span(first)
+            end = last if upto is None else min(upto, last)
+            if looked:
+                for part in self.matching.intersection(first, end):
+                    self.ready.add(*part)
+            else:
+                self.unseen.add(first, end)
+            first = end + 1
+
+    def remove(self, first: int, last: int) -> None:
+        """Messages are ready no more."""
+        self.ready.remove(first, last)
+        self.unseen.remove(first, last)
+
+    def gone(self, ranges: list[Range]) -> None:
+        """Messages leave the queue."""
+        self.looked.remove_all(ranges)
+        self.matching.remove_all(ranges)
+
+    def take_in(self, first: int, last: int, matching: Iterable[Range]) -> None:
+        """The owner has looked at ready messages, some of which match."""
+        self.unseen.remove(first, last)
+        self.looked.add(first, last)
+        for part in matching:
+            self.matching.add(*part)
+            self.ready.add(*part)
 
 
 class FilteredOrder(Order):
@@ -304,12 +314,12 @@ class FilteredOrder(Order):
 
     def _look(self, view: FilteredMessages, left: int, first: int, last: int) -> None:
         """Look at the first messages of a range that the owner has not looked at, in about `left` steps."""
-        most = max(1, left // (_MESSAGE_STEPS + view.selector.steps))
+        most = max(1, left // view.looking.message_steps)
         last = min(last, first + most - 1)
         matching: list[Range] = []
         end, before = first, left
         for start, run in self._read(first, last):
-            found, steps = view.look(start, run)
+            found, steps = view.looking.look(start, run)
             matching += found
             left -= steps
             end = start + run.count - 1

@@ -25,6 +25,8 @@ def answer(link: IncomingLink | OutgoingLink, max_message_size: int) -> Attach:
     source, target, count = asked.source, asked.target, None
     if isinstance(link, OutgoingLink):
         source, count = _kept(source), 0
+        if isinstance(source, Source):
+            source.filter = link.filters
         mode = SenderSettleMode.SETTLED if link.presettled else mode
     else:
         target = _kept(target)
@@ -58,7 +60,7 @@ def refusal(link: IncomingLink | OutgoingLink) -> Attach:
 
 
 def _kept(terminus: CompositeField | None) -> CompositeField | None:
-    """The terminus as the node keeps it: until the link is detached, without filters."""
+    """The terminus as the node keeps it: until the link is detached, without the peer's filters."""
     if isinstance(terminus, Coordinator):
         return COORDINATOR
     durable, expiry, timeout = TerminusDurability.NONE, TerminusExpiryPolicy.LINK_DETACH, 0
