@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMAT_LEVEL: Final = 3
+FORMAT_LEVEL: Final = 4
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
-of AMQP 1.0. With level 3 hashes of passwords in the catalog may have SCRAM verifiers."""
+of AMQP 1.0. With level 3 hashes of passwords in the catalog may have SCRAM verifiers. With level 4 the terms
+of consumers may have filters."""
 
 METHODS_IN_RUNS: Final = 1
 """From this level on nodes read runs whose messages state their routing keys each
@@ -25,6 +26,9 @@ VERIFIERS_IN_HASHES: Final = 3
 """From this level on nodes read hashes of passwords with SCRAM verifiers, and the key of decoys beside them
 (`cluster.config.passwords`).
 """
+
+FILTERS_IN_TERMS: Final = 4
+"""From this level on nodes read filters in the terms of consumers, and in the questions of browsing ones."""
 
 SEALED_QUEUES: Final = 1
 """From this level on nodes read logs of partitions that seal a queue before it is deleted as empty or

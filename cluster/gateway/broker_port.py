@@ -9,7 +9,7 @@ from typing import Any
 from cluster.catalog.access.control import Access
 from cluster.catalog.definitions import parse_local_queue_name
 from cluster.catalog.virtual_host import exchange_to_plain
-from cluster.config.formats import METHODS_IN_RUNS, SECTIONS_IN_RUNS
+from cluster.config.formats import FILTERS_IN_TERMS, METHODS_IN_RUNS, SECTIONS_IN_RUNS
 from cluster.gateway.browsing import Bookmark, Shown, browse
 from cluster.gateway.browsing_consumers import BrowsingConsumers
 from cluster.gateway.cancellations import Cancellations
@@ -202,6 +202,10 @@ class FrontEnd:
     def keeps_sections(self) -> bool:
         return self._formats.everywhere >= SECTIONS_IN_RUNS
 
+    @property
+    def knows_filters(self) -> bool:
+        return self._formats.everywhere >= FILTERS_IN_TERMS
+
     def route(
         self, scope: Scope, exchange: str, key: str, headers: Mapping[str, Any] | None = None,
         copies: Sequence[str] = (),
@@ -375,7 +379,9 @@ class FrontEnd:
         answer: Callable[[int, Refusal | None], None],
     ) -> None:  # fmt: skip
         if options.browse:
-            self._browsing.begin(self._next_number(), subscriber, queue, options.limit, answer)
+            self._browsing.begin(
+                self._next_number(), subscriber, queue, options.limit, options.filter, answer
+            )
             return
         link = self._links.to(queue.partition)
         number = self._new_consumer(link, queue.id)
@@ -383,6 +389,7 @@ class FrontEnd:
         consumer = LinkConsumer(
             number, queue.id, subscriber, options.limit, options.no_ack, options.exclusive, options.priority,
             grouped=described.by_consumer, single_active=described.takes_turns, lapses=described.lapses,
+            filter=options.filter,
         )  # fmt: skip
 
         def attached(value: Any, _: Delivery | None) -> None:

@@ -35,6 +35,7 @@ class BrowsingConsumer:
     link: PartitionLink
     subscriber: Subscriber
     limit: int
+    filter: bytes = b""
     delivered: int = 0
     place: Bookmark = BEGINNING
     through: int = 0
@@ -65,11 +66,12 @@ class BrowsingConsumers:
         self._consumers: dict[int, BrowsingConsumer] = {}
 
     def begin(
-        self, number: int, subscriber: Subscriber, queue: QueueRef, limit: int,
+        self, number: int, subscriber: Subscriber, queue: QueueRef, limit: int, filter: bytes,
         answer: Callable[[int, Refusal | None], None],
     ) -> None:  # fmt: skip
         """Answers the number of the consumer once the owner knows where it begins, or a refusal."""
-        consumer = BrowsingConsumer(number, queue, self._links.to(queue.partition), subscriber, limit)
+        link = self._links.to(queue.partition)
+        consumer = BrowsingConsumer(number, queue, link, subscriber, limit, filter)
 
         def began(value: Any, _: object) -> None:
             refusal = refusal_of(queue, value)
@@ -117,10 +119,12 @@ class BrowsingConsumers:
             return
         consumer.question += 1
         consumer.idle = not consumer.credit
-        arguments = [
+        arguments: list[Any] = [
             *NOTHING_TO_GET, consumer.queue.id, consumer.number, *consumer.place, consumer.through,
             consumer.credit, not consumer.drains,
         ]  # fmt: skip
+        if consumer.filter:
+            arguments.append(consumer.filter)
         answered = partial(self._answered, consumer, consumer.question)
         self._links.request(consumer.link, "browse_next", arguments, answered)
 
@@ -133,6 +137,9 @@ class BrowsingConsumers:
             consumer.subscriber.consumer_cancelled(consumer.number)
             return
         rows = [] if value == UNREACHABLE else value[1]
+        if not rows and value != UNREACHABLE and value[2:]:
+            # The consumer's filter takes none of the messages that the owner has looked at up to there.
+            consumer.place = Bookmark(*value[2:])
         self._show(consumer, rows)
         if not (rows and consumer.credit):
             consumer.end_drains()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cluster.gateway.queue_declarations import home_node_down
-from cluster.peers.link_messages import ACCESS_REFUSED, NOT_FOUND, UNREACHABLE
-from node.refusal import AccessRefusedError, NotFoundError, Refusal
+from cluster.peers.link_messages import ACCESS_REFUSED, NOT_FOUND, TOO_MANY_FILTERS, UNREACHABLE
+from node.refusal import AccessRefusedError, NotFoundError, Refusal, ResourceError
 from node.session.ports import QueueRef
 
 
@@ -16,4 +16,6 @@ def refusal_of(queue: QueueRef, value: Any) -> Refusal | None:
         return home_node_down(queue)
     if value == ACCESS_REFUSED:
         return AccessRefusedError(f"{queue} in exclusive use")
+    if value == TOO_MANY_FILTERS:
+        return ResourceError(f"the consumers of {queue} have too many different filters")
     return NotFoundError(f"no {queue}") if value == NOT_FOUND else None

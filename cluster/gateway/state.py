@@ -122,6 +122,8 @@ class LinkConsumer:
     lapses: bool = False
     """Whether leases of the queue may lapse: another consumer may get a message before this one settles
     it."""
+    filter: bytes = b""
+    """The octets of its selector; empty for none."""
     joined: int = 0
     activated: int = 0
     """See `cluster.peers.link_messages.FrontEndPort.activity`."""
@@ -141,7 +143,7 @@ class LinkConsumer:
     def terms(self) -> ConsumerTerms:
         return ConsumerTerms(
             self.id, self.queue, self.limit, self.delivered, self.no_ack, self.exclusive, self.priority,
-            self.joined, self.activated,
+            self.joined, self.activated, self.filter,
         )  # fmt: skip
 
 

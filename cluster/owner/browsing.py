@@ -12,12 +12,14 @@ from typing import Any, Final, NamedTuple
 
 from cluster.owner.failures import with_failure_counts
 from cluster.owner.state import OwnerState
+from node.expressions.selector import Selector
 from node.message.run import Run
 from node.queue.dispatch import QueueOwner
 from node.queue.entry_format import encode_publish
+from node.queue.filtering import LookBudget, Looking
 from node.queue.order import Order
 from node.ranges.range_map import ABOVE_ALL
-from node.ranges.range_set import Range
+from node.ranges.range_set import Range, count_of
 
 PAGE_OCTETS: Final = 1024 * 1024
 """A page of so many octets gets no further message."""
@@ -41,7 +43,8 @@ class BrowsingQuestion(NamedTuple):
     """A browsing consumer's question for the `wanted` next messages behind a place.
 
     Messages up to the number `through` were there when the consumer began; 0: it begins now. `waits`: where
-    there is no message, the answer waits for one.
+    there is no message, the answer waits for one. `filter` are the octets of the consumer's selector; empty
+    for none.
     """
 
     front_end: int
@@ -54,6 +57,7 @@ class BrowsingQuestion(NamedTuple):
     through: int
     wanted: int
     waits: bool
+    filter: bytes = b""
 
 
 def next_page(owner: OwnerState, queue: QueueOwner, question: BrowsingQuestion) -> list[list[Any]]:
@@ -61,6 +65,45 @@ def next_page(owner: OwnerState, queue: QueueOwner, question: BrowsingQuestion) 
     wanted = min(question.wanted, PAGE_MESSAGES)
     found = _next_ranges(queue.delivery.ready, question)
     return _rows(owner, question.queue, queue, found, wanted) if wanted > 0 else []
+
+
+class FilteredPage(NamedTuple):
+    """Rows for the messages that a filter takes. The owner has looked at all messages up to a place; there
+    may be `more` behind it.
+    """
+
+    rows: list[list[Any]]
+    level: int
+    number: int
+    more: bool
+
+
+def filtered_page(
+    owner: OwnerState, queue: QueueOwner, question: BrowsingQuestion, looks: LookBudget
+) -> FilteredPage:
+    """The next messages that the filter of a browsing consumer takes, as far as this turn has steps for them.
+
+    Raises TreeError for the filter of a later release.
+    """
+    wanted = min(question.wanted, PAGE_MESSAGES)
+    found: list[tuple[int, Range]] = []
+    looking, left, count = Looking(Selector(question.filter)), looks.share(), 0
+    place, more = (question.level, question.number), False
+    for level, (first, last) in _next_ranges(queue.delivery.ready, question) if wanted > 0 else ():
+        while first <= last and left > 0 and count < wanted:
+            most = max(1, left // looking.message_steps)
+            for start, run in queue.read_messages(first, min(last, first + most - 1)):
+                matching, steps = looking.look(start, run)
+                found += [(level, part) for part in matching]
+                count += count_of(matching)
+                looks.left -= steps
+                left -= steps
+                first = start + run.count
+            place = level, first - 1
+        if first <= last:
+            more = True
+            break
+    return FilteredPage(_rows(owner, question.queue, queue, found, wanted), *place, more)
 
 
 def _next_ranges(ready: Order, question: BrowsingQuestion) -> Iterator[tuple[int, Range]]:

@@ -61,6 +61,12 @@ class Contents:
             sequence = start + run.count
         return found
 
+    def first_runs(self, first: int, last: int) -> list[tuple[int, Run]]:
+        """The messages of a closed range of live sequence numbers that stand in the first one's entry, as
+        `runs`.
+        """
+        return self._entry(self._machine.locate(first)).runs(first, last)
+
     def gather(self, ranges: list[Range]) -> list[tuple[list[Range], Run]]:
         """Live messages, in the order of `ranges`, as few runs, each with the ranges of its messages."""
         return gather(ranges, lambda number: self._entry(self._machine.locate(number)).find(number))

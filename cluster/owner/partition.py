@@ -227,6 +227,7 @@ class PartitionOwner:
             settings=settings,
             now=self._state.wall_ms(),
             term=self.term,
+            read=self._state.entries.first_runs,
         )
         # Consumers of a former owner have `HOLD_S` to come back.
         self._state.unused_queues.watch(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from cluster.owner.browsing import BrowsingQuestion, next_page, page
+from cluster.owner.browsing import BrowsingQuestion, filtered_page, next_page, page
 from cluster.owner.proposal import FrontEndState
 from cluster.owner.serving import Serving, regrant
 from cluster.owner.state import OwnerState
@@ -20,6 +20,7 @@ from cluster.peers.link_messages import (
     NOTHING_TO_GET,
     STAYS_LEASED,
 )
+from node.expressions.nodes import TreeError
 from node.queue.dispatch import QueueOwner
 from node.queue.entry_format import encode_purge, encode_seal_queue
 from node.queue.operations import ANY_MESSAGES
@@ -157,7 +158,7 @@ class FrontEndRequests:
             # A message for the consumer waits for room on the way, or is held for another front end.
             again = partial(self._drained, front_end, epoch, request, number, consumer)
             self._serving.when_served_again(number, again)
-            if queue.unfinished:
+            if queue.unfinished or queue.looking:
                 self._owner.serve_again(number)
             return
 
@@ -195,6 +196,9 @@ class FrontEndRequests:
             return
         queue, through = self._owner.queues.get(question.queue), question.through
         answer: Any = NOT_FOUND
+        if queue is not None and question.filter:
+            self._show_filtered(question, queue, state)
+            return
         if queue is not None:
             rows = next_page(self._owner, queue, question)
             # The consumer would not come back to a message that is held for a consumer of a former owner.
@@ -203,6 +207,28 @@ class FrontEndRequests:
                 return
             answer = [through or self._owner.next_sequence - 1, rows]
         del state.browsing[question.consumer]
+        self._owner.linearizable_reads.answer(question.front_end, question.request, answer)
+
+    def _show_filtered(self, question: BrowsingQuestion, queue: QueueOwner, state: FrontEndState) -> None:
+        """Answer a question as `_show_next`, for a consumer with a filter. The search for a message goes on
+        in the next turn; an answer without a message tells up to which place the owner has looked.
+        """
+        try:
+            found = filtered_page(self._owner, queue, question, self._serving.looks)
+        except TreeError:
+            del state.browsing[question.consumer]
+            self._front_ends.answer(question.front_end, question.request, NOT_FOUND)
+            return
+        if queue.delivery.held or (not found.rows and (found.more or question.waits)):
+            if not queue.delivery.held:
+                question = question._replace(level=found.level, number=found.number)
+            self._serving.when_served_again(question.queue, partial(self._show_next, question))
+            if found.more and not found.rows:
+                self._owner.serve_again(question.queue)
+            return
+        del state.browsing[question.consumer]
+        through = question.through or self._owner.next_sequence - 1
+        answer = [through, found.rows, found.level, found.number]
         self._owner.linearizable_reads.answer(question.front_end, question.request, answer)
 
     def _purge(self, front_end: int, request: int, number: int, through: int) -> None:

@@ -17,6 +17,7 @@ from node.message.run import Run
 from node.queue.consumers import ConsumerKey
 from node.queue.dispatch import Grant, QueueOwner
 from node.queue.entry_format import encode_settle
+from node.queue.filtering import LOOK_STEPS, LookBudget
 from node.queue.operations import OWNER
 from node.ranges.range_set import Range, count_of, merged, numbers_of
 
@@ -69,6 +70,7 @@ class Serving:
         self._returning: dict[int, list[Callable[[], None]]] = {}
         self._crowded: set[int] = set()
         self._leaving: dict[tuple[int, ConsumerKey], deque[Handout]] = {}
+        self.looks = LookBudget()
 
     def clear(self) -> None:
         self._dirty.clear()
@@ -224,7 +226,7 @@ class Serving:
     def hand_out(self, owner: QueueOwner, queue: int, room: Room) -> list[Handout]:
         """Grant ready messages to consumers, with their contents."""
         fitting = Fitting(owner, self._contents, room)
-        handouts = self.filled(owner, queue, owner.dispatch(DISPATCH_BUDGET, fitting))
+        handouts = self.filled(owner, queue, owner.dispatch(DISPATCH_BUDGET, fitting, self.looks))
         if owner.crowded:
             self._crowded.add(queue)
         return handouts
@@ -325,6 +327,7 @@ def serve(owner: OwnerState, serving: Serving) -> None:
     """Hand out the ready messages of the owner's marked queues, and answer requests that wait for that."""
     outgoing: Outgoing = {}
     counted: list[Callable[[], None]] = []
+    serving.looks.left = LOOK_STEPS
     for number in serving.take_dirty():
         for callback in serving.returning(number):
             callback()
@@ -348,7 +351,7 @@ def serve(owner: OwnerState, serving: Serving) -> None:
             counted += serving.counted(number)
         if queue.blocked:
             owner.await_mark(number)
-        if queue.unfinished:
+        if queue.unfinished or queue.looking:
             owner.serve_again(number)
     owner.send(outgoing)
     # Answers about the remaining messages come behind the deliveries.

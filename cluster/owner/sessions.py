@@ -17,7 +17,16 @@ from cluster.owner.serving import Serving
 from cluster.owner.state import OwnerState
 from cluster.owner.two_phase_commit import TwoPhaseCommit
 from cluster.owner.upkeep import find_left_behind, left_behind
-from cluster.peers.link_messages import ACCESS_REFUSED, NOT_FOUND, ConsumerTerms, Holders, Ranges
+from cluster.peers.link_messages import (
+    ACCESS_REFUSED,
+    NOT_FOUND,
+    TOO_MANY_FILTERS,
+    ConsumerTerms,
+    Holders,
+    Ranges,
+)
+from node.expressions.nodes import TreeError
+from node.expressions.selector import Selector
 from node.queue.consumers import ExclusiveConsumerError
 from node.queue.entry_format import encode_attach, encode_forget
 from node.ranges.range_set import RangeSet
@@ -216,11 +225,20 @@ class FrontEndSessions:
         front_end, owner = state.front_end, self._owner.queues.get(terms.queue)
         if owner is None:
             return NOT_FOUND
+        selector = None
+        if terms.filter:
+            try:
+                selector = Selector(terms.filter)
+            except TreeError:
+                # The filter of a later release.
+                return NOT_FOUND
+            if not owner.delivery.consumers.takes_filter(selector):
+                return TOO_MANY_FILTERS
         try:
             owner.delivery.consumers.attach(
                 front_end, terms.consumer, priority=terms.priority, no_ack=terms.no_ack,
                 exclusive=terms.exclusive, sent=terms.delivered, joined=terms.joined,
-                activated=terms.activated,
+                activated=terms.activated, selector=selector,
             )  # fmt: skip
         except ExclusiveConsumerError:
             return ACCESS_REFUSED

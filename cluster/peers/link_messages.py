@@ -47,6 +47,7 @@ FIRST_CONSUMER: Final = 16
 
 NOT_FOUND: Final = [404, "the queue was deleted"]
 ACCESS_REFUSED: Final = [403, "the queue is in exclusive use"]
+TOO_MANY_FILTERS: Final = [506, "the consumers of the queue have too many different filters"]
 """The answer of an owner that refuses: a 0-9-1 reply code and its reason."""
 
 NOTHING_TO_GET: Final = (0, False)
@@ -85,6 +86,8 @@ class ConsumerTerms:
     joined: int = 0
     activated: int = 0
     """The numbers that owners have told about a single active consumer: see `FrontEndPort.activity`."""
+    filter: bytes = b""
+    """The octets of the consumer's selector (`node.expressions.nodes`); empty for none."""
 
 
 @dataclass(init=False, slots=True)
@@ -219,10 +222,12 @@ class FrontEndCall(IntEnum):
 
 
 def _terms_to_plain(terms: ConsumerTerms) -> tuple[Any, ...]:
-    return (
+    plain = (
         terms.consumer, terms.queue, terms.limit, terms.delivered,
         terms.no_ack, terms.exclusive, terms.priority, terms.joined, terms.activated,
     )  # fmt: skip
+    # A release without filters does not read a further field.
+    return (*plain, terms.filter) if terms.filter else plain
 
 
 def address(parts: Sequence[bytes]) -> tuple[int, int]:
@@ -289,11 +294,12 @@ class RemoteOwner:
 
 
 def _terms_from_plain(plain: list[Any]) -> ConsumerTerms:
-    """Inverse of `_terms_to_plain`. A release without single active consumers leaves out the last two fields.
+    """Inverse of `_terms_to_plain`. A release without filters leaves out the last field, and one without
+    single active consumers the two fields before.
 
     Raises MessageError.
     """
-    expect(plain, (*_TERMS_FORM, int, int)[: max(len(plain), len(_TERMS_FORM))])
+    expect(plain, (*_TERMS_FORM, int, int, bytes)[: max(len(plain), len(_TERMS_FORM))])
     return ConsumerTerms(*plain)
 
 

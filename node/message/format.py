@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from node.message.deaths import Death
+from node.message.facts import Facts
 from node.message.run import Run
 from node.ranges.range_map import Span
 
@@ -99,6 +100,11 @@ class MessageFormat(Protocol):
 
     def headers(self, properties: bytes) -> Mapping[str, Any]:
         """The application's headers, by name."""
+
+    def facts(self, run: Run, properties: bytes) -> Facts:
+        """The facts of a message of the run with these properties, for expressions. A malformed part of the
+        properties counts as one that the message lacks.
+        """
 
     def copies(self, properties: bytes) -> Copies:
         """The further routing keys that the publisher states (sender-selected distribution: `CC`, `BCC`).

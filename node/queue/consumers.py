@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from node.expressions.selector import Selector
 from node.ranges.range_set import Range, RangeSet
 from node.refusal import AccessRefusedError
 
@@ -17,6 +18,9 @@ ConsumerKey = tuple[int, int]
 class ExclusiveConsumerError(AccessRefusedError):
     """The queue has an exclusive consumer, or an exclusive consumer subscribes to a queue that has others."""
 
+
+MAX_FILTERS: Final = 128
+"""The largest number of different filters of a queue's consumers: each costs work for each message."""
 
 KEPT_RANGES: Final = 64
 """With so many ranges of messages that a consumer does not get, the owner looks for those that are gone."""
@@ -46,7 +50,8 @@ class Consumer:
     `counted` is False for a link of basic.get. `joined` and `activated` belong to queues with a single active
     consumer (`features.single_active`). `removes_soft`: soft messages are removed before it gets them; with
     `no_ack` all messages are. `stopped`: it gets nothing more, whatever its credit. `undeliverable` are
-    messages that it does not get; None for most consumers.
+    messages that it does not get, and `selector` is the filter of those that it gets; both are None for most
+    consumers.
     """
 
     front_end: int
@@ -64,16 +69,20 @@ class Consumer:
     stopped: bool = False
     removes_soft: bool = False
     undeliverable: UndeliverableMessages | None = None
+    selector: Selector | None = None
 
 
 class Consumers:
     """Consumers by key. Those with credit stand in line: `lines` has a line for each priority, highest first.
 
     `count` is the number of consumers that clients see, without links of basic.get. `acking` is the number of
-    consumers that settle their messages.
+    consumers that settle their messages. `refiltered`: a filter has come, or may be gone, since the owner has
+    asked for `selectors`.
     """
 
-    __slots__ = ("_by_key", "_by_priority", "_exclusive", "_priorities", "acking", "count", "lines")
+    __slots__ = (
+        "_by_key", "_by_priority", "_exclusive", "_priorities", "acking", "count", "lines", "refiltered",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.count = 0
@@ -82,7 +91,7 @@ class Consumers:
         self._by_key: dict[ConsumerKey, Consumer] = {}
         self._by_priority: dict[int, deque[Consumer]] = {}
         self._priorities: Counter[int] = Counter()
-        self._exclusive = False
+        self._exclusive = self.refiltered = False
 
     def __iter__(self) -> Iterator[ConsumerKey]:
         return iter(self._by_key)
@@ -104,6 +113,7 @@ class Consumers:
         joined: int = 0,
         activated: int = 0,
         removes_soft: bool = False,
+        selector: Selector | None = None,
     ) -> Consumer:
         """Add a consumer, without credit. The front end's ATTACH must have been applied before: a new owner
         asks the attached front ends for their leases.
@@ -116,8 +126,9 @@ class Consumers:
         self._admit(counted=counted, exclusive=exclusive)
         made = Consumer(
             front_end, number, priority, no_ack, exclusive, counted, sent, sent,
-            joined=joined, activated=activated, removes_soft=removes_soft,
+            joined=joined, activated=activated, removes_soft=removes_soft, selector=selector,
         )  # fmt: skip
+        self.refiltered |= selector is not None
         self._by_key[front_end, number] = made
         if priority not in self._by_priority:
             self._by_priority[priority] = deque()
@@ -149,8 +160,20 @@ class Consumers:
             self._arrange()
         self.acking -= not gone.no_ack
         self.count -= gone.counted
+        self.refiltered |= gone.selector is not None
         if gone.exclusive:
             self._exclusive = False
+
+    def takes_filter(self, selector: Selector) -> bool:
+        """Whether the queue can have a consumer with this filter beside its others."""
+        different = {one.selector.data for one in self._by_key.values() if one.selector is not None}
+        return selector.data in different or len(different) < MAX_FILTERS
+
+    def selectors(self) -> list[Selector]:
+        """The different filters of the consumers."""
+        self.refiltered = False
+        found = [one.selector for one in self._by_key.values() if one.selector is not None]
+        return list({selector.data: selector for selector in found}.values())
 
     def _arrange(self) -> None:
         """Make `lines` anew after a priority has been added or removed."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from node.message.reason import Reason
 from node.queue.annotations import Annotations
 from node.queue.consumers import Consumers
+from node.queue.filtering import FilteredOrder
 from node.queue.leases import Leases
 from node.queue.lost_leases import LostLeases
 from node.queue.operations import Semantics
@@ -81,13 +82,14 @@ class DeliveryState:
     while the front end was out of reach. `timed` has the leases with tokens and deadlines; None where no
     feature asks for them. `now` is the time of the current turn for their deadlines, in milliseconds
     since the epoch. `awaited` are the front ends that may have the messages in `held`. `granted` is the
-    newest message that an owner has ever delivered. `term` is the owner's term. `fresh`: no former owner can
-    have leased a message of the queue.
+    newest message that an owner has ever delivered. `filtered` is `ready` where a consumer has a filter, and
+    None elsewhere. `term` is the owner's term. `fresh`: no former owner can have leased a message of the
+    queue.
     """
 
     __slots__ = (
-        "annotations", "awaited", "consumers", "fresh", "granted", "held", "leases", "lost", "now",
-        "ready", "redelivered", "scheduled", "settings", "soft", "state", "tally", "term", "timed",
+        "annotations", "awaited", "consumers", "filtered", "fresh", "granted", "held", "leases", "lost",
+        "now", "ready", "redelivered", "scheduled", "settings", "soft", "state", "tally", "term", "timed",
     )  # fmt: skip
 
     def __init__(self, state: QueueState, settings: QueueSettings, term: int, fresh: bool) -> None:
@@ -97,6 +99,7 @@ class DeliveryState:
         self.annotations = Annotations(state.annotations, self.soft.values)
         self.consumers = Consumers()
         self.ready: Order = ReadyByAge(RangeSet())
+        self.filtered: FilteredOrder | None = None
         self.scheduled: Schedule | None = None
         self.held = RangeSet()
         self.leases: dict[int, RangeSet] = {}

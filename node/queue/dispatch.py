@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from node.message.run import Run
 from node.queue.consumers import Consumer, UndeliverableMessages
 from node.queue.delivery_state import DeliveryState
+from node.queue.filtering import FilteredOrder, LookBudget, ReadMessages
 from node.queue.hooks import FeatureRegistry
 from node.queue.lifecycle import Lifecycle
 from node.queue.operations import OWNER, Semantics
@@ -52,16 +54,18 @@ front end.
 
 
 class QueueOwner:
-    """Grants the messages of one queue to consumers, as credit, order, features and the mark allow.
+    """Grants the messages of one queue to consumers, as credit, order, filters, features and the mark allow.
 
     `delivery` has the places of messages, and the consumers; `lifecycle` moves messages. After a dispatch
-    three flags say why it stopped. `blocked`: a consumer with credit waits for a higher mark, which the owner
+    four flags say why it stopped. `blocked`: a consumer with credit waits for a higher mark, which the owner
     gets from `wanted_mark` and commits. `unfinished`: there is more to look at than one turn should; the
-    owner dispatches again in the next turn. `crowded`: the way to a front end had no room for all messages.
+    owner dispatches again in the next turn. `looking`: the same is true, for consumers with filters alone.
+    `crowded`: the way to a front end had no room for all messages.
     """
 
     __slots__ = (
-        "_asked_mark", "_stalled", "blocked", "crowded", "delivery", "lifecycle", "unfinished",
+        "_asked_mark", "_read", "_registry", "_stalled", "blocked", "crowded", "delivery", "lifecycle",
+        "looking", "unfinished",
     )  # fmt: skip
 
     def __init__(
@@ -73,8 +77,10 @@ class QueueOwner:
         settings: QueueSettings = PLAIN,
         now: int = 0,
         term: int = 0,
+        read: ReadMessages | None = None,
     ) -> None:
-        """`now` is in milliseconds since the epoch; `term` is the owner's term.
+        """`now` is in milliseconds since the epoch; `term` is the owner's term. `read` gives the contents of
+        messages in the log, for filters.
 
         `fresh`: no former owner can have leased a message of the queue, because it was just created.
         Otherwise the live messages up to the mark are held until all attached front ends have said which of
@@ -82,9 +88,8 @@ class QueueOwner:
         """
         self.delivery = DeliveryState(state, settings, term, fresh)
         self.lifecycle = Lifecycle(self.delivery, registry, now)
-        self.blocked = False
-        self.crowded = False
-        self.unfinished = False
+        self.blocked = self.crowded = self.looking = self.unfinished = False
+        self._read, self._registry = read, registry
         self._stalled = 0
         self._asked_mark = state.mark
 
@@ -101,6 +106,8 @@ class QueueOwner:
         found = delivery.consumers.get(front_end, consumer)
         if found is None:
             return 0
+        if delivery.consumers.refiltered:
+            self._refilter()
         if found.sent < found.limit and (delivery.held or (delivery.ready and self._may_come(found))):
             return None
         return delivery.consumers.revoke(found)
@@ -128,8 +135,12 @@ class QueueOwner:
         if not consumer.active:
             return False
         removal = consumer.no_ack or delivery.state.semantics is Semantics.AT_MOST_ONCE
+        filtered = delivery.filtered
+        if filtered is not None:
+            filtered.looking = False
         offered = bool(self._offered(consumer, 1)) and (removal or self._room(consumer, 1) > 0)
-        return offered or bool(delivery.awaited) or self.unfinished
+        looking = filtered is not None and filtered.looking
+        return offered or bool(delivery.awaited) or self.unfinished or looking
 
     @property
     def served(self) -> bool:
@@ -139,18 +150,53 @@ class QueueOwner:
         """
         return not (self.blocked or self.unfinished)
 
+    # -- filters --------------------------------------------------------------------------------
+
+    def _refilter(self) -> None:
+        """Have the order of ready messages know the filters that consumers have by now."""
+        delivery = self.delivery
+        selectors = delivery.consumers.selectors()
+        filtered = delivery.filtered
+        if not selectors:
+            if filtered is not None:
+                delivery.ready, delivery.filtered = filtered.whole, None
+            return
+        if filtered is None:
+            filtered = FilteredOrder(delivery.ready, self.read_messages)
+            delivery.ready = delivery.filtered = filtered
+            declared, lifecycle = self._registry.by_filter, self.lifecycle
+            if declared is not None and declared.by_filter is not None and declared not in lifecycle.shares:
+                lifecycle.shares[declared] = declared.by_filter(delivery)
+                lifecycle.hooks = self._registry.hooks_of(lifecycle.shares)
+        filtered.have(selectors)
+
+    def read_messages(self, first: int, last: int) -> list[tuple[int, Run]]:
+        """See `ReadMessages`."""
+        soft = self.delivery.soft
+        if soft.numbers:
+            inside, upto = soft.numbers.span(first)
+            last = last if upto is None else min(upto, last)
+            if inside:
+                return soft.runs(first, last)
+        assert self._read is not None
+        return self._read(first, last)
+
     # -- granting -------------------------------------------------------------------------------
 
-    def dispatch(self, budget: int, fit: Fit | None = None) -> list[Grant]:
+    def dispatch(self, budget: int, fit: Fit | None = None, looks: LookBudget | None = None) -> list[Grant]:
         """Grant up to `budget` ready messages, in the queue's order, to consumers with credit.
 
         Consumers of higher priority come first. Consumers of one priority take turns, each with an equal
         share of the ready messages, so that ranges stay long and no consumer starves. `fit` says how many
-        messages have room on the way to a front end.
+        messages have room on the way to a front end. `looks` is what looking at messages may cost.
         """
         delivery = self.delivery
+        self.blocked = self.crowded = self.looking = self.unfinished = False
+        if delivery.consumers.refiltered:
+            self._refilter()
+        if delivery.filtered is not None:
+            delivery.filtered.begin(looks or LookBudget())
         grants: list[Grant] = []
-        self.blocked = self.crowded = self.unfinished = False
         for line in delivery.consumers.lines:
             stopped: list[Consumer] = []
             turns = 0
@@ -212,7 +258,7 @@ class QueueOwner:
         delivery = self.delivery
         ranges, count = grant.ranges, grant.messages
         key = consumer.front_end, consumer.number
-        if consumer.undeliverable is None:
+        if consumer.undeliverable is None and consumer.selector is None:
             delivery.ready.hand_over(key, ranges, count)
         else:
             for part in ranges:
@@ -317,6 +363,8 @@ class QueueOwner:
         more = 0 if kept is None or ready.by_consumer else len(kept)
         offered = ready.offered(consumer, limit + more, alone=alone, begun=begun)
         self.unfinished = self.unfinished or ready.unfinished
+        if delivery.filtered is not None:
+            self.looking = self.looking or delivery.filtered.looking
         if kept and offered:
             if not ready.by_consumer:
                 return first_of(_outside(kept, offered), limit)

@@ -277,10 +277,11 @@ class Declaration:
 
     `arguments` ask for it. `make` makes or keeps a queue's share, `rule` makes the rule for settings; both
     may be None. `Feature.note` is called for annotations of `aspect`. `by_message` makes a share for a queue
-    that does not ask for the feature and has a message with the aspect.
+    that does not ask for the feature and has a message with the aspect; `by_filter` makes one for a queue
+    that has a consumer with a filter.
     """
 
-    __slots__ = ("arguments", "aspect", "by_message", "make", "rule")
+    __slots__ = ("arguments", "aspect", "by_filter", "by_message", "make", "rule")
 
     def __init__(
         self,
@@ -289,9 +290,11 @@ class Declaration:
         rule: Callable[[QueueSettings], Rule | None] | None = None,
         aspect: Aspect | None = None,
         by_message: Callable[[DeliveryState], Feature] | None = None,
+        by_filter: Callable[[DeliveryState], Feature] | None = None,
     ) -> None:
         self.arguments = arguments
         self.make = make
         self.rule = rule
         self.aspect = aspect
         self.by_message = by_message
+        self.by_filter = by_filter

@@ -61,10 +61,11 @@ Shares = dict[Declaration, Feature]
 class FeatureRegistry:
     """The declarations of all features, in the order in which their hooks are called.
 
-    `by_message` are the features that a message can ask for where its queue does not, by aspect.
+    `by_message` are the features that a message can ask for where its queue does not, by aspect. `by_filter`
+    is the feature that a consumer with a filter asks for.
     """
 
-    __slots__ = ("_features", "_orders", "by_message")
+    __slots__ = ("_features", "_orders", "by_filter", "by_message")
 
     def __init__(self, features: tuple[Declaration, ...], orders: tuple[Arranging, ...]) -> None:
         """A queue has the first of the `orders` that its settings ask for."""
@@ -75,6 +76,8 @@ class FeatureRegistry:
             for feature in features
             if feature.aspect is not None and feature.by_message is not None
         }
+
+        self.by_filter = next((feature for feature in features if feature.by_filter is not None), None)
 
     def arrange(self, settings: QueueSettings, known: Annotations, ready: RangeSet) -> Order:
         """The ready messages in the queue's order, which takes over the set."""

@@ -104,6 +104,36 @@ class Order:
     def rested(self, first: int, last: int) -> None:
         """Messages rest no more: they are ready or gone."""
 
+    # -- other orders of the same messages ------------------------------------------------------
+
+    @abstractmethod
+    def placed(self) -> PlacedOrder:
+        """The ready messages in an order of their own, in which they stand as in this one."""
+
+    def twin(self) -> Order:
+        """An empty order of the same kind, which knows the leases that this order knows."""
+        empty = self.placed()
+        empty.clear()
+        return empty
+
+
+class PlacedOrder(Order):
+    """An order that is the same for every consumer."""
+
+    @abstractmethod
+    def fronts(self, limit: int) -> list[Range]:
+        """Up to `limit` messages in the order of delivery."""
+
+    def ahead(self, ranges: list[Range], number: int) -> list[Range]:
+        """The part of the ranges, which are in the order of delivery, that stands ahead of the message."""
+        for i, (first, last) in enumerate(ranges):
+            if last > number:
+                return ranges[:i] + ([(first, number - 1)] if first < number else [])
+        return ranges
+
+    def offered(self, consumer: Consumer, limit: int, *, alone: bool, begun: bool) -> list[Range]:
+        return self.fronts(limit)
+
 
 Arranging = Callable[[QueueSettings, Annotations, RangeSet], Order | None]
 """(settings, annotations, ready messages) -> the order that the settings ask for, which takes over the set of
@@ -111,7 +141,7 @@ ready messages; None where the settings ask for no such order.
 """
 
 
-class ReadyByAge(Order):
+class ReadyByAge(PlacedOrder):
     """The order by age: the ready messages are one `RangeSet`."""
 
     __slots__ = ("_ready",)
@@ -145,8 +175,14 @@ class ReadyByAge(Order):
     def ranges(self) -> Iterator[Range]:
         return self._ready.ranges()
 
+    def fronts(self, limit: int) -> list[Range]:
+        return self._ready.fronts(limit)
+
     def offered(self, consumer: Consumer, limit: int, *, alone: bool, begun: bool) -> list[Range]:
         return self._ready.fronts(limit)
 
     def hand_over(self, consumer: ConsumerKey, ranges: list[Range], count: int) -> None:
         self._ready.take(count)
+
+    def placed(self) -> PlacedOrder:
+        return ReadyByAge(self._ready.copy())

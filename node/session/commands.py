@@ -128,6 +128,10 @@ class Consume:
     exclusive: bool = False
     arguments: dict[str, Any] = field(default_factory=dict)
     browse: bool = False
+    filter: bytes = b""
+    """The consumer gets the messages alone that this selector takes (`node.expressions.nodes`); empty for
+    all messages.
+    """
 
 
 @dataclass(frozen=True, slots=True)

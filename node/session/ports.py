@@ -93,6 +93,9 @@ class ConsumerOptions:
     browse: bool = False
     """The consumer is shown copies: see `node.session.commands.Consume`."""
 
+    filter: bytes = b""
+    """The octets of the consumer's selector; empty for none."""
+
 
 @dataclass(init=False, slots=True)
 class Got:
@@ -272,6 +275,10 @@ class BrokerPort(Protocol):
         """Whether the queues of all nodes take messages of AMQP 1.0 as they come
         (`node.wire.formats.AMQP_1_0`). Otherwise a session converts messages before it publishes them.
         """
+
+    @property
+    def knows_filters(self) -> bool:
+        """Whether the owners on all nodes know the filters of consumers. Otherwise no filter is in force."""
 
     def route(
         self,

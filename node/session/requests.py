@@ -255,7 +255,9 @@ class Requests:
         else:
             queue = self._port.queue(caller.vhost, command.queue, caller.holder)
         priority = _priority(queue, command.arguments)
-        options = ConsumerOptions(command.settled, command.exclusive, priority, command.credit, browse)
+        options = ConsumerOptions(
+            command.settled, command.exclusive, priority, command.credit, browse, command.filter
+        )
 
         def attached(consumer: int, refusal: Refusal | None) -> None:
             if refusal is None:

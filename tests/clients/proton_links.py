@@ -72,11 +72,13 @@ class Received(proton.Handler):
 
 
 def receiving(
-    connection: BlockingConnection, address: str, credit: int, options: Any = None
+    connection: BlockingConnection, address: str, credit: int, options: Any = None, name: str | None = None
 ) -> tuple[BlockingReceiver, Received]:
     """A receiver with this credit, and its deliveries."""
     received = Received()
-    link = connection.container.create_receiver(connection.conn, address, handler=received, options=options)
+    link = connection.container.create_receiver(
+        connection.conn, address, name=name, handler=received, options=options
+    )
     receiver = BlockingReceiver(connection, link, None, credit=credit)
     return receiver, received
 

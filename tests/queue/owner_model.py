@@ -5,7 +5,10 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from node.expressions.selector import Selector
+from node.message.run import Run
 from node.queue.dispatch import Grant
+from node.queue.filtering import LookBudget
 from node.queue.operations import OWNER, Aspect, Semantics
 from node.queue.schedule import SLOT_MS
 from node.queue.settings import PLAIN
@@ -45,7 +48,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
     def create(self, semantics: Semantics) -> None:
         self.at_most_once = semantics is Semantics.AT_MOST_ONCE
         self.queue = ModelQueue(semantics, self.settings)
-        self.owner = owner_of(self.queue.state, fresh=True, settings=self.settings)
+        self.owner = owner_of(self.queue.state, fresh=True, settings=self.settings, read=self.read)
         self.consumers: dict[tuple[int, int], ModelConsumer] = {}
         self.granted = self.now = 0
         self.dead_before: list[int] = []
@@ -53,6 +56,24 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         self.credit((5, 1), 20)
         self.publish(9, 0, False, [1, 0, 1, 2], 0)
         self.commit_the_wanted_mark()
+
+    # -- for queues with filters ----------------------------------------------------------------
+
+    def run(self, first: int, count: int) -> Run:
+        """The contents of messages, numbered from `first` on."""
+        return uniform_run(count)
+
+    def filter_of(self, key: tuple[int, int]) -> Selector | None:
+        """The filter of a consumer."""
+        return None
+
+    def wanted(self, key: tuple[int, int], numbers: list[int]) -> list[int]:
+        """Those of the messages that the consumer's filter takes."""
+        return numbers
+
+    def read(self, first: int, last: int) -> list[tuple[int, Run]]:
+        """The first ones of some messages in the log."""
+        return [(first, self.run(first, min(3, last - first + 1)))]
 
     # -- messages come --------------------------------------------------------------------------
 
@@ -67,7 +88,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         due = self.now + delay * SLOT_MS if delay else 0
         first, notes = self.queue.numbered(count, gap, soft, values, due)
         if soft:
-            self.owner.lifecycle.add_soft(first, uniform_run(count), notes)
+            self.owner.lifecycle.add_soft(first, self.run(first, count), notes)
         else:
             self.queue.append(first, count, notes)
             self.owner.lifecycle.append(first, self.queue.next - 1)
@@ -147,7 +168,8 @@ class OwnerAgainstModel(RuleBasedStateMachine):
             or message.resting
             or (isinstance(message.place, int) and message.consumer != consumer)
         }
-        return [number for number in ready if self.queue.messages[number].group not in busy - {0}]
+        free = [number for number in ready if self.queue.messages[number].group not in busy - {0}]
+        return self.wanted(consumer, free)
 
     @rule()
     def commit_the_wanted_mark(self) -> None:
@@ -165,7 +187,9 @@ class OwnerAgainstModel(RuleBasedStateMachine):
     @rule(key=CONSUMERS, no_ack=st.sampled_from((False, False, True)), priority=st.integers(0, 1))
     def attach(self, key: tuple[int, int], no_ack: bool, priority: int) -> None:
         if key not in self.consumers:
-            self.owner.delivery.consumers.attach(*key, no_ack=no_ack, priority=priority)
+            self.owner.delivery.consumers.attach(
+                *key, no_ack=no_ack, priority=priority, selector=self.filter_of(key)
+            )
             self.queue.state.attached.add(key[0])
             self.consumers[key] = ModelConsumer(no_ack, priority)
 
@@ -189,17 +213,20 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         revoked = self.owner.drain(*key)
         if revoked is None:
             # Also where the last turn ended before it had looked at all ready messages.
-            assert credit and (waiting or self.owner.unfinished)
+            assert credit and (waiting or self.owner.unfinished or self.owner.looking)
         else:
             assert revoked == credit and not (credit and waiting)
             consumer.limit = consumer.sent
 
     @rule(budget=st.sampled_from((1, 5, 100)))
     def dispatch(self, budget: int) -> None:
-        granted = 0
-        for grant in self.owner.dispatch(budget):
-            self.check(grant)
-            granted += grant.messages
+        granted, looks = 0, LookBudget(1, 40)
+        while True:
+            for grant in self.owner.dispatch(budget - granted, None, looks):
+                self.check(grant)
+                granted += grant.messages
+            if granted >= budget or not self.owner.looking:
+                break
         assert granted <= budget
         for key, consumer in self.consumers.items():
             ready = self.in_order(key)
@@ -219,7 +246,8 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         assert self.in_order(key)[: len(numbers)] == numbers
         for other, each in self.consumers.items():
             if each.priority > consumer.priority and each.sent < each.limit:
-                assert numbers[0] > self.queue.state.mark or numbers[0] not in self.in_order(other)
+                later = numbers[0] > self.queue.state.mark or numbers[0] not in self.in_order(other)
+                assert later or self.owner.looking
         self.granted = max(self.granted, *numbers)
         for number in numbers:
             message = self.queue.messages[number]
@@ -292,7 +320,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
 
     def was_given_out(self, number: int) -> None:
         """A former owner has leased the message, and all older ones where the order is by age."""
-        if self.queue.by_age:
+        if self.queue.by_age and self.owner.delivery.ready.by_age:
             self.granted = max(self.granted, number)
 
     @rule()
@@ -438,7 +466,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         self.now, self.inherited = now, self.queue.state.mark
         # The owner gets no call when these messages are gone.
         self.dead_before = self.queue.at(DEAD)
-        self.owner = owner_of(self.queue.state, settings=self.settings, now=now)
+        self.owner = owner_of(self.queue.state, settings=self.settings, now=now, read=self.read)
         self.granted = 0
         if attached and not self.at_most_once:
             self.was_given_out(self.queue.state.settled)

@@ -28,6 +28,7 @@ class NodeBroker(AnsweringBroker):
 
     keeps_sections = True
     keeps_keys = True
+    knows_filters = True
 
     def __init__(self) -> None:
         super().__init__()

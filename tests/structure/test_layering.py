@@ -42,6 +42,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "node.delivery": frozenset({"node.delivery", "node.ranges.range_set"}),
     # The interface of messages; the formats that implement it are on the wire's side.
     "node.message": frozenset({"node.message", "node.ranges"}),
+    # Selectors ask messages for facts, and know no format.
+    "node.expressions": frozenset({"node.expressions", "node.message"}),
     "node.wire": frozenset(
         {"node.wire", "node.delivery", "node.message", "node.names", "node.ranges", "node.refusal"}
     ),
@@ -49,6 +51,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "node.queue": frozenset(
         {
             "node.queue",
+            "node.expressions",
             "node.message",
             "node.ranges",
             "node.refusal",
@@ -60,6 +63,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
         {
             "node.session",
             "node.delivery",
+            "node.expressions",
             "node.message",
             "node.names",
             "node.ranges",
@@ -121,7 +125,8 @@ MAY_NOT_IMPORT: dict[str, frozenset[str]] = {
 
 PURE = (
     "replication.raft", "node.delivery", "node.ranges", "node.refusal", "node.message", "node.wire",
-    "node.routing", "node.queue", "cluster.owner", "cluster.catalog", "cluster.gateway", "cluster.broker",
+    "node.expressions", "node.routing", "node.queue",
+    "cluster.owner", "cluster.catalog", "cluster.gateway", "cluster.broker",
 )  # fmt: skip
 """Decisions: `(input, now)` in, bytes or effects out. The simulator runs them under its own clock."""
 

@@ -24,7 +24,7 @@ from node.queue.argument_types import read_text
 from node.queue.consumers import Consumer, ConsumerKey
 from node.queue.feature import Declaration, Description, Incoming, Notes, Rule
 from node.queue.operations import Aspect
-from node.queue.order import Order
+from node.queue.order import Order, PlacedOrder, ReadyByAge
 from node.queue.settings import QueueSettings
 from node.ranges.range_map import RangeMap, Span
 from node.ranges.range_set import Range, RangeSet, first_of
@@ -264,6 +264,22 @@ class ReadyByGroup(Order):
             group = self._groups[key]
             group.resting -= end - start + 1
             self._settle_down(key, group)
+
+    # -- other orders of the same messages ------------------------------------------------------
+
+    def placed(self) -> PlacedOrder:
+        return ReadyByAge(RangeSet(self.ranges()))
+
+    def twin(self) -> Order:
+        """An empty order that knows who holds each group, and which groups rest."""
+        made = ReadyByGroup(self._group_at, RangeSet())
+        made._flying, made._resting = self._flying.copy(), self._resting.copy()
+        made._bound = dict(self._bound)
+        for key, group in self._groups.items():
+            if group.unsettled or group.resting:
+                others = {consumer: ranges.copy() for consumer, ranges in group.others.items()}
+                made._groups[key] = Group(group.holder, group.unsettled, others, group.resting)
+        return made
 
     # -- groups ---------------------------------------------------------------------------------
 

@@ -16,10 +16,10 @@ from typing import Final
 from node.queue.annotations import Annotations
 from node.queue.argument import Argument
 from node.queue.argument_types import UnacceptableError, read_natural
-from node.queue.consumers import Consumer, ConsumerKey
+from node.queue.consumers import ConsumerKey
 from node.queue.feature import Declaration, Incoming, Notes, Rule
 from node.queue.operations import Aspect
-from node.queue.order import Order
+from node.queue.order import Order, PlacedOrder
 from node.queue.settings import QueueSettings
 from node.ranges.range_map import ABOVE_ALL, Span
 from node.ranges.range_set import Range, RangeSet
@@ -41,7 +41,7 @@ Levels = Callable[[int, int], list[Span]]
 """(first, last) -> the whole closed range as spans of one level each."""
 
 
-class ReadyByPriority(Order):
+class ReadyByPriority(PlacedOrder):
     """Ready messages, each in the set of its level. `levels` gives the levels of messages that become ready.
 
     `remove` looks for a message on all levels, because the message's annotation may be gone by then.
@@ -133,9 +133,6 @@ class ReadyByPriority(Order):
         """The first range of the highest level, which is delivered first; None when empty."""
         return self._sets[self._filled[-1]].front() if self._filled else None
 
-    def offered(self, consumer: Consumer, limit: int, *, alone: bool, begun: bool) -> list[Range]:
-        return self.fronts(limit)
-
     def hand_over(self, consumer: ConsumerKey, ranges: list[Range], count: int) -> None:
         self.take(count)
 
@@ -163,6 +160,29 @@ class ReadyByPriority(Order):
     def lowest(self) -> Range | None:
         """The first range of the lowest level, which a limit discards first; None when empty."""
         return self._sets[self._filled[0]].front() if self._filled else None
+
+    def ahead(self, ranges: list[Range], number: int) -> list[Range]:
+        """The part of the ranges, which are in the order of delivery, that stands ahead of the message.
+
+        A range may have messages of one level and of the next one.
+        """
+        found: list[Range] = []
+        ((_, _, level),) = self._levels(number, number)
+        for first, last in ranges:
+            for start, end, of_range in self._levels(first, last):
+                if of_range > level or (of_range == level and end < number):
+                    found.append((start, end))
+                    continue
+                if of_range == level and start < number:
+                    found.append((start, number - 1))
+                return found
+        return found
+
+    def placed(self) -> PlacedOrder:
+        made = ReadyByPriority(self._levels)
+        made._sets = {level: found.copy() for level, found in self._sets.items()}
+        made._filled, made._count = self._filled[:], self._count
+        return made
 
     def intersection(self, first: int, last: int) -> list[Range]:
         """The parts of the closed range that are ready, ascending."""

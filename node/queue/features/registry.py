@@ -14,6 +14,7 @@ from node.queue.features import (
     delay,
     delivery_limit,
     expires,
+    filters,
     group,
     lease_period,
     limits,
@@ -40,6 +41,7 @@ FEATURES: Final[tuple[Declaration, ...]] = (
     delivery_limit.FEATURE,
     backoff.FEATURE,
     dead_letters.FEATURE,
+    filters.FEATURE,
 )
 """In the order in which their hooks are called."""
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from node.refusal import Refusal, ResourceLockedError
+from node.session.amqp10.filters import filter_set
 from node.session.amqp10.refusals import refusal_error
 from node.session.commands import (
     Cancel,
@@ -110,7 +111,9 @@ class Termini:
             self._connection.sessions.refuse(link, told(error))
 
     def _consume(self, link: OutgoingLink, queue: str) -> None:
-        command = Consume(queue, 0, link.presettled, browse=link.browses)
+        asked = link.source.filter if self._port.knows_filters else None
+        link.filters, condition = filter_set(asked)
+        command = Consume(queue, 0, link.presettled, browse=link.browses, filter=condition)
         self._core.carry_out(link.session, command, partial(self._started, link))
 
     def _started(self, link: OutgoingLink, result: Result | Refusal) -> None:
@@ -155,7 +158,10 @@ class Termini:
             terminus.address = QUEUE_PATH + queue
             terminus.dynamic_node_properties = dict(LIFETIME)
         if isinstance(link, OutgoingLink):
-            self._consume(link, queue)
+            try:
+                self._consume(link, queue)
+            except WireError as error:
+                self._connection.sessions.refuse(link, told(error))
         else:
             link.routing_key = queue
             self._connection.sessions.accept(link)

@@ -9,11 +9,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from node.message.deaths import Death
+from node.message.facts import Facts
 from node.message.format import Asked, Copies, MessageSyntaxError
 from node.message.run import Run
 from node.ranges.range_map import Span
 from node.wire.amqp091 import composing, contents, deaths, routing_keys, sender_selected
 from node.wire.amqp091.errors import ProtocolException
+from node.wire.amqp091.facts import Amqp091Facts
 from node.wire.amqp091.fields import Table
 from node.wire.amqp091.rewriting import with_delivery_count, with_properties
 
@@ -56,6 +58,9 @@ class Amqp091Format:
 
     def headers(self, properties: bytes) -> Table:
         return contents.read_headers_property(properties)
+
+    def facts(self, run: Run, properties: bytes) -> Facts:
+        return Amqp091Facts(run, properties)
 
     def copies(self, properties: bytes) -> Copies:
         return sender_selected.read_copies(properties)

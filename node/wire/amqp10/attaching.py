@@ -27,6 +27,8 @@ def answer(link: IncomingLink | OutgoingLink, max_message_size: int) -> Attach:
     source, target, count = asked.source, asked.target, None
     if isinstance(link, OutgoingLink):
         source, count = _kept(source), 0
+        if isinstance(source, Source):
+            source.filter = link.filters
         mode = SenderSettleMode.SETTLED if link.presettled else mode
     else:
         target = _kept(target)
@@ -60,8 +62,8 @@ def refusal(link: IncomingLink | OutgoingLink) -> Attach:
 
 
 def _kept(terminus: CompositeField | None) -> CompositeField | None:
-    """The terminus as the node keeps it: until the link is detached, without filters, with a distribution
-    mode, and with the outcomes that there are (section 3.5.3).
+    """The terminus as the node keeps it: until the link is detached, with a distribution mode, without
+    the peer's filters, and with the outcomes that there are (section 3.5.3).
     """
     if isinstance(terminus, Coordinator):
         return COORDINATOR

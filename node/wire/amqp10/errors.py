@@ -234,6 +234,13 @@ class PresettledControlError(WireError):
     ends = Ends.LINK
 
 
+class FilterError(WireError):
+    """A filter of a source that the node knows does not parse (part 3, section 3.5.8)."""
+
+    condition = "amqp:invalid-field"
+    ends = Ends.LINK
+
+
 class MissingTerminusError(WireError):
     """The peer attaches a link without the source or target that names the node (section 2.6.3)."""
 

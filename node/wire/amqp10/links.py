@@ -21,6 +21,7 @@ from node.wire.amqp10.definitions import (
     Source,
     StdDistMode,
 )
+from node.wire.amqp10.values import AmqpValue
 
 REJECTED_OUTCOME: Final = "amqp:rejected:list"
 
@@ -108,8 +109,8 @@ class OutgoingLink:
 
     __slots__ = (
         "advanced", "attach", "closed", "consumer", "credit_limit", "delivered", "drain_due", "drain_limit",
-        "draining", "ended", "made", "management", "presettled", "regranted", "responses", "session", "state",
-        "tells_place", "waiting",
+        "draining", "ended", "filters", "made", "management", "presettled", "regranted", "responses",
+        "session", "state", "tells_place", "waiting",
     )  # fmt: skip
 
     def __init__(self, session: int, attach: Attach) -> None:
@@ -118,6 +119,8 @@ class OutgoingLink:
         self.state = LinkState.ATTACHING
         self.made = ""
         """The queue that is the link's dynamic node, and ends with the link."""
+        self.filters: dict[str, AmqpValue] | None = None
+        """The filters of the source that are in force."""
         self.presettled = attach.snd_settle_mode is SenderSettleMode.SETTLED
         """The node settles a delivery when the delivery is sent."""
         self.management = False

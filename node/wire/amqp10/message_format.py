@@ -15,6 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from node.message.deaths import Death
+from node.message.facts import Facts
 from node.message.format import NO_EXPIRATION, Asked, Copies, MessageSyntaxError
 from node.message.run import Run
 from node.ranges.range_map import Span, spans_of
@@ -22,6 +23,7 @@ from node.refusal import PreconditionFailedError
 from node.wire.amqp091.message_format import Amqp091Format
 from node.wire.amqp10 import deaths
 from node.wire.amqp10.encoding import encode_amqp
+from node.wire.amqp10.facts import Amqp10Facts
 from node.wire.amqp10.from_amqp091 import run_from_amqp091
 from node.wire.amqp10.messages import (
     X_BCC,
@@ -132,6 +134,9 @@ class Amqp10Format:
         return {
             name: value // 1000 if isinstance(value, TimestampMs) else value for name, value in found.items()
         }
+
+    def facts(self, run: Run, properties: bytes) -> Facts:
+        return Amqp10Facts(run, properties)
 
     def copies(self, properties: bytes) -> Copies:
         keys: list[str] = []

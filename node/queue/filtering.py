@@ -1,0 +1,358 @@
+"""The ready messages of a queue, some of whose consumers have filters.
+
+The owner keeps, for each different filter, the messages that it has looked at and those of them that match.
+So a message is looked at once for a filter, however many consumers have the filter. A filter's ready messages
+stand in an order of the queue's own kind. The work of one turn has a limit, and goes on in the next turn.
+
+All of this is soft state: a new owner looks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from node.expressions.selector import Selector
+from node.message.run import Run
+from node.queue.consumers import Consumer, ConsumerKey
+from node.queue.order import Order, PlacedOrder
+from node.ranges.range_set import Range, RangeSet, merged
+from node.wire.formats import format_of
+
+LOOK_STEPS: Final = 8000
+"""About so many steps are taken in one turn: one for each part of a selector and message."""
+
+LOOK_LEAST: Final = 500
+"""Each queue may take so many steps in a turn, whatever other queues take."""
+
+_MESSAGE_STEPS: Final = 16
+"""The steps to read the properties of a message."""
+
+_READ_STEPS: Final = 24
+"""The steps to read messages from an entry."""
+
+_OCTETS_A_STEP: Final = 512
+
+_REMEMBERED: Final = 256
+"""The answers for so many different properties are remembered."""
+
+_AT_ONCE: Final = 8
+"""So many filters of a queue at most look at messages in one turn."""
+
+_FEW: Final = 4
+"""Messages that may match are looked at one by one where they are fewer than one in so many."""
+
+ReadMessages = Callable[[int, int], list[tuple[int, Run]]]
+"""(first, last) -> the first messages of a closed range, as runs with their first numbers: one at least, and
+as many as are read at once.
+"""
+
+
+class LookBudget:
+    """The steps that are left for the queues of one owner in this turn."""
+
+    __slots__ = ("_least", "left")
+
+    def __init__(self, steps: int = LOOK_STEPS, least: int = LOOK_LEAST) -> None:
+        self.left = steps
+        self._least = least
+
+    def share(self) -> int:
+        """The steps for one queue: so the first queues of a turn leave some to the others."""
+        return max(self._least, self.left // 2)
+
+
+class Looking:
+    """Looks which messages a selector takes, and remembers answers. `message_steps` are those for a message
+    that has few octets.
+    """
+
+    __slots__ = ("_answers", "message_steps", "selector")
+
+    def __init__(self, selector: Selector) -> None:
+        self.selector = selector
+        self.message_steps = _MESSAGE_STEPS + selector.steps
+        self._answers: dict[tuple[int, str, str | None, bool, bytes], bool] = {}
+
+    def look(self, first: int, run: Run) -> tuple[list[Range], int]:
+        """The messages of a run, numbered from `first` on, that match, and the steps that this took."""
+        steps = _READ_STEPS + run.count + len(run.raw) // _OCTETS_A_STEP
+        found: list[Range] = []
+        for start, piece in self._candidates(run):
+            for begin, one in self._by_key(piece):
+                messages = format_of(one)
+                for index, count, properties in messages.properties_in(one):
+                    steps += self.message_steps + len(properties) // _OCTETS_A_STEP
+                    if self._takes(one, properties):
+                        low = first + start + begin + index
+                        found.append((low, low + count - 1))
+        return merged(found), steps
+
+    def _candidates(self, run: Run) -> Iterator[tuple[int, Run]]:
+        """(index, run) for the messages that may match: they have the selector's needle."""
+        needle = self.selector.needle
+        if not needle:
+            yield 0, run
+            return
+        raw = run.raw if isinstance(run.raw, bytes) else bytes(run.raw)
+        at = raw.find(needle)
+        if at < 0:
+            return
+        lengths = run.lengths
+        index, end = 0, run.stride if lengths is None else lengths[0]
+        candidates: list[int] = []
+        while at >= 0:
+            while end <= at:
+                index += 1
+                end += run.stride if lengths is None else lengths[index]
+            candidates.append(index)
+            at = raw.find(needle, end)
+        if len(candidates) * _FEW > run.count:
+            yield 0, run
+        else:
+            for index in candidates:
+                yield index, run.slice(index, 1)
+
+    def _by_key(self, run: Run) -> Iterator[tuple[int, Run]]:
+        """(index, run) for the messages as runs of one routing key each, where the selector asks for the
+        key.
+        """
+        if not self.selector.by_key or run.routing_key is not None:
+            yield 0, run
+            return
+        index = 0
+        for _, piece in format_of(run).by_key(run):
+            yield index, piece
+            index += piece.count
+
+    def _takes(self, run: Run, properties: bytes) -> bool:
+        key = run.format, run.exchange, run.routing_key, run.persistent, properties
+        answer = self._answers.get(key)
+        if answer is None:
+            answer = self.selector.takes(format_of(run).facts(run, properties))
+            if len(self._answers) >= _REMEMBERED:
+                self._answers.clear()
+            self._answers[key] = answer
+        return answer
+
+
+class FilteredMessages:
+    """The messages of a queue as one filter sees them. `ready` are those that match and are ready; `unseen`
+    are those that are ready, and that the owner has not looked at. `looked` and `matching` have leased
+    messages as well. The filter `wants` another turn, in which it has `steps`; it has none of its own where
+    it has looked at all messages so far.
+    """
+
+    __slots__ = ("looked", "looking", "matching", "ready", "steps", "unseen", "wants")
+
+    def __init__(self, selector: Selector, ready: Order, unseen: PlacedOrder) -> None:
+        self.looking = Looking(selector)
+        self.ready = ready
+        self.unseen = unseen
+        self.looked = RangeSet()
+        self.matching = RangeSet()
+        self.steps: int | None = None
+        self.wants = False
+
+    def add(self, first: int, last: int) -> None:
+        """Messages become ready. Some may be known, as they were leased."""
+        while first <= last:
+            looked, upto = self.looked.span(first)
+            end = last if upto is None else min(upto, last)
+            if looked:
+                for part in self.matching.intersection(first, end):
+                    self.ready.add(*part)
+            else:
+                self.unseen.add(first, end)
+            first = end + 1
+
+    def remove(self, first: int, last: int) -> None:
+        """Messages are ready no more."""
+        self.ready.remove(first, last)
+        self.unseen.remove(first, last)
+
+    def gone(self, ranges: list[Range]) -> None:
+        """Messages leave the queue."""
+        self.looked.remove_all(ranges)
+        self.matching.remove_all(ranges)
+
+    def take_in(self, first: int, last: int, matching: Iterable[Range]) -> None:
+        """The owner has looked at ready messages, some of which match."""
+        self.unseen.remove(first, last)
+        self.looked.add(first, last)
+        for part in matching:
+            self.matching.add(*part)
+            self.ready.add(*part)
+
+
+class FilteredOrder(Order):
+    """The ready messages of a queue, for consumers with filters and without. `whole` has all of them.
+
+    `looking` is True after `offered` where the consumer may get one of the messages that the owner has still
+    to look at.
+    """
+
+    __slots__ = ("_looks", "_next", "_read", "_steps", "_views", "looking", "whole")
+
+    def __init__(self, whole: Order, read: ReadMessages) -> None:
+        """Takes over `whole`. `read` may raise DamagedEntryError."""
+        super().__init__(by_age=False, by_consumer=whole.by_consumer)
+        self.whole = whole
+        self.looking = False
+        self._looks = LookBudget()
+        self._steps = LOOK_STEPS
+        self._next = 0
+        self._read = read
+        self._views: dict[bytes, FilteredMessages] = {}
+
+    def have(self, selectors: Iterable[Selector]) -> None:
+        """Keep these filters, begin with new ones, and drop all others."""
+        views: dict[bytes, FilteredMessages] = {}
+        for each in selectors:
+            view = self._views.get(each.data)
+            views[each.data] = view or FilteredMessages(each, self.whole.twin(), self.whole.placed())
+        self._views = views
+
+    def gone(self, ranges: list[Range]) -> None:
+        """Messages leave the queue."""
+        for view in self._views.values():
+            view.gone(ranges)
+
+    def begin(self, looks: LookBudget) -> None:
+        """A turn begins, with a share of these steps. Filters that wanted more share half of the steps; if
+        there are many, some have a turn later. The other half is for filters that look at messages as these
+        come.
+        """
+        self._looks, self.looking = looks, False
+        steps = looks.share()
+        wanting = [view for view in self._views.values() if view.wants]
+        start = self._next % len(wanting) if wanting else 0
+        served = (wanting[start:] + wanting[:start])[:_AT_ONCE]
+        self._next = start + len(served)
+        self._steps = steps // 2 if served else steps
+        for view in wanting:
+            view.steps = 0
+        for view in served:
+            view.steps, view.wants = max(1, steps // 2 // len(served)), False
+
+    def views(self) -> list[FilteredMessages]:
+        """The messages as each filter sees them."""
+        return list(self._views.values())
+
+    # -- messages come and go -------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.whole)
+
+    def __bool__(self) -> bool:
+        return bool(self.whole)
+
+    def add(self, first: int, last: int) -> int:
+        for view in self._views.values():
+            view.add(first, last)
+        return self.whole.add(first, last)
+
+    def remove(self, first: int, last: int) -> int:
+        for view in self._views.values():
+            view.remove(first, last)
+        return self.whole.remove(first, last)
+
+    def clear(self) -> None:
+        self.whole.clear()
+        for view in self._views.values():
+            view.ready.clear()
+            view.unseen.clear()
+
+    # -- asking ---------------------------------------------------------------------------------
+
+    def front(self) -> Range | None:
+        return self.whole.front()
+
+    def intersection(self, first: int, last: int) -> list[Range]:
+        return self.whole.intersection(first, last)
+
+    def ranges(self) -> Iterator[Range]:
+        return self.whole.ranges()
+
+    def lowest(self) -> Range | None:
+        return self.whole.lowest()
+
+    def behind(self, level: int, number: int, limit: int) -> Iterator[tuple[int, Range]]:
+        return self.whole.behind(level, number, limit)
+
+    def unseen(self) -> Range | None:
+        return self.whole.unseen()
+
+    def placed(self) -> PlacedOrder:
+        return self.whole.placed()
+
+    # -- serving --------------------------------------------------------------------------------
+
+    def offered(self, consumer: Consumer, limit: int, *, alone: bool, begun: bool) -> list[Range]:
+        view = None if consumer.selector is None else self._views.get(consumer.selector.data)
+        if view is None:
+            found = self.whole.offered(consumer, limit, alone=alone, begun=begun)
+            self.unfinished = self.whole.unfinished
+            return found
+        while True:
+            found = view.ready.offered(consumer, limit, alone=alone, begun=begun)
+            self.unfinished = view.ready.unfinished
+            next_unseen = view.unseen.front()
+            if next_unseen is None:
+                view.steps = None
+                return found
+            found = view.unseen.ahead(found, next_unseen[0])
+            if found or (self.by_consumer and begun and not alone):
+                return found
+            left = self._steps if view.steps is None else view.steps
+            if left <= 0:
+                self.looking = view.wants = True
+                return []
+            self._look(view, left, *next_unseen)
+
+    def _look(self, view: FilteredMessages, left: int, first: int, last: int) -> None:
+        """Look at the first messages of a range that the owner has not looked at, in about `left` steps."""
+        most = max(1, left // view.looking.message_steps)
+        last = min(last, first + most - 1)
+        matching: list[Range] = []
+        end, before = first, left
+        for start, run in self._read(first, last):
+            found, steps = view.looking.look(start, run)
+            matching += found
+            left -= steps
+            end = start + run.count - 1
+        self._looks.left -= before - left
+        if view.steps is None:
+            self._steps = left
+        else:
+            view.steps = left
+        view.take_in(first, end, matching)
+
+    def hand_over(self, consumer: ConsumerKey, ranges: list[Range], count: int) -> None:
+        self.whole.hand_over(consumer, ranges, count)
+        for part in ranges:
+            self._taken(consumer, *part)
+
+    def claim(self, consumer: ConsumerKey, first: int, last: int) -> None:
+        self.whole.claim(consumer, first, last)
+        self._taken(consumer, first, last)
+
+    def _taken(self, consumer: ConsumerKey, first: int, last: int) -> None:
+        for view in self._views.values():
+            view.unseen.remove(first, last)
+            view.ready.claim(consumer, first, last)
+
+    def done(self, first: int, last: int) -> None:
+        for order in self._orders():
+            order.done(first, last)
+
+    def rest(self, first: int, last: int) -> None:
+        for order in self._orders():
+            order.rest(first, last)
+
+    def rested(self, first: int, last: int) -> None:
+        for order in self._orders():
+            order.rested(first, last)
+
+    def _orders(self) -> list[Order]:
+        return [self.whole, *[view.ready for view in self._views.values()]]

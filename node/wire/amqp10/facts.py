@@ -1,0 +1,82 @@
+"""The facts of a message of AMQP 1.0, for expressions: of its header, its properties, and its
+application-properties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from uuid import UUID
+
+from node.message.placed_facts import DEFAULT_PRIORITY, as_text, delivery_mode, place_of_publish
+from node.message.run import Run
+from node.wire.amqp10.definitions import Header, Properties
+from node.wire.amqp10.errors import SectionError
+from node.wire.amqp10.messages import annotation, application_pairs, properties_of_head, sections_in
+from node.wire.amqp10.sections import header_of
+from node.wire.amqp10.values import AmqpValue, DecimalOctets
+
+OTHER: Final[tuple[object, ...]] = ()
+"""Stands for a value that expressions do not know, but for its being there."""
+
+
+class Amqp10Facts:
+    """Implements `Facts`. A section is read when the first fact of it is asked for."""
+
+    __slots__ = ("_application", "_head", "_header", "_properties", "_run")
+
+    def __init__(self, run: Run, head: bytes) -> None:
+        self._run = run
+        self._head = head
+        self._header: Header | None = None
+        self._properties: Properties | None = None
+        self._application: Mapping[str, AmqpValue] | None = None
+
+    def standard(self, name: str) -> object:
+        match name:
+            case "durable":
+                return self._run.persistent
+            case "delivery_mode":
+                return delivery_mode(self._run)
+            case "priority" | "ttl":
+                return self._of_header(name)
+        if self._properties is None:
+            self._properties = properties_of_head(self._head)
+        value: object = getattr(self._properties, name, None)
+        return str(value) if isinstance(value, UUID) else value_of_field(value)
+
+    def _of_header(self, name: str) -> object:
+        if self._header is None:
+            try:
+                self._header = header_of(self._head, sections_in(self._head))
+            except SectionError:
+                self._header = Header()
+        if name == "ttl":
+            return self._header.ttl
+        priority = self._header.priority
+        return DEFAULT_PRIORITY if priority is None else priority
+
+    def application(self, name: str) -> object:
+        if self._application is None:
+            self._application = dict(application_pairs(self._head, sections_in(self._head)))
+        return value_of_field(self._application.get(name))
+
+    def extension(self, name: str) -> object:
+        found = place_of_publish(self._run, name)
+        return value_of_field(annotation(self._head, f"amqpx.{name}")) if found is None else found
+
+
+def value_of_field(value: object) -> object:
+    """The value of a field as expressions know it."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, bytes):
+        return as_text(value)
+    if isinstance(value, UUID):
+        return as_text(value.bytes)
+    if isinstance(value, DecimalOctets):
+        try:
+            return float(value.number())
+        except (ValueError, OverflowError):
+            return OTHER
+    return OTHER
