@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol
 
 from cluster.owner.admission import (
@@ -45,7 +46,7 @@ from node.queue.operations import (
     Settle,
     Transactional,
 )
-from node.ranges.range_set import RangeSet
+from node.ranges.range_set import Range, RangeSet
 
 
 class Transactions(Protocol):
@@ -320,6 +321,8 @@ def take_return(owner: OwnerState, front_end: int, operation: Return) -> bytes |
         let_rest(owner, operation.queue, front_end, ranges)
     durable = list(ranges)
     if queue is not None:
+        if queue.delivery.ready.by_consumer:
+            owner.after_proposed(partial(_let_go, owner, front_end, operation.queue, operation.ranges))
         durable = []
         for first, last in ranges:
             durable += queue.delivery.state.alive.intersection(first, last)
@@ -329,6 +332,15 @@ def take_return(owner: OwnerState, front_end: int, operation: Return) -> bytes |
                 owner.returned(front_end, operation.queue, *part)
     returned = encode_return(operation.queue, durable, operation.failed) if durable else b""
     return spent + returned or None
+
+
+def _let_go(owner: OwnerState, front_end: int, number: int, ranges: list[Range]) -> None:
+    """A front end has returned messages. A consumer that had lost its lease may have settled some: no return
+    of these is applied, and they hold their groups no more.
+    """
+    queue = owner.queues.get(number)
+    for part in [] if queue is None else queue.delivery.gone(front_end, ranges):
+        owner.returned(front_end, number, *part)
 
 
 TAKERS: Final[dict[type, Callable[[OwnerState, int, Any], bytes | None]]] = {

@@ -150,6 +150,25 @@ class DeliveryState:
         found.update(part for one in others.ranges() for part in self.soft.numbers.intersection(*one))
         return list(found.ranges())
 
+    def unleased(self, ranges: list[Range]) -> list[Range]:
+        """The messages of the ranges that no front end has. A consumer may still have a message that another
+        one has settled, which had lost its lease.
+        """
+        left = RangeSet(ranges)
+        for lease in self.leases.values():
+            left.remove_all([part for one in ranges for part in lease.intersection(*one)])
+        return list(left.ranges())
+
+    def gone(self, front_end: int, ranges: list[Range]) -> list[Range]:
+        """The messages of the ranges that are leased to the front end, and that the queue does not have any
+        more.
+        """
+        lease = self.leases.get(front_end) or RangeSet()
+        left = RangeSet(part for one in ranges for part in lease.intersection(*one))
+        for there in (self.state.alive, self.soft.numbers):
+            left.remove_all([part for one in left.ranges() for part in there.intersection(*one)])
+        return list(left.ranges())
+
     def failures(self, first: int, last: int) -> list[Span]:
         """The failed deliveries of each message of a range, as spans. All messages of the range are soft, or
         none.

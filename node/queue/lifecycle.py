@@ -286,14 +286,14 @@ class Lifecycle:
             delivery.lost.settled(ranges)
         lease = delivery.leases.get(front_end)
         count = lease.remove_all(ranges) if lease is not None else 0
+        leased = count == count_of(ranges)
         if delivery.ready.by_consumer:
-            for part in ranges:
+            for part in ranges if leased else delivery.unleased(ranges):
                 delivery.ready.done(*part)
         for feature in self.hooks.settle:
             feature.settle(ranges)
         if delivery.redelivered:
             delivery.redelivered.remove_all(ranges)
-        leased = count == count_of(ranges)
         if leased and not delivery.soft.numbers:
             return Settled(count, ranges)
         for part in ranges:

@@ -68,6 +68,24 @@ def test_a_group_that_two_consumers_have_messages_of_waits_for_one_of_them() -> 
     assert got(owner.dispatch(99)) == [(B, 1, 2, 2)]
 
 
+@pytest.mark.requirement("X3.1")
+def test_a_message_that_the_other_consumer_has_settled_still_holds_its_group() -> None:
+    """A settles a message that B has: B goes on working on the message, so no other consumer gets more."""
+    owner = ordered_owner(QueueSettings(group_by="key"), [7, 7])
+    attach(owner, A, limit=1)
+    assert got(owner.dispatch(99)) == [(A, 1, 1, 1)]
+    owner.lifecycle.lost_front_end(A)
+    attach(owner, B, limit=1)
+    assert got(owner.dispatch(99)) == [(B, 1, 1, 1)]
+    owner.lifecycle.reattached(A, [(1, 1)])
+    attach(owner, A)
+    owner.lifecycle.settle(A, [(1, 1)])
+    owner.delivery.state.settle(A, [(1, 1)])
+    assert owner.dispatch(99) == []
+    owner.lifecycle.settle(B, [(1, 1)])
+    assert got(owner.dispatch(99)) == [(A, 1, 2, 2)]
+
+
 def test_what_one_of_them_settles_is_gone() -> None:
     owner = owner_with_lost_leases(2)
     for front_end, ranges in ((B, [(1, 1)]), (A, [(2, 2)])):

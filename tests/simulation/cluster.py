@@ -69,7 +69,8 @@ class Shape:
     names: tuple[str, ...] = NAMES
     trials: tuple[tuple[str, ...], ...] = ()
     """The kinds of trials of each examiner (`tests.simulation.trials`)."""
-    declares: bool = False
+    declare_s: float = 0.0
+    """The mean time between two changes of the catalog, in seconds; 0 for none."""
 
 
 class Cluster:
@@ -159,7 +160,7 @@ class Cluster:
             self._add_transactor(self.nodes[self.chance.choice(self.names)])
         self._examinations = [Script(self.world, one.run()) for one in self.examiners]
         self.world.after(1.0, self._sample)
-        self.leases.start(declares=self.shape.declares)
+        self.leases.start(self.shape.declare_s)
 
     def replicas_of(self, terms: QueueTerms) -> tuple[str, ...]:
         """The nodes of a queue's replicas at its declaration."""

@@ -11,7 +11,6 @@ from tests.simulation.node import SimulatedNode
 from tests.simulation.world import Violation, World
 
 LOOK_S = 0.02
-DECLARE_S = 0.15
 
 
 class Leases:
@@ -23,13 +22,17 @@ class Leases:
         self._world = world
         self._nodes = nodes
         self._chance: random.Random = world.chance("declarations")
+        self._declare_s = 0.0
         self._declared = 0
         self._shown: list[str] = []
         self._known: dict[tuple[str, int], int] = {}
 
-    def start(self, *, declares: bool) -> None:
-        """Check from now on until the end; with `declares` also declare."""
-        if declares:
+    def start(self, declare_s: float) -> None:
+        """Check from now on until the end, and declare; the mean time between two declarations is `declare_s`
+        seconds, 0 for none.
+        """
+        self._declare_s = declare_s
+        if declare_s:
             self._declare()
         self._look()
 
@@ -38,7 +41,7 @@ class Leases:
         if ready and not self.over:
             self._declared += 1
             self._submit(self._chance.choice(ready), f"v{self._declared}")
-        self._world.after(DECLARE_S * (0.5 + self._chance.random()), self._declare)
+        self._world.after(self._declare_s * (0.5 + self._chance.random()), self._declare)
 
     def _submit(self, node: SimulatedNode, name: str) -> None:
         def answered(value: object, refusal: object) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import Any, ClassVar
 
 from mypy_extensions import mypyc_attr
@@ -107,7 +108,8 @@ class SimulatedNode:
         chance, began = world.chance(f"clock {name}"), self._random.uniform(0.0, 1000.0)
         self._clock = Clock(world, chance, began, settings.drift, counts_suspension=self.counts_suspension)
         self._wall_offset_ms = world.chance(f"time of day {name}").randint(-20, 20)
-        self._missed: deque[Action] = deque()
+        self._missed: deque[tuple[bool, Action]] = deque()
+        """(whether it is a timer, action) of what is due since the process stands still."""
         self._turning = self._catching_up = False
 
     # -- the process ----------------------------------------------------------------------------
@@ -312,13 +314,20 @@ class SimulatedNode:
         self._clock.resume()
         if first is not None:
             self.input(first)
-        elif self._missed and self._random.random() < 0.5:
-            # Timers may run before or after the sockets are read.
-            self.broker.tick(self.clock())
+        elif self._missed:
+            self._wake()
         self._catching_up = True
         while self._missed:
-            self._do(self._missed.popleft())
+            self._do(self._missed.popleft()[1])
         self._catching_up = False
+
+    def _wake(self) -> None:
+        """Have timers run before the sockets are read, after all of them are read, or in between."""
+        draw = self._random.random()
+        if draw < 0.5:
+            self.broker.tick(self.clock())
+        elif draw < 0.75:
+            self._missed = deque(sorted(self._missed, key=itemgetter(0)))
 
     def suspend(self) -> None:
         """Suspend the whole machine: its processes, and the clocks that do not count suspensions."""
@@ -339,16 +348,16 @@ class SimulatedNode:
 
         def due() -> None:
             if self.life == life:
-                self.input(action)
+                self.input(action, timer=True)
 
         self.world.after(self._clock.true_time(delay), due)
 
-    def input(self, action: Action) -> None:
+    def input(self, action: Action, *, timer: bool = False) -> None:
         """Do something on the event loop, when it runs."""
         if self.paused or self._catching_up:
             # A client's new input is behind the input that waits in its socket.
             life = self.life
-            self._missed.append(lambda: action() if self.life == life else None)
+            self._missed.append((timer, lambda: action() if self.life == life else None))
         else:
             self._do(action)
 

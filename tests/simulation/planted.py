@@ -22,6 +22,7 @@ from replication.journal.log import PartitionLog
 from replication.journal.table import EntryTable
 from replication.raft import HardState, Snapshot
 from replication.raft.leadership import Leadership
+from replication.raft.messages import HeartbeatResponse
 from tests.simulation import planted_queues
 from tests.simulation.focus import Focus
 from tests.simulation.node import SimulatedNode
@@ -126,6 +127,22 @@ def _counted_from_pong() -> AbstractContextManager[object]:
     return mock.patch.object(Catalog, "receive", late)
 
 
+def _counted_from_answer() -> AbstractContextManager[object]:
+    """A leader's lease counts from the heartbeat that a majority answers. With the bug it counts from the
+    arrival of the answers.
+    """
+    intact = Leadership.on_heartbeat_response
+
+    def late(self: Leadership, response: HeartbeatResponse, now: float) -> None:
+        progress = self.progress.get(response.sender)
+        answered = 0 if progress is None else progress.round
+        intact(self, response, now)
+        if progress is not None and progress.round > answered:
+            progress.vouched = now
+
+    return mock.patch.object(Leadership, "on_heartbeat_response", late)
+
+
 def _lease_without_quorum() -> AbstractContextManager[object]:
     """A leader has a lease while a majority has answered it lately. With the bug it has one as long as it
     leads.
@@ -175,6 +192,7 @@ BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[o
     "confirm before fsync": (HastyNode, nullcontext),
     "outcome before decision": (SimulatedNode, _early_outcome),
     "lease counted from PONG": (SimulatedNode, _counted_from_pong),
+    "lease counted from its answer": (SimulatedNode, _counted_from_answer),
     "lease without a quorum": (SimulatedNode, _lease_without_quorum),
     "served without a lease": (SimulatedNode, _served_without_lease),
     "copies taken for granted": (ConfidentNode, nullcontext),
@@ -200,6 +218,7 @@ FOCUS = {
     "joining forgotten": Focus.MEMBERS,
     "dropped by an old catalog": Focus.MEMBERS,
     "lease counted from PONG": Focus.LEASES,
+    "lease counted from its answer": Focus.LEASES,
     "leases not taken over": Focus.RESTARTS,
     "catalog answer without a barrier": Focus.ANSWERS,
     "counts on a lost lease": Focus.ANSWERS,

@@ -21,11 +21,16 @@ FAULTLESS_EVERY = 10
 
 FIVE_EVERY = 5
 """One of so many seeds has five founders."""
-DECLARING = 0.3
-"""The share of seeds whose clients declare all the time, and whose leases are short or long."""
+OFTEN_S, SELDOM_S = 0.15, 0.6
+"""The mean times between two declarations: in seeds about leases, and in most others."""
 
 OF_LEASES = ("one way", "link", "freeze", "suspension")
-"""Faults in which a lease ends without notice to its holder; more frequent where clients declare."""
+"""Faults in which a lease ends without notice to its holder."""
+
+LEASING = 0.3
+"""The share of the seeds with all faults that are about leases, too: clients declare often, leases are short
+or long, and the faults of leases are more frequent.
+"""
 
 
 ANSWERS = (
@@ -80,6 +85,7 @@ def plan(seed: int, focus: Focus) -> Plan:
     faultless = seed % FAULTLESS_EVERY == 0 and focus in (Focus.EVERYTHING, Focus.MEMBERS)
     shape = shape_of(chance, faultless)
     kinds, interval_s = plan_of(chance)
+    shape.declare_s = SELDOM_S
     if seed % FIVE_EVERY == FIVE_EVERY - 2:
         shape.names = FIVE
     match focus:
@@ -95,13 +101,14 @@ def plan(seed: int, focus: Focus) -> Plan:
 
 
 def _of_elections(seed: int, shape: Shape) -> Plan:
-    shape.declares = World(seed).chance("declares").random() < DECLARING
+    if World(seed).chance("declares").random() < LEASING:
+        shape.declare_s = OFTEN_S
     shape.settings = replace(shape.settings, max_append_bytes=1, election_timeout_s=0.25)
     return shape, ("ambush",), 1.0
 
 
 def _of_leases(shape: Shape) -> Plan:
-    shape.declares = True
+    shape.declare_s = OFTEN_S
     shape.settings = replace(shape.settings, lease_s=0.3)
     shape.publishers = shape.consumers = 1
     shape.network = NetworkFaults(late=0.3, late_s=0.25)
@@ -127,8 +134,8 @@ def _of_restarts(seed: int, shape: Shape) -> Plan:
 def _of_everything(
     seed: int, shape: Shape, kinds: tuple[str, ...], interval_s: float, *, members: bool
 ) -> Plan:
-    shape.declares = not members and World(seed).chance("declares").random() < DECLARING
-    if shape.declares:
+    if not members and World(seed).chance("declares").random() < LEASING:
+        shape.declare_s = OFTEN_S
         shape.settings = replace(shape.settings, lease_s=World(seed).chance("leases").choice((0.3, 1.0)))
         kinds += OF_LEASES
     shape.transactors = World(seed).chance("transactions").choice((0, 0, 1, 3))

@@ -33,6 +33,7 @@ SHOWN_BY = {
     "expired messages delivered": 65,
     "settlements that the feed leaves out": 0,
     "lease counted from PONG": 3,
+    "lease counted from its answer": 34,
     "lease without a quorum": 69,
     "served without a lease": 69,
     "clock that a suspension stops": 37,
