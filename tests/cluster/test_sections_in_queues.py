@@ -115,6 +115,7 @@ def test_messages_are_given_out_by_the_priority_in_their_headers(
     assert sections(client, queue) == [high, low, none]
 
 
+@pytest.mark.requirement("X1.4")
 @pytest.mark.parametrize(
     "delaying",
     [

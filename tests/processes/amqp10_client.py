@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.connection import AMQP_HEADER, SASL_HEADER
@@ -22,7 +22,7 @@ class Amqp10Client:
     def __init__(self, node: Node, **opening: Any) -> None:
         self.socket = socket.create_connection(node.amqp, PATIENCE_S)
         self._parser = FrameParser(LARGE)
-        self._found: list[Any] = []
+        self._found: list[Frame] = []
         whole: dict[str, Any] = {"container_id": "c", "max_frame_size": LARGE} | opening
         self.send(SASL_HEADER, PLAIN, AMQP_HEADER, d.Open(**whole), begin())
         self.expect(d.Begin)
@@ -33,15 +33,21 @@ class Amqp10Client:
 
     def expect(self, kind: type[T]) -> T:
         """Read until this performative comes, and forget those before it."""
+        return cast(T, self._frame(kind).performative)
+
+    def payload(self) -> bytes:
+        """The octets of the next transfer."""
+        return bytes(self._frame(d.Transfer).payload)
+
+    def _frame(self, kind: type[Any]) -> Frame:
         while True:
             while self._found:
                 one = self._found.pop(0)
-                if isinstance(one, kind):
+                if isinstance(one.performative, kind):
                     return one
             octets = self.socket.recv(1 << 16)
             assert octets, f"the node has closed the connection; a {kind.__name__} had to come"
-            received = self._parser.receive(octets)
-            self._found += [one.performative for one in received if isinstance(one, Frame)]
+            self._found += [one for one in self._parser.receive(octets) if isinstance(one, Frame)]
 
     def sends_to(self, address: str, handle: int = 0) -> None:
         """Attach a link, and wait for its credit."""
