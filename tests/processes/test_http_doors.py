@@ -216,7 +216,7 @@ def test_a_body_that_nobody_wants_is_not_waited_for_on_any_path(tight: Node) -> 
     ],
 )
 def test_nothing_is_read_behind_a_request_of_two_lengths(tight: Node, lines: tuple[str, ...]) -> None:
-    """What a proxy takes for the body could be a request of another client to the node."""
+    """A proxy in front of the node may forward octets as a body that the node would take for a request."""
     behind = head("/health/live", "", "")
     for path in sorted({*OPEN, *GUARDED, *paths()}):
         with opened(tight) as connection:
