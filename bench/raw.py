@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from collections.abc import Sequence
 from types import TracebackType
 
@@ -28,16 +29,22 @@ DIRECT_REPLY_TO = "amq.rabbitmq.reply-to"
 
 
 class RawClient:
-    """One connection with one channel, which waits for each answer. Raises BrokerError when it is closed."""
+    """One connection with one channel, which waits for each answer. Raises BrokerError when it is closed.
 
-    def __init__(self, address: Address) -> None:
+    The password of a user is the user's name.
+    """
+
+    def __init__(self, address: Address, user: str = "guest") -> None:
         self._socket = socket.create_connection((address.host, address.port), timeout=30)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._octets = b""
         self._socket.sendall(b"AMQP\0\0\x09\x01")
         self.expect((10, 10))
-        self._call((10, 11), _table() + short("PLAIN") + long(b"\0guest\0guest") + short("en_US"))
+        begun = time.monotonic()
+        self._call((10, 11), _table() + short("PLAIN") + long(f"\0{user}\0{user}".encode()) + short("en_US"))
         tune = self.expect((10, 30))
+        self.login_s = time.monotonic() - begun
+        """Seconds that the broker took to check the password."""
         self._call((10, 31), tune[4:10] + b"\0\0")
         self._call((10, 40), short("/") + short("") + b"\0")
         self.expect((10, 41))
@@ -86,13 +93,15 @@ class RawClient:
         self._call((85, 10), b"\0", channel=1)
         self.expect((85, 11))
 
-    def publish(self, key: str, body: bytes, reply_to: str = "", *, headers: bytes = b"") -> None:
-        """Publish a transient message to the default exchange, with the fields of a header table."""
+    def publish(
+        self, key: str, body: bytes, reply_to: str = "", *, exchange: str = "", headers: bytes = b""
+    ) -> None:
+        """Publish a transient message, with the fields of a header table."""
         properties = struct.pack(">H", _REPLY_TO_FLAG) + short(reply_to) if reply_to else b"\0\0"
         if headers:
             properties = struct.pack(">H", _HEADERS_FLAG) + long(headers)
         header = struct.pack(">HHQ", 60, 0, len(body)) + properties
-        method = struct.pack(">HHH", 60, 40, 0) + short("") + short(key) + b"\0"
+        method = struct.pack(">HHH", 60, 40, 0) + short(exchange) + short(key) + b"\0"
         frames = (frame(METHOD, 1, method), frame(_HEADER, 1, header), frame(_BODY, 1, body))
         self._socket.sendall(b"".join(frames))
 

@@ -147,6 +147,7 @@ def test_durable_messages_outlast_a_power_cut_of_all_nodes(
     assert sections(site.client("n2"), queue) == sent
 
 
+@pytest.mark.requirement("X1.4")
 @pytest.mark.parametrize(
     "delaying",
     [

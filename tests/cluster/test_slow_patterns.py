@@ -7,6 +7,7 @@ from time import thread_time
 import pytest
 
 from cluster.catalog.access.patterns import (
+    BUDGET_S,
     MATCH_TIMEOUT_S,
     MEMORY_S,
     REMEMBERED_PATTERNS,
@@ -26,6 +27,28 @@ def test_many_names_that_a_pattern_takes_long_for_cost_one_time_out(pattern: str
     began = thread_time()
     assert not any(permits(found, "a" * 120 + f"{number}~") for number in range(ATTEMPTS))
     assert thread_time() - began < 20 * MATCH_TIMEOUT_S < ATTEMPTS * MATCH_TIMEOUT_S / 20
+
+
+def test_many_names_that_a_pattern_is_slow_for_cost_one_budget() -> None:
+    """Each of them takes less than the time-out, and the client never runs out of names."""
+    found = compiled(r"d.*d.*d.*d.*z|!")
+    began = thread_time()
+    permitted = [permits(found, "d" * 60 + f"{number}!") for number in range(ATTEMPTS)]
+    assert thread_time() - began < 5 * BUDGET_S
+    assert permitted[0] and not permitted[-1], "the pattern is tried no more"
+    assert permits(found, "d!"), "shorter names are tried"
+
+
+def test_slow_matches_count_for_a_while() -> None:
+    slow, each = SlowPatterns(), BUDGET_S / 4
+    for now, length in ((0.0, 60), (1.0, 50), (2.0, 70), (3.0, 60)):
+        slow.was_slow("p", "x" * length, each, now)
+        slow.was_slow("q", "x" * length, each, now * MEMORY_S)
+    assert not slow
+    slow.was_slow("p", "x" * 60, each, 4.0)
+    assert slow.refuses("p", "y" * 50, 5.0) and not slow.refuses("p", "y" * 49, 5.0)
+    assert not slow.refuses("p", "y" * 50, 4.0 + MEMORY_S)
+    assert not slow.refuses("q", "y" * 99, 5.0)
 
 
 def test_names_that_are_shorter_are_tried_as_before() -> None:

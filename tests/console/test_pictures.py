@@ -23,7 +23,7 @@ from tests.structure.tree import ROOT
 pytestmark = [pytest.mark.console]
 
 PICTURES: Final = ROOT / "docs" / "img"
-ROUTES: Final = ROOT / "cluster" / "console" / "static" / "js" / "routes.js"
+ROUTES: Final = ROOT / "cluster" / "admin" / "console" / "static" / "js" / "routes.js"
 NARROW: Final = 420
 """A telephone's width, in pixels."""
 

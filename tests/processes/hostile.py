@@ -9,6 +9,7 @@ import struct
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final
 
 from cluster.config.addresses import Address
@@ -58,13 +59,14 @@ def log_in(connection: socket.socket) -> None:
         answers += octets
 
 
+CONSUME_OK: Final = struct.pack(">HH", 60, 21)
 CONSUME: Final = 0
 CONSUME_NO_ACK: Final = 2
 
 
-def consume(queue: bytes, flags: int) -> bytes:
-    """basic.consume with the tag t."""
-    arguments = struct.pack(">H", 0) + short(queue) + short(b"t") + bytes((flags,)) + long(b"")
+def consume(queue: bytes, flags: int, tag: bytes = b"t") -> bytes:
+    """basic.consume."""
+    arguments = struct.pack(">H", 0) + short(queue) + short(tag) + bytes((flags,)) + long(b"")
     return method(1, 60, 20, arguments)
 
 
@@ -150,7 +152,7 @@ class Horde:
             self._failure = error
         for connection in [*self._unread, *(key.fileobj for key in selector.get_map().values())]:
             assert isinstance(connection, socket.socket)
-            _vanish(connection)
+            vanish(connection)
         selector.close()
 
     def _connect(self, selector: selectors.BaseSelector) -> None:
@@ -171,17 +173,62 @@ class Horde:
 
     def _notice(self, selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
         assert isinstance(key.fileobj, socket.socket)
-        try:
-            gone = not key.fileobj.recv(65536)
-        except ConnectionError:
-            gone = True
-        if gone:
+        if ended(key.fileobj):
             self.open[key.data] -= 1
             selector.unregister(key.fileobj)
             key.fileobj.close()
 
 
-def _vanish(connection: socket.socket) -> None:
+def vanish(connection: socket.socket) -> None:
     """Close with a reset, as a program that crashed."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
+
+
+class Silence:
+    """So many sockets to each of these addresses, which say nothing; another one for each that is closed."""
+
+    def __init__(self, addresses: list[Address], each: int) -> None:
+        self.closed = 0
+        """Sockets that the nodes have closed."""
+
+        self._wanted = Counter(dict.fromkeys(addresses, each))
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="silence", daemon=True)
+
+    def __enter__(self) -> Silence:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        selector = selectors.DefaultSelector()
+        while not self._stopping.is_set():
+            for address in list((+self._wanted).elements()):
+                # The node at this address may not run.
+                with suppress(OSError):
+                    silent = socket.create_connection(address, timeout=1.0)
+                    selector.register(silent, selectors.EVENT_READ, address)
+                    self._wanted[address] -= 1
+            for key, _ in selector.select(timeout=0.02):
+                assert isinstance(key.fileobj, socket.socket)
+                if ended(key.fileobj):
+                    selector.unregister(key.fileobj)
+                    key.fileobj.close()
+                    self._wanted[key.data] += 1
+                    self.closed += 1
+        for key in list(selector.get_map().values()):
+            assert isinstance(key.fileobj, socket.socket)
+            key.fileobj.close()
+        selector.close()
+
+
+def ended(connection: socket.socket) -> bool:
+    """Whether there is nothing more to read, where there is something to read or an end."""
+    try:
+        return not connection.recv(65536)
+    except ConnectionError:
+        return True

@@ -1,4 +1,4 @@
-"""Queues keep their arguments' promises when the node that owns them is killed: pika, on three real nodes.
+"""Queues keep their arguments' promises when the node that owns them is killed, on three real nodes.
 
 The clients are on the two nodes that do not own the queue on trial. The third, its owner, is killed in
 the middle.
@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
+from urllib.parse import quote
 
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker, NackError
 
+from node.wire.amqp10 import definitions as d
+from node.wire.amqp10.values import UInt
+from tests.processes.amqp10_client import Amqp10Client
 from tests.processes.conftest import channels
 from tests.processes.nodes import Cluster, until
+from tests.wire.amqp10.peer import credit, settled, transfer
+from tests.wire.amqp10.sections import annotated, application, message
 
 Connect = Callable[..., BlockingChannel]
 Got = tuple[bytes, pika.BasicProperties]
@@ -136,6 +142,38 @@ def test_a_delayed_message_is_neither_early_nor_lost(
         assert time.monotonic() - published >= 2.5
         assert (body, found.headers["customer"]) == (b"later", "a")
         assert {name: getattr(found, name) for name in properties} == properties
+
+
+@pytest.mark.requirement("X1.4")
+@pytest.mark.parametrize(
+    "delaying",
+    [annotated(x_opt_delivery_delay=UInt(2500)), application(**{"x-delay": 2500})],
+    ids=["annotation", "property"],
+)
+def test_a_delayed_message_of_amqp_1_0_is_neither_early_nor_lost(
+    trial: Trial, killed_cluster: Cluster, delaying: bytes
+) -> None:
+    """One such message is for a client of AMQP 1.0, and one for a client of 0-9-1."""
+    trial.declare()
+    address = f"/queues/{quote(trial.queue, safe='')}"
+    node, other = killed_cluster.others(trial.owner)
+    with closing(Amqp10Client(node)) as sending, closing(Amqp10Client(other)) as taking:
+        sending.sends_to(address)
+        published = time.monotonic()
+        later = [message(delaying, body=b"later %d" % number) for number in range(2)]
+        for number, sent in enumerate([*later, message(body=b"now")]):
+            sending.send(transfer(number, sent))
+            assert isinstance(sending.expect(d.Disposition).state, d.Accepted)
+        with trial.owner_killed():
+            taking.receives_from(address)
+            taking.send(credit(1, handle=1))
+            assert taking.payload().endswith(message(body=b"now"))
+            taking.send(credit(2, handle=1, next_incoming_id=1))
+            assert taking.payload().endswith(later[0])
+            assert time.monotonic() - published >= 2.5
+            taking.send(settled(0, 1, d.Accepted()), d.Close())
+            taking.expect(d.Close)
+            assert bodies(trial.take(1)) == [b"later 1"]
 
 
 @pytest.mark.requirement("X1.5")

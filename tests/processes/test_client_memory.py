@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Callable
+from typing import Final
 
 import pytest
 
+from node.wire.amqp10 import definitions as d
+from node.wire.amqp10.frames import EMPTY_FRAME
+from tests.processes.amqp10_client import Amqp10Client
 from tests.processes.hostile import frame, log_in, method, publish, short
-from tests.processes.nodes import Cluster
+from tests.processes.nodes import Cluster, Node, until
+from tests.wire.amqp10.peer import transfer
+from tests.wire.amqp10.sections import message
 
 MIB = 1 << 20
 ROUND = 50
@@ -30,32 +37,77 @@ def beginning(octets: int) -> bytes:
     return start + frame(2, 1, content) + body
 
 
-def come_and_go(cluster: Cluster, count: int) -> None:
+def transfers(octets: int) -> bytes:
+    """A delivery of AMQP 1.0 that has no end."""
+    pieces = [transfer(None if at else 2, bytes(100_000), more=True) for at in range(octets // 100_000)]
+    return b"".join(pieces)
+
+
+def amqp091(node: Node) -> socket.socket:
+    client = socket.create_connection(node.amqp, timeout=30.0)
+    log_in(client)
+    return client
+
+
+def amqp10(node: Node) -> socket.socket:
+    client = Amqp10Client(node)
+    client.sends_to("/exchanges/amq.direct/absent")
+    return client.socket
+
+
+CLIENTS: Final[dict[str, tuple[Callable[[Node], socket.socket], Callable[[int], bytes], bytes, bytes]]] = {
+    "0-9-1": (amqp091, beginning, publish(b"absent", bytes(500)), frame(8, 0, b"")),
+    "1.0": (amqp10, transfers, transfer(1, message(body=bytes(500))), EMPTY_FRAME),
+}
+"""For each protocol: how a client connects, the beginning of a message, a whole message, and a heartbeat."""
+
+
+def come_and_go(node: Node, protocol: str, count: int) -> None:
     """Clients that publish, begin a message, and are gone in the middle of it."""
-    node = cluster[0]
+    connected, unfinished, whole, _ = CLIENTS[protocol]
     for _ in range(count // ROUND):
-        clients = [socket.create_connection(node.amqp, timeout=30.0) for _ in range(ROUND)]
+        clients = [connected(node) for _ in range(ROUND)]
         for client in clients:
-            log_in(client)
-            client.sendall(publish(b"absent", bytes(500)) + beginning(100_000)[:50_000])
+            client.sendall(whole + unfinished(100_000)[:50_000])
         for client in clients:
             client.close()
 
 
 @SMALL
-def test_memory_is_flat_while_clients_come_and_go(own_cluster: Cluster) -> None:
+@pytest.mark.parametrize("protocol", CLIENTS)
+def test_memory_is_flat_while_clients_come_and_go(own_cluster: Cluster, protocol: str) -> None:
     node = own_cluster[0]
-    holders = [socket.create_connection(node.amqp, timeout=30.0) for _ in range(6)]
+    connected, unfinished, _, heartbeat = CLIENTS[protocol]
+    holders = [connected(node) for _ in range(6)]
     for holder in holders:
-        log_in(holder)
-        holder.sendall(beginning(7 * MIB))
-    come_and_go(own_cluster, 300)
+        holder.sendall(unfinished(7 * MIB))
+    come_and_go(node, protocol, 300)
     before = node.resident_bytes()
-    come_and_go(own_cluster, 900)
+    come_and_go(node, protocol, 900)
     grown = node.resident_bytes() - before
     print(f"{before // MIB} MiB, and {grown // 1024} KiB more after 900 clients")
     # A client that left no more than 4 KiB behind would be seen.
     assert grown < 900 * 4096
     for holder in holders:
-        holder.sendall(frame(8, 0, b""))
+        holder.sendall(heartbeat)
+        holder.close()
+
+
+@SMALL
+def test_of_clients_of_both_protocols_the_one_that_holds_most_is_let_go(own_cluster: Cluster) -> None:
+    """Together they would hold more than is granted to all."""
+    node = own_cluster[0]
+    small = [connected(node) for connected, *_ in CLIENTS.values() for _ in range(4)]
+    for holder, (_, unfinished, *_) in zip(
+        small, [one for one in CLIENTS.values() for _ in range(4)], strict=True
+    ):
+        holder.sendall(unfinished(5_600_000))
+    large = Amqp10Client(node)
+    large.sends_to("/exchanges/amq.direct/absent")
+    large.socket.sendall(transfers(7_900_000))
+    error = large.expect(d.Close).error
+    assert error is not None and error.condition == "amqp:resource-limit-exceeded"
+    large.close()
+    until(lambda: node.metrics()["quorate_connections"] == len(small), "the others are connected")
+    for holder in small:
         holder.close()

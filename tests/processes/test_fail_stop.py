@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pika
@@ -13,8 +14,12 @@ from pika.exceptions import AMQPError, ConnectionClosedByBroker
 from cluster.cli.local.forked_process import ForkedProcess
 from cluster.cli.local.supervisor import node_arguments
 from cluster.process.scopes import ExitCode
+from node.wire.amqp10 import definitions as d
+from tests.processes.amqp10_client import Amqp10Client
 from tests.processes.failing import IN_APPLY, IN_SESSION, run_defective
 from tests.processes.nodes import Cluster, Node, until
+from tests.wire.amqp10.peer import transfer
+from tests.wire.amqp10.sections import message
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
@@ -71,3 +76,27 @@ def test_a_defect_ends_the_session_that_meets_it_or_the_node_whose_state_it_is_i
         bodies = [channel.basic_get("kept", auto_ack=True)[2] for _ in range(2)]
     assert bodies == [b"before", IN_APPLY]
     own_cluster.new_errors()
+
+
+@pytest.mark.interpreted
+def test_a_defect_in_a_session_of_amqp_1_0_ends_its_connection_alone(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, nodes=1)
+    node = cluster[0]
+    node.process = ForkedProcess(run_defective, node_arguments(node.local), node.local.log_file)
+    with cluster.running(), closing(node.connect()) as older:
+        channel = older.channel()
+        channel.queue_declare("kept", durable=True)
+        with closing(Amqp10Client(node)) as well, closing(Amqp10Client(node)) as ill:
+            well.sends_to("/queues/kept")
+            ill.sends_to("/queues/kept")
+            ill.send(transfer(1, message(body=IN_SESSION)))
+            error = ill.expect(d.Close).error
+            assert error is not None and error.condition == "amqp:internal-error"
+            assert ill.socket.recv(1) == b"", "the node has closed the socket"
+            well.send(transfer(1, message(body=b"after")))
+            assert isinstance(well.expect(d.Disposition).state, d.Accepted)
+        (line,) = logged(node, "session_failed")
+        assert "ZeroDivisionError: planted" in line["traceback"]
+        method, _, body = channel.basic_get("kept", auto_ack=True)
+        assert (method.message_count, body) == (0, b"after")
+        cluster.new_errors()

@@ -206,6 +206,25 @@ def test_no_path_waits_for_a_body_that_it_does_not_want(tight: Node) -> None:
             assert answer.split(b" ", 2)[1] in wanted, (path, answer[:200])
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("Content-Length: 5", "Transfer-Encoding: chunked"),
+        ("Transfer-Encoding: chunked", "Content-Length: 5"),
+        ("Content-Length: 5", "Content-Length: 6"),
+        ("Transfer-Encoding: chunked, identity",),
+    ],
+)
+def test_nothing_is_read_behind_a_request_of_two_lengths(tight: Node, lines: tuple[str, ...]) -> None:
+    """A proxy in front of the node may forward octets as a body that the node would take for a request."""
+    behind = head("/health/live", "", "")
+    for path in sorted({*OPEN, *GUARDED, *paths()}):
+        with opened(tight) as connection:
+            connection.sendall(head(path, *lines, "", "", method="POST") + b"0\r\n\r\n" + behind)
+            answer = told(connection)
+            assert answer.split(b" ", 2)[1] == b"400" and answer.count(b"HTTP/1.") == 1, (path, answer)
+
+
 def test_a_body_that_does_not_come_is_given_up(tight: Node) -> None:
     with opened(tight) as connection:
         connection.sendall(head("/api/queues/%2F/slow", "Content-Length: 100", "", "{", method="PUT"))

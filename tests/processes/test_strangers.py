@@ -9,7 +9,8 @@ import pika
 import pytest
 from pika.exceptions import AMQPConnectionError, ProbableAuthenticationError
 
-from tests.processes.hostile import HEADER, WRONG_PASSWORD
+from replication.transport.acceptor import STRANGERS
+from tests.processes.hostile import HEADER, WRONG_PASSWORD, Silence
 from tests.processes.management_client import Management
 from tests.processes.nodes import Cluster, Node, until
 
@@ -126,3 +127,21 @@ def test_silent_strangers_are_bounded_in_number_and_time(own_cluster: Cluster) -
                 one.close()
         with node.connect():
             "There is room again."
+
+
+def test_a_member_comes_back_while_silent_sockets_hold_every_peer_port(own_cluster: Cluster) -> None:
+    """They hold all places that strangers have in their handshake, at each node, all the time."""
+    addresses = [node.local.config.own.peers for node in own_cluster.nodes]
+    back = own_cluster[1]
+    with Silence(addresses, STRANGERS + 8) as silence:
+        until(lambda: silence.closed >= 3 * 8, "all places are held")
+        back.kill()
+        back.start()
+        back.wait_ready()
+        own_cluster.wait_ready()
+        with back.connect() as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            channel.queue_declare("q", durable=True)
+            channel.basic_publish("", "q", b"x", pika.BasicProperties(delivery_mode=2))
+            assert channel.basic_get("q")[2] == b"x"

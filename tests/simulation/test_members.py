@@ -18,9 +18,12 @@ FAULTLESS_WITH_TRANSACTIONS = 0
 
 SEEDS = (FAULTLESS_WITH_TRANSACTIONS, 1, 2, 3, 4, 6, 7)
 
+LONG = (102, 114, 201)
+"""Seeds with many moves of partitions, all of which have to end."""
+
 
 @pytest.mark.requirement("F2.2")
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.seeds) for seed in LONG)])
 def test_members_come_and_go_under_faults(seed: int) -> None:
     """No confirmed message is lost, every command takes effect, and no node keeps state that it does not
     need.

@@ -17,16 +17,26 @@ MEMORY_S: Final = 60.0
 REMEMBERED_PATTERNS: Final = 1000
 """Slow patterns that are remembered; another one displaces the oldest."""
 
+SLOW_S: Final = 0.0005
+"""A match that takes longer is slow. An ordinary one takes microseconds, and some patterns need a time that
+grows with a power of the name's length."""
+
+BUDGET_S: Final = 0.1
+"""So long the slow matches of one pattern may take together within `MEMORY_S`."""
+
 
 class SlowPatterns:
     """For each pattern the length of the shortest name that took too long, and until when that counts.
 
     A match in exponential time takes longer for each further character: a pattern that was too slow on one
-    name is not tried on longer names. Times are seconds of any clock that never goes back.
+    name is not tried on longer names. So is a pattern whose matches were slow again and again. Times are
+    seconds of any clock that never goes back.
     """
 
     def __init__(self) -> None:
         self._shortest: dict[str, tuple[int, float]] = {}
+        self._spent: dict[str, tuple[float, int, float]] = {}
+        """For each pattern the time of its slow matches, their shortest name, and until when they count."""
 
     def __bool__(self) -> bool:
         return bool(self._shortest)
@@ -35,6 +45,19 @@ class SlowPatterns:
         """Whether the pattern is not to be tried on the name."""
         known = self._shortest.get(pattern)
         return known is not None and len(name) >= known[0] and now < known[1]
+
+    def was_slow(self, pattern: str, name: str, seconds: float, now: float) -> None:
+        """Count a slow match against the pattern's budget."""
+        spent, length, until = self._spent.pop(pattern, (0.0, len(name), now + MEMORY_S))
+        if now >= until:
+            spent, length, until = 0.0, len(name), now + MEMORY_S
+        spent, length = spent + seconds, min(length, len(name))
+        if spent > BUDGET_S:
+            self.took_too_long(pattern, name[:length], now)
+            return
+        if len(self._spent) >= REMEMBERED_PATTERNS:
+            del self._spent[next(iter(self._spent))]
+        self._spent[pattern] = (spent, length, until)
 
     def took_too_long(self, pattern: str, name: str, now: float) -> None:
         """Remember that a match of the pattern on the name was given up."""
@@ -72,15 +95,19 @@ def compiled(pattern: str) -> Pattern:
 def permits(pattern: Pattern, name: str) -> bool:
     """Whether the pattern is found anywhere in the name within `MATCH_TIMEOUT_S`.
 
-    Clients choose names, as many as they like: a pattern that took too long on one name is not tried on names
-    of that length or more for `MEMORY_S`.
+    Clients choose names, as many as they like: a pattern that took too long on one name, or `BUDGET_S` on
+    several, is not tried on names of that length or more for `MEMORY_S`.
     """
     if _SLOW and _SLOW.refuses(pattern.pattern, name, monotonic()):
         return False
     for _ in range(TRIES):
         began = thread_time()
         try:
-            return pattern.search(name, timeout=MATCH_TIMEOUT_S) is not None
+            found = pattern.search(name, timeout=MATCH_TIMEOUT_S) is not None
+            taken = thread_time() - began
+            if taken > SLOW_S:
+                _SLOW.was_slow(pattern.pattern, name, taken, monotonic())
+            return found
         except TimeoutError:
             # The timeout counts time in which other processes ran: only this thread's time is the pattern's.
             if thread_time() - began > MATCH_TIMEOUT_S / 2:

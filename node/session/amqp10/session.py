@@ -77,7 +77,7 @@ class ConnectionSession(MachineSession):
             effects.NegotiationFailed: self._negotiation_failed,
             effects.CloseSocket: self._close_socket,
             effects.LogEffect: self._log,
-            **Termini(port, self, self._core, connection).handlers,
+            **Termini(port, self, self._core, connection).handlers(),
             effects.RequestEffect: Management(self, self._core, connection).request,
             effects.PublishEffect: self._publish,
             effects.SettleEffect: self._settle,

@@ -46,13 +46,15 @@ class Termini:
         self, port: BrokerPort, session: MachineSession, core: SessionCore, connection: Connection
     ) -> None:
         self._port, self._session, self._core, self._connection = port, session, core, connection
-        self.handlers: dict[type[Any], Callable[[Any], None]] = {
+
+    def handlers(self) -> dict[type[Any], Callable[[Any], None]]:
+        """By effects, for `EffectLoop`, which drops them: kept here they would be a circle of references."""
+        return {
             effects.FindTarget: self._find_target,
             effects.StartConsumer: self._start_consumer,
             effects.EndConsumer: self._end_consumer,
             effects.DeleteNode: self._delete_node,
         }
-        """By effects, for `EffectLoop`."""
 
     # -- targets --------------------------------------------------------------------------------
 

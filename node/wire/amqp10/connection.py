@@ -341,6 +341,8 @@ class Connection:
 
     def take_output(self) -> bytes:
         """The frames to write now."""
+        # Deliveries may have taken memory, also for a peer that sends nothing.
+        self._check_memory()
         self.sessions.flush()
         output = self._outbox.take_output()
         if output:

@@ -50,17 +50,15 @@ from node.wire.amqp10.errors import (
     UnattachedHandleError,
     WireError,
 )
+from node.wire.amqp10.flow_writer import OUTGOING_WINDOW, FlowWriter
 from node.wire.amqp10.frames import Frame
 from node.wire.amqp10.incoming import DeliveryOutcome, IncomingTransfers
 from node.wire.amqp10.links import IncomingLink, LinkState, OutgoingLink
 from node.wire.amqp10.management import REQUEST_CREDIT
 from node.wire.amqp10.outgoing import OutgoingTransfers
-from node.wire.amqp10.serial import MODULUS, unwrapped
+from node.wire.amqp10.serial import unwrapped
 from node.wire.amqp10.shared import ConnectionParts
 from node.wire.amqp10.transfer_rows import TransferRow
-
-OUTGOING_WINDOW: Final = 0x7FFF_FFFF
-"""The node bounds its transfers by credit and by the peer's window alone."""
 
 LINK_OCTETS: Final = 4 * 1024
 """Octets of memory for a link, with its part in the queue's owner."""
@@ -94,7 +92,8 @@ class SessionEndpoint:
         """The highest handle of either peer: the node's handles are the peer's (section 2.7.2)."""
         self._outbox = parts.outbox
         self._credits = parts.credits
-        self._draining = Draining(parts.credits, parts.outbox, self._write_flow)
+        self._flows = FlowWriter(channel, parts.outbox, self.incoming, self.outgoing)
+        self._draining = Draining(parts.credits, parts.outbox, self._flows.write)
         self._thirsty: dict[IncomingLink, None] = {}
         """The links whose credit may have to be renewed."""
         self._outbox.send(
@@ -161,7 +160,7 @@ class SessionEndpoint:
             self._draining.drain(one)
         if flow.handle is None:
             if flow.echo:
-                self._write_flow(None)
+                self._flows.write(None)
             return
         link = self.links.get(flow.handle)
         if link is None:
@@ -175,7 +174,7 @@ class SessionEndpoint:
             link.delivery_count = max(count, link.delivery_count)
             self._thirsty[link] = None
         if flow.echo and link.state is LinkState.ATTACHED:
-            self._write_flow(link)
+            self._flows.write(link)
 
     def _grant(self, link: OutgoingLink, flow: Flow) -> None:
         """Take the credit of a receiving peer (section 2.6.7)."""
@@ -205,20 +204,6 @@ class SessionEndpoint:
         """The queue has nothing more for the link within the limit of the drain."""
         self._draining.drained(link)
 
-    def _write_flow(self, link: IncomingLink | OutgoingLink | None) -> None:
-        incoming, outgoing = self.incoming, self.outgoing
-        flow = Flow(incoming.window, outgoing.next_id % MODULUS, OUTGOING_WINDOW, incoming.next_id % MODULUS)
-        if isinstance(link, IncomingLink):
-            flow.handle = link.attach.handle
-            flow.delivery_count = link.delivery_count % MODULUS
-            flow.link_credit = link.credit
-        elif link is not None:
-            flow.handle = link.attach.handle
-            flow.delivery_count = link.delivered % MODULUS
-            flow.link_credit = max(0, link.credit_limit - link.delivered)
-            flow.drain = link.draining
-        self._outbox.send(self.channel, flow)
-
     def refresh(self) -> None:
         """Publish what the peer has sent so far, and open its windows again where half of them is used up."""
         self.incoming.flush()
@@ -226,7 +211,7 @@ class SessionEndpoint:
             return
         if self.incoming.window * 2 <= self._limits.incoming_window:
             self.incoming.window = self._limits.incoming_window
-            self._write_flow(None)
+            self._flows.write(None)
         if self._thirsty:
             admits = self._parts.granting and self.incoming.unconfirmed <= self._limits.unconfirmed
             # A request may be the one that ends the shortage: it purges or deletes a queue.
@@ -239,7 +224,7 @@ class SessionEndpoint:
         waits = link.management and self._has_unanswered(link)
         if link.state is LinkState.ATTACHED and link.credit * 2 <= most and not waits:
             link.credit = most
-            self._write_flow(link)
+            self._flows.write(link)
 
     # -- attaching ------------------------------------------------------------------------------
 
@@ -466,6 +451,8 @@ class SessionEndpoint:
             if link.consumer is not None:
                 link.consumer.ended = True
                 self._credits.consumers.pop(link.consumer.number, None)
+                # The consumer refers to its link: nothing of a connection may be left for the collector.
+                link.consumer = None
         self.links.clear()
         self._thirsty.clear()
         return unsettled

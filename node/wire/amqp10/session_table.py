@@ -180,6 +180,8 @@ class SessionTable:
         session = self._by_number.get(link.session)
         if link.consumer is not None:
             self._links.pop(link.consumer.number, None)
+            # The consumer refers to its link.
+            link.consumer = None
         if session is not None:
             session.consumer_ended(link)
 
@@ -204,6 +206,7 @@ class SessionTable:
             self._outbox.emit(SettleEffect(consumer, merged(ranges_of(numbers)), Outcome.RELEASED))
         else:
             session.deliver(link, run, numbers, redelivered)
+            self.parts.credits.look_at_output()
 
     def granted(self, consumer: int, limit: int) -> None:
         """A consumer may take `limit` messages in all since it began."""

@@ -17,8 +17,9 @@ from node.wire.amqp10.effects import (
     SettleEffect,
     StartConsumer,
 )
+from node.wire.amqp10.flow_writer import OUTGOING_WINDOW
 from node.wire.amqp10.limits import ConnectionLimits
-from node.wire.amqp10.session_endpoint import OUTGOING_WINDOW, SessionState
+from node.wire.amqp10.session_endpoint import SessionState
 from tests.wire.amqp10.peer import (
     ANSWERED,
     begin,
