@@ -102,7 +102,7 @@ class Broker:
         self.decided: dict[tuple[str, int], Any] = {}
         """The outcome by the link and by the place of the message among its unsettled ones."""
         self.outcomes: dict[int, Outcome | None] = {}
-        """What became of the messages, by sequence number; None: back with the end of a session."""
+        """The outcomes of messages by sequence number; None: back with the end of a session."""
         self._unsettled: dict[str, int] = {}
         self._number = 0
 

@@ -22,6 +22,7 @@ from node.wire.amqp10.values import (
 )
 
 MS: Final = 1000
+_MIN_LONG: Final = -(2**63)
 _MAX_LONG: Final = 2**63 - 1
 
 
@@ -78,7 +79,7 @@ def _value(value: Any) -> AmqpValue:
     if isinstance(value, str):
         return text_of(value)
     if isinstance(value, Timestamp):
-        return TimestampMs(min(value * MS, _MAX_LONG))
+        return TimestampMs(max(_MIN_LONG, min(value * MS, _MAX_LONG)))
     if isinstance(value, int):
         return value if -_MAX_LONG <= value <= _MAX_LONG else str(value)
     if isinstance(value, Decimal):
