@@ -17,7 +17,7 @@ from node.message.run import Run
 from node.queue.consumers import ConsumerKey
 from node.queue.dispatch import Grant, QueueOwner
 from node.queue.entry_format import encode_settle
-from node.queue.filtering import LookBudget
+from node.queue.filtering import LOOK_STEPS, LookBudget
 from node.queue.operations import OWNER
 from node.ranges.range_set import Range, count_of, merged, numbers_of
 
@@ -327,7 +327,7 @@ def serve(owner: OwnerState, serving: Serving) -> None:
     """Hand out the ready messages of the owner's marked queues, and answer requests that wait for that."""
     outgoing: Outgoing = {}
     counted: list[Callable[[], None]] = []
-    serving.looks.begin()
+    serving.looks.left = LOOK_STEPS
     for number in serving.take_dirty():
         for callback in serving.returning(number):
             callback()

@@ -170,6 +170,14 @@ class QueueOwner:
                 lifecycle.hooks = self._registry.hooks_of(lifecycle.shares)
         filtered.have(selectors)
 
+    def _begin_looking(self, looks: LookBudget) -> LookBudget:
+        """A turn of a queue with filters begins."""
+        if self.delivery.consumers.refiltered:
+            self._refilter()
+        if self.delivery.filtered is not None:
+            self.delivery.filtered.begin(looks.share())
+        return looks
+
     def read_messages(self, first: int, last: int) -> list[tuple[int, Run]]:
         """See `ReadMessages`."""
         soft = self.delivery.soft
@@ -191,22 +199,10 @@ class QueueOwner:
         messages have room on the way to a front end. `looks` is what looking at messages may cost.
         """
         delivery = self.delivery
-        self.blocked = self.crowded = self.looking = self.unfinished = False
-        if delivery.consumers.refiltered:
-            self._refilter()
-        filtered = delivery.filtered
-        if filtered is not None:
-            looks = looks or LookBudget()
-            filtered.begin(looks.share())
-            grants = self._grants(budget, fit)
-            looks.left -= filtered.taken
-            self.looking = filtered.looking
-            return grants
-        return self._grants(budget, fit)
-
-    def _grants(self, budget: int, fit: Fit | None) -> list[Grant]:
-        delivery = self.delivery
         grants: list[Grant] = []
+        self.blocked = self.crowded = self.looking = self.unfinished = False
+        if delivery.consumers.refiltered or delivery.filtered is not None:
+            looks = self._begin_looking(looks or LookBudget())
         for line in delivery.consumers.lines:
             stopped: list[Consumer] = []
             turns = 0
@@ -229,6 +225,8 @@ class QueueOwner:
                 # No other event makes the owner dispatch the rest: the consumers in line still have credit,
                 # so their front ends may send no more.
                 self.unfinished = True
+        if delivery.filtered is not None and looks is not None:
+            looks.left -= delivery.filtered.taken
         return grants
 
     def _serve(

@@ -49,17 +49,13 @@ as many as are read at once.
 
 
 class LookBudget:
-    """The steps that are left for the queues of one owner in this turn."""
+    """The steps that are left for the queues of one owner in this turn. Each turn sets them anew."""
 
-    __slots__ = ("_least", "_steps", "left")
+    __slots__ = ("_least", "left")
 
     def __init__(self, steps: int = LOOK_STEPS, least: int = LOOK_LEAST) -> None:
-        self.left = self._steps = steps
+        self.left = steps
         self._least = least
-
-    def begin(self) -> None:
-        """A turn begins."""
-        self.left = self._steps
 
     def share(self) -> int:
         """The steps for one queue: so the first queues of a turn leave some to the others."""
