@@ -49,7 +49,7 @@ as many as are read at once.
 
 
 class LookBudget:
-    """The steps that are left for the queues of one owner in this turn."""
+    """The steps that are left for the queues of one owner in this turn. Each turn sets them anew."""
 
     __slots__ = ("_least", "left")
 

@@ -26,6 +26,7 @@ from tests.queue.model_queue import (
     ranges_of,
 )
 from tests.queue.owners import owner_of
+from tests.queue.places import check_places
 
 FRONT_ENDS = st.sampled_from((5, 6, 7))
 CONSUMERS = st.tuples(FRONT_ENDS, st.integers(1, 2))
@@ -56,8 +57,6 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         self.credit((5, 1), 20)
         self.publish(9, 0, False, [1, 0, 1, 2], 0)
         self.commit_the_wanted_mark()
-
-    # -- for queues with filters ----------------------------------------------------------------
 
     def run(self, first: int, count: int) -> Run:
         """The contents of messages, numbered from `first` on."""
@@ -187,9 +186,8 @@ class OwnerAgainstModel(RuleBasedStateMachine):
     @rule(key=CONSUMERS, no_ack=st.sampled_from((False, False, True)), priority=st.integers(0, 1))
     def attach(self, key: tuple[int, int], no_ack: bool, priority: int) -> None:
         if key not in self.consumers:
-            self.owner.delivery.consumers.attach(
-                *key, no_ack=no_ack, priority=priority, selector=self.filter_of(key)
-            )
+            terms = {"no_ack": no_ack, "priority": priority, "selector": self.filter_of(key)}
+            self.owner.delivery.consumers.attach(*key, **terms)
             self.queue.state.attached.add(key[0])
             self.consumers[key] = ModelConsumer(no_ack, priority)
 
@@ -221,12 +219,11 @@ class OwnerAgainstModel(RuleBasedStateMachine):
     @rule(budget=st.sampled_from((1, 5, 100)))
     def dispatch(self, budget: int) -> None:
         granted, looks = 0, LookBudget(1, 40)
-        while True:
+        self.owner.looking = True
+        while self.owner.looking and granted < budget:
             for grant in self.owner.dispatch(budget - granted, None, looks):
                 self.check(grant)
                 granted += grant.messages
-            if granted >= budget or not self.owner.looking:
-                break
         assert granted <= budget
         for key, consumer in self.consumers.items():
             ready = self.in_order(key)
@@ -500,25 +497,4 @@ class OwnerAgainstModel(RuleBasedStateMachine):
     def check_places(self) -> None:
         if not hasattr(self, "owner"):
             return
-        delivery = self.owner.delivery
-        scheduled = RangeSet() if delivery.scheduled is None else RangeSet(delivery.scheduled.all())
-        places = ((READY, delivery.ready), (HELD, delivery.held), (SCHEDULED, scheduled))
-        for place, found in places:
-            assert list(found.ranges()) == ranges_of(self.queue.at(place))
-            assert len(found) == len(self.queue.at(place))
-        for holder in (OWNER, 5, 6, 7):
-            assert list(delivery.leases.get(holder, RangeSet()).ranges()) == ranges_of(self.queue.at(holder))
-        living = {number: message for number, message in self.queue.messages.items() if message.place != GONE}
-        soft = [number for number, message in living.items() if message.soft]
-        assert list(delivery.soft.numbers.ranges()) == ranges_of(soft)
-        kept = [
-            n
-            for first, run in delivery.soft.runs(0, self.queue.next)
-            for n in range(first, first + run.count)
-        ]
-        assert kept == soft
-        durable = [number for number, message in living.items() if not message.soft]
-        assert list(self.queue.state.alive.ranges()) == ranges_of(durable)
-        redelivered = [n for n, message in living.items() if message.redelivered and message.place != DEAD]
-        shown = delivery.redelivered.without(ranges_of(self.dead_before))
-        assert list(shown.ranges()) == ranges_of(redelivered)
+        check_places(self.owner, self.queue, self.dead_before)
