@@ -103,8 +103,10 @@ def permits(pattern: Pattern, name: str) -> bool:
     for _ in range(TRIES):
         began = thread_time()
         try:
-            found = pattern.search(name, timeout=MATCH_TIMEOUT_S) is not None
-            taken = thread_time() - began
+            found, taken = _searched(pattern, name)
+            if taken > SLOW_S:
+                # The collector may have run within the search, whose own time the second search tells.
+                taken = min(taken, _searched(pattern, name)[1])
             if taken > SLOW_S:
                 _SLOW.was_slow(pattern.pattern, name, taken, monotonic())
             return found
@@ -114,6 +116,16 @@ def permits(pattern: Pattern, name: str) -> bool:
                 _SLOW.took_too_long(pattern.pattern, name, monotonic())
                 break
     return False
+
+
+def _searched(pattern: Pattern, name: str) -> tuple[bool, float]:
+    """Whether the pattern is found in the name, and the seconds of this thread's time that the search took.
+
+    Raises TimeoutError.
+    """
+    began = thread_time()
+    found = pattern.search(name, timeout=MATCH_TIMEOUT_S) is not None
+    return found, thread_time() - began
 
 
 def mistake_in(pattern: str) -> str | None:
