@@ -15,6 +15,8 @@ from tests.simulation.runs import SeedFailure, run_seed
 MIXED = (
     Focus.RESTARTS, Focus.LEASES, Focus.EVERYTHING, Focus.MEMBERS,
     Focus.EVERYTHING, Focus.ANSWERS, Focus.EVERYTHING, Focus.MEMBERS,
+    Focus.CONSUMERS, Focus.LEASES, Focus.EVERYTHING, Focus.MEMBERS,
+    Focus.EVERYTHING, Focus.COMMITS, Focus.EVERYTHING, Focus.MEMBERS,
 )  # fmt: skip
 """The focus of the seeds of each block of ten with `--mixed`, in turns: a quarter of them is about
 members.
@@ -31,6 +33,8 @@ members.
 @click.option("--leases", is_flag=True, help="Let words come late, and clients declare, over and over.")
 @click.option("--answers", is_flag=True, help="Let clients ask for what others change, over and over.")
 @click.option("--restarts", is_flag=True, help="Let nodes leave in order and come back, over and over.")
+@click.option("--consumers", is_flag=True, help="Let consumers be given up and come back, over and over.")
+@click.option("--commits", is_flag=True, help="Cut clients off in the middle of commits, over and over.")
 @click.option("--mixed", is_flag=True, help="Let nodes join and leave in a quarter of the seeds, and more.")
 @click.option("--keep-going", is_flag=True, help="Do not stop at the first failure.")
 @click.option("--processes", type=click.IntRange(1), default=cores, help="By default one for each core.")
@@ -44,6 +48,8 @@ def main(
     leases: bool,
     answers: bool,
     restarts: bool,
+    consumers: bool,
+    commits: bool,
     mixed: bool,
     keep_going: bool,
     processes: int,
@@ -51,7 +57,7 @@ def main(
     """Run simulated clusters under faults, and check the histories of their clients."""
     asked = {
         Focus.ELECTIONS: elections, Focus.MEMBERS: members, Focus.LEASES: leases, Focus.ANSWERS: answers,
-        Focus.RESTARTS: restarts,
+        Focus.RESTARTS: restarts, Focus.CONSUMERS: consumers, Focus.COMMITS: commits,
     }  # fmt: skip
     focus = next((one for one, wanted in asked.items() if wanted), Focus.EVERYTHING)
     if seed is not None:

@@ -15,6 +15,7 @@ from tests.simulation.clients import Client, Place, Publisher
 from tests.simulation.consumers import Consumer, Getter
 from tests.simulation.feed import Feeds
 from tests.simulation.front_ends import USERS, FrontEnds
+from tests.simulation.groups import Groups
 from tests.simulation.history import History, Message, QueueTerms, Receipt, Transaction
 from tests.simulation.leases import Leases
 from tests.simulation.network import Network, NetworkFaults
@@ -99,6 +100,7 @@ class Cluster:
         self._examinations: list[Script] = []
         self.paths: dict[tuple[str, ...], Path] = {}
         self.leases = Leases(self.world, lambda: self.nodes.values())
+        self.groups = Groups()
         self.healed = False
         self.nodes: dict[str, SimulatedNode] = {}
         for name in self.names + self.newcomers:
@@ -106,7 +108,7 @@ class Cluster:
             node.on_ready = self._node_ready
             node.on_death = self._node_died
             node.after_turn = self.turned
-            node.after_message = self.leases.check
+            node.after_message = self.received
             node.observers = lambda node, partition: (self.feeds.reader(node, partition),)
             self.nodes[name] = node
         self._drains: dict[str, Consumer] = {}
@@ -115,6 +117,12 @@ class Cluster:
     def turned(self, node: SimulatedNode) -> None:
         """A node's event loop has made a turn: check the node."""
         self.agreement.leaders(node)
+        self.groups.check(node)
+
+    def received(self, node: SimulatedNode) -> None:
+        """A node has received a message from another one: check the node."""
+        self.leases.check(node)
+        self.groups.check(node)
 
     # -- circumstances (tests.simulation.history.Circumstances) ----------------------------------
 
@@ -122,7 +130,11 @@ class Cluster:
         return self.world.now
 
     def cut_off(self, receipt: Receipt) -> bool:
-        return self.outages.during(receipt.node, receipt.time)
+        return self.given_up(receipt.node, receipt.time)
+
+    def given_up(self, node: str, since: float) -> bool:
+        """Whether owners may have given up the node's front end since then, or directly before."""
+        return self.outages.during(node, since)
 
     def disturbed(self, since: float) -> bool:
         return self.world.disturbed >= since
@@ -131,7 +143,7 @@ class Cluster:
         node = self.nodes[receipt.node]
         if node.life != receipt.life or node.leaving:
             return True
-        return self.outages.during(receipt.node, receipt.time)
+        return self.given_up(receipt.node, receipt.time)
 
     def indispensable(self) -> set[str]:
         """The nodes whose disks must not be lost, because the other replicas would be no majority."""

@@ -42,7 +42,9 @@ class Faults:
 
     def _happen(self) -> None:
         if not self._over:
-            (INCIDENTS | OF_DISKS | OF_ANSWERS | OF_RESTARTS)[self.chance.choice(self._kinds)](self)
+            (INCIDENTS | OF_DISKS | OF_ANSWERS | OF_RESTARTS | OF_CONSUMERS)[self.chance.choice(self._kinds)](
+                self
+            )
             self._next()
 
     def stop(self) -> None:
@@ -311,12 +313,7 @@ class Faults:
         """
         leaders = [node for node in self.running() if leads_something(node)]
         if leaders:
-            name = self.chance.choice(leaders).name
-            away_s = self.chance.uniform(0.2, 1.2)
-            for other in self.cluster.names:
-                if other != name:
-                    self._sever((name, other), away_s)
-                    self._sever((other, name), away_s)
+            self._disconnect(self.chance.choice(leaders).name, self.chance.uniform(0.2, 1.2))
 
     def isolate(self, node: SimulatedNode) -> None:
         others = [name for name in self.cluster.names if name != node.name]
@@ -356,11 +353,22 @@ class Faults:
         committing = [one for one in self.cluster.sessions if isinstance(one, Transactor) and one.committing]
         if committing:
             name = self.chance.choice(committing).node.name
-            away_s = FRONT_END_GRACE_S + RETRY_INTERVAL_S + self.chance.uniform(0.1, 0.5)
-            for other in self.cluster.names:
-                if other != name:
-                    self._sever((name, other), away_s)
-                    self._sever((other, name), away_s)
+            self._disconnect(name, FRONT_END_GRACE_S + RETRY_INTERVAL_S + self.chance.uniform(0.1, 0.5))
+
+    def lose_consumers(self) -> None:
+        """Cut a node off until owners give up its consumers, and reconnect it, so that the consumers are
+        back. No other node is cut off meanwhile: the others go on.
+        """
+        if not self.cluster.network.blocked:
+            name = self.chance.choice(self.cluster.names)
+            self._disconnect(name, FRONT_END_GRACE_S + self.chance.uniform(0.05, 0.5))
+
+    def _disconnect(self, name: str, seconds: float) -> None:
+        """Break a node's connections to all others, and cut the wires for so long."""
+        for other in self.cluster.names:
+            if other != name:
+                self._sever((name, other), seconds)
+                self._sever((other, name), seconds)
 
     def _sever(self, pair: tuple[str, str], seconds: float) -> None:
         if not self._over:
@@ -421,6 +429,9 @@ INCIDENTS: dict[str, Incident] = {
 OF_ANSWERS: dict[str, Incident] = {"deposed owner": Faults.depose_owner}
 """Only in seeds about answers."""
 
+OF_CONSUMERS: dict[str, Incident] = {"lost consumers": Faults.lose_consumers}
+"""Only in seeds about consumers."""
+
 OF_RESTARTS: dict[str, Incident] = {
     "restarts in order": Faults.restart_in_order,
     "slow node": Faults.slow_down,
@@ -429,6 +440,8 @@ OF_RESTARTS: dict[str, Incident] = {
 
 OF_DISKS: dict[str, Incident] = {"full disk": Faults.fill_disk, "rot": Faults.rot}
 """Added to the other faults of a seed."""
+
+ALL_INCIDENTS = INCIDENTS | OF_ANSWERS | OF_CONSUMERS | OF_RESTARTS | OF_DISKS
 
 
 def shape_of(chance: random.Random, faultless: bool) -> Shape:

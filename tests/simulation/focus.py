@@ -20,6 +20,11 @@ class Focus(StrEnum):
     RESTARTS = "restarts"
     """Nodes leave in order and start again, one after the other, with slow nodes and late messages."""
 
+    CONSUMERS = "consumers"
+    """Consumers share queues, are given up with messages that they keep, and come back."""
+    COMMITS = "commits"
+    """Clients commit over several partitions all the time, and are cut off in the middle of it."""
+
     @property
     def option(self) -> str:
         """The option behind a seed's number, for reports."""

@@ -12,7 +12,7 @@ from typing import Any
 from cluster.catalog.definitions import MemberState, PartitionDefinition
 from cluster.catalog.state import CatalogState
 from tests.simulation.cluster import Cluster
-from tests.simulation.history import Message, QueueTerms, Receipt
+from tests.simulation.history import Message, QueueTerms
 from tests.simulation.node import SimulatedNode
 from tests.simulation.world import Violation
 
@@ -175,6 +175,7 @@ class ChangingCluster(Cluster):
         node.start()
 
     def turned(self, node: SimulatedNode) -> None:
+        self.groups.check(node)
         if self.agreement.leaders(node):
             self._danger[node.name] = self._danger_of(node)
         danger = self._danger[node.name]
@@ -207,11 +208,8 @@ class ChangingCluster(Cluster):
 
     # -- circumstances --------------------------------------------------------------------------
 
-    def cut_off(self, receipt: Receipt) -> bool:
-        return self._forgotten(receipt.node) or super().cut_off(receipt)
-
-    def lost(self, receipt: Receipt) -> bool:
-        return self._forgotten(receipt.node) or super().lost(receipt)
+    def given_up(self, node: str, since: float) -> bool:
+        return self._forgotten(node) or super().given_up(node, since)
 
     def _forgotten(self, node: str) -> bool:
         """Whether the others have removed a node, which ends when it learns of that, maybe a moment later."""

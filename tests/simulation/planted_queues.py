@@ -16,6 +16,7 @@ from cluster.owner.sessions import FrontEndSessions
 from cluster.peers.link_messages import Holders, Ranges
 from node.message.run import Run
 from node.queue.features import limits
+from node.queue.features.group import Group
 from node.queue.features.limits import surplus
 from node.queue.features.ttl import Lifetimes
 from node.queue.lost_leases import LostLeases
@@ -123,6 +124,13 @@ def forgotten_losses() -> AbstractContextManager[object]:
         """Remember nothing."""
 
     return mock.patch.object(LostLeases, "tell", forgetful)
+
+
+def contended_groups() -> AbstractContextManager[object]:
+    """While two consumers have messages of a group, no consumer gets more of it. With the bug one of them
+    does.
+    """
+    return mock.patch.object(Group, "waits", property(lambda self: self.resting > 0))
 
 
 def doubled_limit() -> AbstractContextManager[object]:

@@ -97,6 +97,10 @@ def plan(seed: int, focus: Focus) -> Plan:
             return _of_answers(seed, shape)
         case Focus.RESTARTS:
             return _of_restarts(seed, shape)
+        case Focus.CONSUMERS:
+            return _of_consumers(shape)
+        case Focus.COMMITS:
+            return _of_commits(shape)
     return _of_everything(seed, shape, kinds, interval_s, members=focus is Focus.MEMBERS)
 
 
@@ -129,6 +133,18 @@ def _of_restarts(seed: int, shape: Shape) -> Plan:
     shape.network = NetworkFaults(late=late, late_s=chance.choice((0.05, 0.25)))
     kinds = ("restarts in order", *chance.choice(((), ("slow node",), ("slow node", "slow disk"))))
     return shape, kinds, 0.2
+
+
+def _of_consumers(shape: Shape) -> Plan:
+    shape.publishers, shape.seconds = 1, 6.0
+    shape.trials = (("groups",), ("groups",), ("returns",), ("returns", "single active"))
+    return shape, ("lost consumers",), 0.2
+
+
+def _of_commits(shape: Shape) -> Plan:
+    shape.publishers, shape.transactors, shape.seconds = 1, 4, 6.0
+    shape.network = NetworkFaults(late=0.3, late_s=0.05)
+    return shape, ("stranded transactor",), 0.3
 
 
 def _of_everything(

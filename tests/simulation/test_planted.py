@@ -15,19 +15,20 @@ LIMIT = 500
 """Each bug must be found within so many seeds."""
 
 SHOWN_BY = {
-    "forgotten vote": 12,
+    "forgotten vote": 9,
     "joining forgotten": 3,
     "dropped by an old catalog": 1,
     "commit in an old term": 1,
     "confirm before fsync": 61,
-    "outcome before decision": 61,
-    "decided after abandonment": 831,
+    "outcome before decision": 0,
+    "decided after abandonment": 3,
     "answer before all nodes know": 2,
     "catalog answer without a barrier": 84,
     "counts on a lost lease": 16,
     "taken again after an outage": 118,
     "leases not taken over": 2,
-    "lost leases forgotten": 3017827,
+    "lost leases forgotten": 0,
+    "group of two consumers": 13,
     "stale routes": 18,
     "limit counted twice": 3,
     "expired messages delivered": 65,
@@ -67,7 +68,9 @@ def test_a_planted_bug_is_found(bug: str) -> None:
 
 
 def test_every_planted_bug_has_a_seed() -> None:
+    """The search from 0 on finds every bug without its pinned seed."""
     assert SHOWN_BY.keys() == BUGS.keys()
+    assert max(SHOWN_BY.values()) < LIMIT
 
 
 @pytest.mark.parametrize("node_type", sorted({node_type for node_type, _ in BUGS.values()}, key=repr))

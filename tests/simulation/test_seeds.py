@@ -16,7 +16,13 @@ BLOCKS, SEEDS_A_BLOCK = 20, 10
 QUICK = 2
 """So many blocks are run by `make test`, the others by `make check`."""
 
-FOCUSED = {Focus.LEASES: range(8), Focus.RESTARTS: range(8), Focus.ANSWERS: range(1, 7)}
+FOCUSED = {
+    Focus.LEASES: range(8),
+    Focus.RESTARTS: range(8),
+    Focus.ANSWERS: range(1, 7),
+    Focus.CONSUMERS: range(8, 12),
+    Focus.COMMITS: range(4),
+}
 """Seeds that are about one kind of fault."""
 
 Outcome = tuple[int, int] | str
@@ -88,5 +94,22 @@ def test_nothing_comes_again_without_cause_where_nodes_leave_in_order(seed: int)
 def test_answers_are_true_where_those_who_give_them_are_deposed(seed: int) -> None:
     """The answers are counts, names that exist already, and room in a queue; no command is done twice."""
     verdict = judge(Task(seed, focus=Focus.ANSWERS))
+    if verdict.report is not None:
+        pytest.fail(verdict.report, pytrace=False)
+
+
+@pytest.mark.requirement("X3.1", "X3.2")
+@pytest.mark.parametrize("seed", FOCUSED[Focus.CONSUMERS])
+def test_consumers_that_share_a_queue_keep_what_they_have(seed: int) -> None:
+    """A group is with one consumer, and comes in order, also where consumers are given up and come back."""
+    verdict = judge(Task(seed, focus=Focus.CONSUMERS))
+    if verdict.report is not None:
+        pytest.fail(verdict.report, pytrace=False)
+
+
+@pytest.mark.parametrize("seed", FOCUSED[Focus.COMMITS])
+def test_commits_are_whole_where_clients_are_cut_off(seed: int) -> None:
+    """All messages of a commit are in their queues, or none."""
+    verdict = judge(Task(seed, focus=Focus.COMMITS))
     if verdict.report is not None:
         pytest.fail(verdict.report, pytrace=False)

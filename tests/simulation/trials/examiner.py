@@ -36,6 +36,9 @@ OF_ANSWERS: dict[str, Kind] = {
 }
 """Only in seeds about answers."""
 
+OF_CONSUMERS: dict[str, Kind] = {"returns": order.returns}
+"""Only in seeds about consumers."""
+
 
 class Examiner:
     """Runs one trial at a time, of the seed's kinds."""
@@ -73,7 +76,7 @@ class Examiner:
             kind = self._chance.choice(self._kinds)
             trial = self._trial = Trial(self._nodes, f"{kind} {self._number}.{count}", self._chance)
             try:
-                yield from (KINDS | OF_ANSWERS)[kind](trial)
+                yield from (KINDS | OF_ANSWERS | OF_CONSUMERS)[kind](trial)
                 self.ended[kind] += 1
             except LostError:
                 self._nodes.world.note(f"{trial.name} is given up")
@@ -94,6 +97,7 @@ class Examiner:
                     yield trial.drop_policy()
                     trial.policies.remove(policy)
                 for name in trial.queues:
+                    self._nodes.groups.forget(name)
                     yield sweeper.ask(m.QueueDelete(name))
                 for name in trial.exchanges:
                     yield sweeper.ask(m.ExchangeDelete(name))

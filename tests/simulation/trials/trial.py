@@ -14,6 +14,7 @@ from cluster.catalog.placement import RestartedError
 from node.refusal import NotFoundError, Refusal
 from node.wire.amqp091 import methods as m
 from tests.simulation.clients import Place
+from tests.simulation.groups import Groups
 from tests.simulation.node import SimulatedNode
 from tests.simulation.outages import Outages
 from tests.simulation.scripts import Answer, LostError, Steps
@@ -32,6 +33,10 @@ class Nodes(Protocol):
 
     world: World
     outages: Outages
+    groups: Groups
+
+    def given_up(self, node: str, since: float) -> bool:
+        """Whether owners may have given up the node's front end since then, or directly before."""
 
     @property
     def wall_clocks_stepped(self) -> bool: ...

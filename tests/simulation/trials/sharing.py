@@ -1,0 +1,155 @@
+"""Consumers that share a queue, and the promises about their deliveries that hold under all faults.
+
+A delivery is *void* where its consumer has left since, or was out of reach for so long, since or just before,
+that an owner may have given it up: the message goes to other consumers, although the client still has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tests.simulation.history import Outcome
+from tests.simulation.scripts import LostError
+from tests.simulation.trials.prover import Prover, Received
+from tests.simulation.trials.trial import Trial
+
+HURRY_S = 5.0
+"""The age of a trial at which its consumers settle everything at once."""
+
+ZEAL = (0.01, 0.03, 0.03, 0.3)
+"""The probability that a consumer settles a message or gives it back, each time that consumers act."""
+
+LEAVING = 0.01
+"""The probability that a consumer leaves, each time that consumers act."""
+
+GIVEN_BACK = 0.4
+"""The share of the messages that consumers give back."""
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """One delivery, and what its consumer has done with it so far."""
+
+    prover: Prover
+    received: Received
+    outcome: Outcome | None = None
+
+
+Rule = Callable[["Held"], None]
+"""Checks a delivery that has just come."""
+
+
+class Sharing:
+    """The deliveries of one queue to the consumers of a trial."""
+
+    def __init__(self, trial: Trial, provers: Sequence[Prover], rule: Rule = lambda held: None) -> None:
+        """`rule` is asked about each delivery besides the rules of every queue. A void delivery follows
+        no rule: its node has got it late.
+        """
+        self.deliveries: list[Held] = []
+        self._trial = trial
+        self._provers = provers
+        self._rule = rule
+        self._zeal = {prover: trial.chance.choice(ZEAL) for prover in provers}
+
+    def read(self) -> None:
+        """Check what has come since the last call, in the order of arrival."""
+        come: list[Held] = []
+        for prover in self._provers:
+            come += [Held(prover, received) for received in prover.deliveries]
+            prover.deliveries = []
+        for held in sorted(come, key=lambda one: one.received.time):
+            if not self.void(held):
+                self._check_again(held)
+                self._rule(held)
+            self.deliveries.append(held)
+
+    def act(self) -> None:
+        """Have each consumer settle some messages, give some back, and keep others; sometimes one leaves.
+
+        Raises LostError where no consumer is left.
+        """
+        there = [prover for prover in self._provers if prover.alive]
+        if not there:
+            raise LostError
+        if len(there) > 1 and self._trial.chance.random() < LEAVING:
+            self._trial.chance.choice(there).leave()
+        chance, hurry = self._trial.chance, self._trial.now - self._trial.began > HURRY_S
+        for held in self.unsettled():
+            if hurry or chance.random() < self._zeal[held.prover]:
+                self._finish(held, Outcome.RETURNED if chance.random() < GIVEN_BACK and not hurry else None)
+
+    def _finish(self, held: Held, outcome: Outcome | None) -> None:
+        held.outcome = outcome or Outcome.SETTLED
+        if held.outcome is Outcome.RETURNED:
+            held.prover.nack(held.received, requeue=True)
+        else:
+            held.prover.ack(held.received)
+
+    def unsettled(self) -> list[Held]:
+        """The messages that consumers have, in the order of arrival."""
+        return [held for held in self.deliveries if held.outcome is None and held.prover.alive]
+
+    def missing(self, bodies: Iterable[str]) -> set[str]:
+        """The bodies that have not come yet."""
+        return set(bodies).difference(held.received.body for held in self.deliveries)
+
+    def void(self, held: Held) -> bool:
+        """See the module's docstring."""
+        prover = held.prover
+        ended = not prover.alive or prover.connection.gone
+        return ended or self._trial.nodes.given_up(prover.node.name, held.received.time)
+
+    # -- the rules of every queue ---------------------------------------------------------------
+
+    def _check_again(self, held: Held) -> None:
+        """D2: only a message that was given back comes again, or one of a consumer that was given up. The
+        message says so.
+        """
+        body = held.received.body
+        earlier = [one for one in self.deliveries if one.received.body == body]
+        for one in earlier:
+            who = f"a consumer on {one.prover.node.name} {'has' if one.outcome is None else 'has settled'} it"
+            self._trial.expect(
+                one.outcome is Outcome.RETURNED or self.void(one),
+                f"{body} comes again on {held.prover.node.name}, and {who}",
+            )
+        self._trial.expect(not earlier or held.received.redelivered, f"{body} comes again without saying so")
+
+    # -- groups ---------------------------------------------------------------------------------
+
+    def check_group(self, held: Held, group: Mapping[str, str], published: Sequence[str]) -> None:
+        """X3: no other consumer has messages of the group, and first deliveries come in the order of their
+        publishes. `group` is the group of each body.
+        """
+        body = held.received.body
+        for one in self.deliveries:
+            if group[one.received.body] != group[body]:
+                continue
+            self._trial.expect(
+                one.prover is held.prover or one.outcome is not None or self.void(one),
+                f"{body} comes on {held.prover.node.name}, while a consumer on {one.prover.node.name} has "
+                f"{one.received.body}",
+            )
+            if not (held.received.redelivered or one.received.redelivered or self.void(one)):
+                in_order = published.index(one.received.body) < published.index(body)
+                self._trial.expect(in_order, f"{body} comes after {one.received.body}")
+
+    # -- single active consumers ----------------------------------------------------------------
+
+    def check_turn(self, held: Held) -> None:
+        """One consumer is active until it ends, or is given up after its last delivery. Without faults the
+        consumers take turns in the order in which they have subscribed.
+        """
+        first = next((prover for prover in self._provers if prover.alive), held.prover)
+        self._trial.expect(
+            not self._trial.calm or held.prover is first, f"{held.received.body} comes out of turn"
+        )
+        latest = {one.prover: one for one in self.deliveries}
+        for prover, last in latest.items():
+            self._trial.expect(
+                prover is held.prover or self.void(last),
+                f"{held.received.body} comes on {held.prover.node.name}, while the active consumer is on "
+                f"{prover.node.name}",
+            )
