@@ -40,8 +40,8 @@ sentence in another way than its letter, or it does not bind a server, that is s
 
 SENTENCES_10 = """## Sentences of the AMQP 1.0 specification ({shown} of {binding} that bind the broker shown)
 
-What the OASIS Standard says with MUST, MUST NOT or REQUIRED in its parts 1 to 5, and a few sentences that
-bind without one of these words, by section. Where the broker reads a sentence in another way than its letter,
+The sentences of the OASIS Standard with MUST, MUST NOT or REQUIRED in its parts 1 to 5, and a few that bind
+without one of these words, by section. Where the broker reads a sentence in another way than its letter,
 that is said behind it. The sentences that the broker does not claim follow below, with the reason.
 
 | section | sentence | tests |

@@ -21,7 +21,7 @@ VHOST = "/"
 
 @dataclass(slots=True)
 class Sight:
-    """What was seen of a queue's owner: the leased messages by front end, and how many messages it has
+    """A look at a queue's owner: the leased messages by front end, and how many messages the owner has
     delivered.
     """
 

@@ -61,8 +61,8 @@ def filter_set(asked: Mapping[Any, AmqpValue] | None) -> FilterSet:
         return NO_FILTERS
     try:
         return FilterSet(kept, encode_tree(conjunction(trees)))
-    except TreeError as error:
-        raise FilterError(str(error)) from None
+    except TreeError as beyond:
+        raise FilterError(str(beyond)) from None
 
 
 def _descriptor(value: AmqpValue) -> str | int | None:
