@@ -6,7 +6,7 @@ import random
 import traceback
 from dataclasses import replace
 
-from tests.simulation.cluster import FIVE, Cluster, Shape
+from tests.simulation.cluster import FIVE, NAMES, Cluster, Shape
 from tests.simulation.faults import Faults, disks_of, plan_of, shape_of
 from tests.simulation.focus import Focus
 from tests.simulation.membership import ChangingCluster
@@ -123,6 +123,8 @@ def _of_answers(seed: int, shape: Shape) -> Plan:
     chance = World(seed).chance("answers")
     trials, fault = chance.choice(ANSWERS)
     shape.publishers, shape.trials = 1, tuple((kind,) for kind in trials)
+    # Answers that wait for a declaration would hide those that come too early.
+    shape.declare_s = 0.0
     return shape, (fault,), chance.choice((0.2, 0.4, 0.8))
 
 
@@ -136,8 +138,8 @@ def _of_restarts(seed: int, shape: Shape) -> Plan:
 
 
 def _of_consumers(shape: Shape) -> Plan:
-    shape.publishers, shape.seconds = 1, 6.0
-    shape.trials = (("groups",), ("groups",), ("returns",), ("returns", "single active"))
+    shape.publishers, shape.seconds, shape.names = 1, 6.0, NAMES
+    shape.trials = (("groups",), ("groups",), ("returns",), ("returns",), ("returns", "single active"))
     return shape, ("lost consumers",), 0.2
 
 

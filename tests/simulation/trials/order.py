@@ -97,11 +97,12 @@ def groups(trial: Trial) -> Steps:
 def returns(trial: Trial) -> Steps:
     """A message that a consumer has goes to no other one, whatever the others give back."""
     chance = trial.chance
-    publisher, *provers = (trial.prover() for _ in range(chance.randint(4, 7)))
+    publisher, *provers = (trial.prover() for _ in range(7))
     yield trial.queue(publisher)
     for prover in provers:
-        yield from _consume(prover, trial.name, chance.randint(1, 6))
-    yield from _share(trial, Sharing(trial, provers), publisher, numbered("m", chance.randint(4, 40)))
+        yield from _consume(prover, trial.name, chance.randint(5, 12))
+    sharing = Sharing(trial, provers, given_back=0.7)
+    yield from _share(trial, sharing, publisher, numbered("m", chance.randint(4, 24)))
 
 
 def single_active(trial: Trial) -> Steps:

@@ -23,9 +23,6 @@ ZEAL = (0.01, 0.03, 0.03, 0.3)
 LEAVING = 0.01
 """The probability that a consumer leaves, each time that consumers act."""
 
-GIVEN_BACK = 0.4
-"""The share of the messages that consumers give back."""
-
 
 @dataclass(slots=True, eq=False)
 class Held:
@@ -43,14 +40,17 @@ Rule = Callable[["Held"], None]
 class Sharing:
     """The deliveries of one queue to the consumers of a trial."""
 
-    def __init__(self, trial: Trial, provers: Sequence[Prover], rule: Rule = lambda held: None) -> None:
+    def __init__(
+        self, trial: Trial, provers: Sequence[Prover], rule: Rule = lambda held: None, given_back: float = 0.4
+    ) -> None:
         """`rule` is asked about each delivery besides the rules of every queue. A void delivery follows
-        no rule: its node has got it late.
+        no rule: its node has got it late. `given_back` is the share of the messages that consumers give back.
         """
         self.deliveries: list[Held] = []
         self._trial = trial
         self._provers = provers
         self._rule = rule
+        self._given_back = given_back
         self._zeal = {prover: trial.chance.choice(ZEAL) for prover in provers}
 
     def read(self) -> None:
@@ -78,7 +78,9 @@ class Sharing:
         chance, hurry = self._trial.chance, self._trial.now - self._trial.began > HURRY_S
         for held in self.unsettled():
             if hurry or chance.random() < self._zeal[held.prover]:
-                self._finish(held, Outcome.RETURNED if chance.random() < GIVEN_BACK and not hurry else None)
+                self._finish(
+                    held, Outcome.RETURNED if chance.random() < self._given_back and not hurry else None
+                )
 
     def _finish(self, held: Held, outcome: Outcome | None) -> None:
         held.outcome = outcome or Outcome.SETTLED
