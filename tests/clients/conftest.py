@@ -17,22 +17,16 @@ from tests.clients.programs import install
 from tests.processes import conftest as processes
 from tests.processes.nodes import Cluster, Node
 
+HERE = Path(__file__).parent
+
 # Those of `make clients`, and what is not installed where only `make test` was run.
 _NEEDS = {
+    **{file.name: "proton" for file in HERE.glob("test_proton_*.py")},
     "test_amqpstorm_management.py": "requests",
     "test_celery.py": "celery",
     "test_dramatiq.py": "dramatiq",
     "test_faststream.py": "faststream",
     "test_flower.py": "flower",
-    "test_proton_blocking.py": "proton",
-    "test_proton_codec.py": "proton",
-    "test_proton_connections.py": "proton",
-    "test_proton_crossing.py": "proton",
-    "test_proton_engine.py": "proton",
-    "test_proton_messages.py": "proton",
-    "test_proton_reactor.py": "proton",
-    "test_proton_sasl.py": "proton",
-    "test_proton_transactions.py": "proton",
     "test_rabbitmq_amqp.py": "rabbitmq_amqp_python_client",
 }
 

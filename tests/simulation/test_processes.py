@@ -49,7 +49,7 @@ def test_all_seeds_are_run_on_several_processes() -> None:
 
 @pytest.mark.interpreted
 def test_a_broken_promise_ends_the_run_and_is_told() -> None:
-    bug, seed = "outcome before decision", SHOWN_BY["outcome before decision"]
+    bug, seed = "commit in an old term", SHOWN_BY["commit in an old term"]
     arguments = ["--bug", bug, "--first", str(seed), "--seeds", "400", "--processes", "2"]
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 1
