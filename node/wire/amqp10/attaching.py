@@ -34,7 +34,7 @@ def answer(link: IncomingLink | OutgoingLink, max_message_size: int) -> Attach:
         target = _kept(target)
     return Attach(
         asked.name,
-        asked.handle,
+        link.handle,
         not asked.role,
         mode,
         asked.rcv_settle_mode,
@@ -51,7 +51,7 @@ def refusal(link: IncomingLink | OutgoingLink) -> Attach:
     receives = asked.role is Role.RECEIVER
     return Attach(
         asked.name,
-        asked.handle,
+        link.handle,
         not asked.role,
         asked.snd_settle_mode,
         asked.rcv_settle_mode,

@@ -29,11 +29,11 @@ class FlowWriter:
         incoming, outgoing = self._incoming, self._outgoing
         flow = Flow(incoming.window, outgoing.next_id % MODULUS, OUTGOING_WINDOW, incoming.next_id % MODULUS)
         if isinstance(link, IncomingLink):
-            flow.handle = link.attach.handle
+            flow.handle = link.handle
             flow.delivery_count = link.delivery_count % MODULUS
             flow.link_credit = link.credit
         elif link is not None:
-            flow.handle = link.attach.handle
+            flow.handle = link.handle
             flow.delivery_count = link.delivered % MODULUS
             flow.link_credit = max(0, link.credit_limit - link.delivered)
             flow.drain = link.draining

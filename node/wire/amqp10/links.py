@@ -33,21 +33,22 @@ class LinkState(Enum):
 
 
 class IncomingLink:
-    """A link on which the peer sends. `attach` is the peer's.
+    """A link on which the peer sends. `attach` is the peer's, `handle` the node's.
 
     `exchange` and `routing_key` are those of the target. They are empty for an anonymous target, where each
     message names its address (`anonymous`).
     """
 
     __slots__ = (
-        "anonymous", "attach", "coordinator", "credit", "delivery_count", "exchange", "made", "management",
-        "partial", "rejects", "routing_key", "session", "settles_second", "state",
+        "anonymous", "attach", "coordinator", "credit", "delivery_count", "exchange", "handle", "made",
+        "management", "partial", "rejects", "routing_key", "session", "settles_second", "state",
         "unanswered",
     )  # fmt: skip
 
-    def __init__(self, session: int, attach: Attach) -> None:
+    def __init__(self, session: int, attach: Attach, handle: int) -> None:
         self.session: Final = session
         self.attach: Final = attach
+        self.handle: Final = handle
         self.state = LinkState.ATTACHING
         self.made = ""
         """The queue that is the link's dynamic node, and ends with the link."""
@@ -105,17 +106,20 @@ class PartialDelivery(IncomingDelivery):
 
 
 class OutgoingLink:
-    """A link on which the node sends; implements `FlowControl` for its consumer. `attach` is the peer's."""
+    """A link on which the node sends; implements `FlowControl` for its consumer. `attach` is the peer's,
+    `handle` the node's.
+    """
 
     __slots__ = (
         "advanced", "attach", "closed", "consumer", "credit_limit", "delivered", "drain_due", "drain_limit",
-        "draining", "ended", "filters", "made", "management", "presettled", "regranted", "responses",
-        "session", "state", "tells_place", "waiting",
+        "draining", "ended", "filters", "handle", "made", "management", "presettled", "regranted",
+        "responses", "session", "state", "tells_place", "waiting",
     )  # fmt: skip
 
-    def __init__(self, session: int, attach: Attach) -> None:
+    def __init__(self, session: int, attach: Attach, handle: int) -> None:
         self.session: Final = session
         self.attach: Final = attach
+        self.handle: Final = handle
         self.state = LinkState.ATTACHING
         self.made = ""
         """The queue that is the link's dynamic node, and ends with the link."""

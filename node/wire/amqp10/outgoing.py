@@ -192,7 +192,7 @@ class OutgoingTransfers:
 
     def _write_all(self, link: OutgoingLink, run: Run, numbers: Numbers) -> None:
         self._record(link, numbers)
-        raw, skip, channel, handle = run.raw, run.skip, self._channel, link.attach.handle
+        raw, skip, channel, handle = run.raw, run.skip, self._channel, link.handle
         rest = _RESTS[link.presettled, False]
         number, tag, at = self._next_delivery, link.delivered, 0
         pack = _TRANSFER.pack
@@ -222,7 +222,7 @@ class OutgoingTransfers:
     def _write_one(self, waiting: WaitingDelivery, start: int, end: int) -> bool:
         """Send the frames of one message, or the next of them. Returns whether the last one is sent."""
         link, raw, channel = waiting.link, memoryview(waiting.run.raw), self._channel
-        handle = link.attach.handle
+        handle = link.handle
         while self.next_id < self.limit:
             at = start + waiting.offset
             if not waiting.offset:

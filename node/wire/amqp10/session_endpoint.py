@@ -5,8 +5,8 @@ MAPPED     Begin sent; frames of the session are handled      End received: ENDE
 END_SENT   End sent with an error; all but End is discarded   End received: ENDED
 ENDED      the channel is free                                -
 
-The node sends on the same channel number as the peer, and uses the peer's handles, which is possible because
-the node begins no session and attaches no link of its own accord.
+The node sends on the same channel number as the peer, which is possible because the node begins no session of
+its own accord. `links` are by the peer's handles; `NodeHandles` gives the node's.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ from node.wire.amqp10.errors import (
 )
 from node.wire.amqp10.flow_writer import OUTGOING_WINDOW, FlowWriter
 from node.wire.amqp10.frames import Frame
+from node.wire.amqp10.handles import NodeHandles
 from node.wire.amqp10.incoming import DeliveryOutcome, IncomingTransfers
 from node.wire.amqp10.links import IncomingLink, LinkState, OutgoingLink
 from node.wire.amqp10.management import REQUEST_CREDIT
@@ -89,7 +90,8 @@ class SessionEndpoint:
         self._parts = parts
         self._limits = limits = parts.limits
         self._handle_max = min(limits.handle_max, begin.handle_max)
-        """The highest handle of either peer: the node's handles are the peer's (section 2.7.2)."""
+        """The highest handle of either peer: most of the node's handles are the peer's (section 2.7.2)."""
+        self._handles = NodeHandles(begin.handle_max)
         self._outbox = parts.outbox
         self._credits = parts.credits
         self._flows = FlowWriter(channel, parts.outbox, self.incoming, self.outgoing)
@@ -178,6 +180,9 @@ class SessionEndpoint:
 
     def _grant(self, link: OutgoingLink, flow: Flow) -> None:
         """Take the credit of a receiving peer (section 2.6.7)."""
+        if link.state is LinkState.DETACHED:
+            # The peer sent the flow before it heard of the detach.
+            return
         if flow.properties and "txn-id" in flow.properties:
             text = "the node acquires no messages for transactions"
             self._detach_with(link, Error(AmqpCondition.NOT_IMPLEMENTED, text))
@@ -240,12 +245,13 @@ class SessionEndpoint:
                 self._detach_with(one, error_of(stolen))
         if self.state is not SessionState.MAPPED:
             return
+        handle = self._handles.take(attach.handle)
         if attach.role is Role.RECEIVER:
-            outgoing = OutgoingLink(self.number, attach)
+            outgoing = OutgoingLink(self.number, attach, handle)
             self.links[attach.handle] = outgoing
             self._outbox.emit(StartConsumer(outgoing))
         else:
-            incoming = IncomingLink(self.number, attach)
+            incoming = IncomingLink(self.number, attach, handle)
             self.links[attach.handle] = incoming
             if incoming.coordinator:
                 self.accept(incoming)
@@ -321,7 +327,7 @@ class SessionEndpoint:
     def refuse(self, link: IncomingLink | OutgoingLink, error: Error) -> None:
         """The broker has refused the link: attach without terminus, then a closing detach (section 2.6.3)."""
         if link.state is LinkState.ATTACHING and self._attach_without_terminus(link):
-            self._outbox.send(self.channel, Detach(link.attach.handle, True, fitted(error)))
+            self._send_detach(link, True, fitted(error))
 
     def _attach_without_terminus(self, link: IncomingLink | OutgoingLink) -> bool:
         """Answer an attach in front of a detach. Returns whether the session goes on."""
@@ -350,7 +356,14 @@ class SessionEndpoint:
         if was is not LinkState.DETACHED:
             # The outcomes that are due go before the answer: the peer hears of none behind it.
             self.flush()
-            self._outbox.send(self.channel, Detach(detach.handle, detach.closed))
+            self._send_detach(link, detach.closed)
+
+    def _send_detach(
+        self, link: IncomingLink | OutgoingLink, closed: bool, error: Error | None = None
+    ) -> None:
+        link.state = LinkState.DETACHED
+        self._outbox.send(self.channel, Detach(link.handle, closed, error))
+        self._handles.free(link.handle)
 
     def _receiver_gone(self, link: OutgoingLink) -> None:
         """End the consumer of a link, whose unsettled deliveries go back to the queue. Nothing that waits is
@@ -358,7 +371,7 @@ class SessionEndpoint:
 
         The peer's detach is answered when the broker has ended the consumer.
         """
-        link.ended = True
+        link.ended, link.drain_due = True, False
         self.outgoing.drop_responses(link)
         for number, ranges in self.outgoing.take_unsettled(link):
             self._outbox.give_back(number, ranges)
@@ -375,8 +388,7 @@ class SessionEndpoint:
         detached the link before.
         """
         if self.state is SessionState.MAPPED and link.state is LinkState.ATTACHED:
-            link.state = LinkState.DETACHED
-            self._outbox.send(self.channel, Detach(link.attach.handle, link.closed))
+            self._send_detach(link, link.closed)
 
     def _detach_with(self, link: IncomingLink | OutgoingLink, error: Error) -> None:
         """Close a link because of an error."""
@@ -384,8 +396,7 @@ class SessionEndpoint:
             return
         if link.state is LinkState.ATTACHING and not self._attach_without_terminus(link):
             return
-        link.state = LinkState.DETACHED
-        self._outbox.send(self.channel, Detach(link.attach.handle, True, fitted(error)))
+        self._send_detach(link, True, fitted(error))
         if isinstance(link, OutgoingLink):
             self._receiver_gone(link)
         else:

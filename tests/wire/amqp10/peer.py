@@ -105,6 +105,26 @@ def settled(first: int, last: int | None = None, state: Any = None, **fields: An
     return d.Disposition(Role.RECEIVER, first, last, **whole)
 
 
+class KnownHandles:
+    """The handles that the peer knows: the node names no other one (part 2, sections 2.6.5 and 2.7.4)."""
+
+    def __init__(self) -> None:
+        self._attached: set[tuple[int, int]] = set()
+
+    def check(self, frame: Frame) -> None:
+        """Check a frame that the node has written."""
+        told, channel = frame.performative, frame.channel
+        if isinstance(told, d.End):
+            self._attached = {one for one in self._attached if one[0] != channel}
+        elif isinstance(told, d.Attach):
+            assert (channel, told.handle) not in self._attached, f"{told} is attached again"
+            self._attached.add((channel, told.handle))
+        elif isinstance(told, d.Flow | d.Transfer | d.Detach) and told.handle is not None:
+            assert (channel, told.handle) in self._attached, f"{told} is on no attached link"
+            if isinstance(told, d.Detach):
+                self._attached.discard((channel, told.handle))
+
+
 class Peer:
     """Drives a connection as a peer and the node's session code would; `now` is set by hand."""
 
@@ -119,6 +139,7 @@ class Peer:
         self.frames: list[Frame] = []
         """Every frame that the node has written."""
         self.consumers = 0
+        self._handles = KnownHandles()
         self._parser = FrameParser(LARGE)
 
     # -- both directions ------------------------------------------------------------------------
@@ -146,6 +167,7 @@ class Peer:
             for one in received:
                 if isinstance(one, Frame):
                     check_fields(one)
+                    self._handles.check(one)
                     self.frames.append(one)
                     found.append(one.performative)
                 elif isinstance(one, ProtocolHeader):

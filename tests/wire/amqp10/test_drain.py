@@ -11,9 +11,9 @@ import pytest
 
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.definitions import Accepted
-from node.wire.amqp10.effects import Credit, Drain
+from node.wire.amqp10.effects import Credit, Drain, EndConsumer
 from node.wire.amqp10.limits import ConnectionLimits
-from tests.wire.amqp10.peer import Peer, begun, credit, receiver, settled, window
+from tests.wire.amqp10.peer import ANSWERED, Peer, begun, credit, receiver, settled, window
 from tests.wire.amqp10.sections import message
 
 ACCEPTED = Accepted()
@@ -263,3 +263,21 @@ def test_a_link_that_the_broker_has_ended_is_not_drained() -> None:
     assert [type(one) for one in peer.reads()] == [d.Detach]
     asked(peer)
     assert drained(peer) == [] and peer.send(credit(9, drain=True)) == [] and asked(peer) == []
+
+
+def test_a_drain_that_crosses_the_detach_is_not_answered() -> None:
+    """The peer knows the handle no more when the answer comes, and the broker still ends the consumer."""
+    peer = begun(receiver(), answers=ANSWERED - {EndConsumer})
+    peer.send(credit(2))
+    peer.deliver(message(), message())
+    peer.connection.sessions.cancelled(1, d.Error("x"))
+    assert [type(one) for one in peer.reads()] == [d.Detach]
+    assert peer.send(credit(2, drain=True)) == []
+
+
+def test_a_drain_ends_with_a_link_that_another_one_takes_over() -> None:
+    peer = begun(receiver(name="a"), answers=ANSWERED - {EndConsumer})
+    peer.send(credit(2, drain=True))
+    peer.deliver(message(), message())
+    assert peer.send(receiver(1, name="a"))[0].error.condition == "amqp:link:stolen"
+    assert drained(peer) == [] and peer.send(window(9)) == []

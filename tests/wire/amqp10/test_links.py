@@ -270,6 +270,24 @@ def test_a_consumer_that_the_broker_ends_is_detached_with_the_error() -> None:
     assert peer.consumers_known == 0
 
 
+def test_a_handle_that_the_node_still_uses_goes_to_no_other_link() -> None:
+    """The node answers the detach when the broker has ended the consumer. The next link comes before."""
+    peer = begun(receiver(0), sender(1), answers=ANSWERED - {EndConsumer})
+    found = peer.send(d.Detach(0, True), sender(0, name="next"))
+    assert [(type(one), one.handle) for one in found] == [(d.Attach, 2), (d.Flow, 2)]
+    (ended,) = peer.taken(EndConsumer)
+    peer.answer(ended)
+    assert peer.reads() == [d.Detach(0, True)]
+    assert peer.send(d.Detach(0, True)) == [d.Detach(2, True)]
+    assert peer.send(sender(0, name="last"))[0].handle == 0
+
+
+def test_a_session_ends_where_the_node_has_no_handle_left() -> None:
+    peer = begun(receiver(0), answers=ANSWERED - {EndConsumer}, begins={"handle_max": 0})
+    (end,) = peer.send(d.Detach(0, True), sender(0, name="next"))
+    assert end.error.condition == "amqp:session:handle-in-use"
+
+
 @pytest.mark.sentence("1.0/2.6.5-2")
 def test_a_refused_publish_detaches_its_link() -> None:
     peer = begun(sender(0), receiver(1), sender(2))
@@ -280,6 +298,16 @@ def test_a_refused_publish_detaches_its_link() -> None:
     assert peer.send(transfer(2), transfer(3)) == [], "what is under way is discarded"
     assert not peer.taken(PublishEffect)
     assert peer.send(transfer(4, handle=2)) == [] and len(peer.taken(PublishEffect)) == 1
+
+
+def test_a_publish_that_is_refused_behind_the_detach_detaches_nothing() -> None:
+    """The handle may be that of another link by then."""
+    peer = begun(sender(0))
+    peer.send(transfer(1))
+    (publish,) = peer.taken(PublishEffect)
+    assert peer.send(d.Detach(0, True))[-1] == d.Detach(0, True)
+    peer.connection.sessions.refuse_publish(publish, 0, Error("x"))
+    assert not [one for one in peer.reads() if isinstance(one, d.Detach)]
 
 
 def test_a_message_to_an_address_that_is_refused_is_rejected_alone() -> None:
