@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, Final
 
-from bench.quorate import Quorate
+from bench.quorate import Quorate, temporary
 from bench.raw import ACK, RawClient
 
 FLOODS: Final = 4
@@ -69,23 +67,17 @@ def compare(
     options = parser.parse_args()
     kinds: dict[str, Flood | None] = {ALONE: None, **floods}
     p99: dict[str, list[float]] = {kind: [] for kind in kinds}
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
-        cluster = Quorate(Path(directory) / "quorate")
-        cluster.start()
-        try:
-            with RawClient(cluster.address(0)) as client:
-                client.declare("good", "quorum")
-                client.confirm()
-                prepare(cluster, client)
-                latencies(client, 2.0)
-                for number in range(options.rounds):
-                    for kind, flood in kinds.items():
-                        with flooded(cluster, flood):
-                            latencies(client, 1.5)
-                            p99[kind].append(quantiles(latencies(client, options.seconds), n=100)[-1])
-                        print(f"round {number + 1}, {kind}: p99 {p99[kind][-1]:.2f} ms", flush=True)
-        finally:
-            cluster.stop()
+    with temporary() as cluster, RawClient(cluster.address(0)) as client:
+        client.declare("good", "quorum")
+        client.confirm()
+        prepare(cluster, client)
+        latencies(client, 2.0)
+        for number in range(options.rounds):
+            for kind, flood in kinds.items():
+                with flooded(cluster, flood):
+                    latencies(client, 1.5)
+                    p99[kind].append(quantiles(latencies(client, options.seconds), n=100)[-1])
+                print(f"round {number + 1}, {kind}: p99 {p99[kind][-1]:.2f} ms", flush=True)
     base = median(p99[ALONE])
     for kind, found in p99.items():
         print(f"{kind}: median p99 {median(found):.2f} ms, {median(found) / base:.2f} x alone")

@@ -8,14 +8,11 @@ whole connection, from its socket to an open channel, is timed as well.
 from __future__ import annotations
 
 import argparse
-import tempfile
 import time
-from pathlib import Path
 from statistics import median
 
-from bench.quorate import Quorate
+from bench.quorate import Quorate, temporary
 from bench.raw import RawClient
-from bench.slow_patterns import put
 
 USERS = 20
 AGAIN = 10
@@ -26,21 +23,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     rounds = parser.parse_args().rounds
     medians: dict[str, list[float]] = {}
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
-        cluster = Quorate(Path(directory) / "quorate")
-        cluster.start()
-        try:
-            for number in range(rounds):
-                users = [f"user-{number}-{user}" for user in range(USERS)]
-                for user in users:
-                    put(cluster, f"users/{user}", {"password": user, "tags": ""})
-                    put(cluster, f"permissions/%2F/{user}", {"configure": "", "write": "", "read": ""})
-                times = {"first": timed(cluster, users), "second": timed(cluster, users * AGAIN)}
-                for which, (checks, whole) in times.items():
-                    medians.setdefault(f"{which} log-in", []).append(median(checks))
-                    medians.setdefault(f"connection with the {which} log-in", []).append(median(whole))
-        finally:
-            cluster.stop()
+    with temporary() as cluster:
+        for number in range(rounds):
+            users = [f"user-{number}-{user}" for user in range(USERS)]
+            for user in users:
+                cluster.put(f"users/{user}", {"password": user, "tags": ""})
+                cluster.put(f"permissions/%2F/{user}", {"configure": "", "write": "", "read": ""})
+            times = {"first": timed(cluster, users), "second": timed(cluster, users * AGAIN)}
+            for which, (checks, whole) in times.items():
+                medians.setdefault(f"{which} log-in", []).append(median(checks))
+                medians.setdefault(f"connection with the {which} log-in", []).append(median(whole))
     for what, found in medians.items():
         each = ", ".join(f"{one:.2f}" for one in found)
         print(f"{what}: median {median(found):.2f} ms ({each})")

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import http.client
 import json
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from bench.brokers import NODES, Address, BrokerError, alive, kill_and_wait, wait_until
+
+GUEST: Final = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
+"""The header of requests to the management API."""
 
 PROGRAM = Path(sys.executable).with_name("quorate")
 
@@ -72,6 +80,16 @@ class Quorate:
         """Where the node's HTTP port is."""
         return Address("127.0.0.1", self._http_port + node)
 
+    def put(self, path: str, body: dict[str, Any]) -> None:
+        """Make an object of the management API. Raises BrokerError."""
+        address = self.http(0)
+        with closing(http.client.HTTPConnection(address.host, address.port, timeout=60)) as connection:
+            connection.request("PUT", f"/api/{path}", json.dumps(body), GUEST)
+            response = connection.getresponse()
+            text = response.read().decode()
+            if response.status not in (201, 204):
+                raise BrokerError(f"{path}: {response.status} {text}")
+
     def pid(self, node: int) -> int:
         return int(self._node(node)["pid"])
 
@@ -131,3 +149,15 @@ class Quorate:
     def _last_words(self) -> str:
         """The end of what the supervisor printed; it quotes the logs of nodes that died."""
         return (self._directory / "up.log").read_text(errors="replace")[-1000:]
+
+
+@contextmanager
+def temporary() -> Iterator[Quorate]:
+    """Three nodes, whose data is gone afterwards."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
+        cluster = Quorate(Path(directory) / "quorate")
+        cluster.start()
+        try:
+            yield cluster
+        finally:
+            cluster.stop()

@@ -8,26 +8,22 @@ every page without a pause.
 from __future__ import annotations
 
 import argparse
-import base64
 import http.client
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from statistics import median
 from typing import Final
 
 from bench.brokers import Address
 from bench.load import build, run_load
 from bench.measures import STEADY
-from bench.quorate import Quorate
+from bench.quorate import GUEST, temporary
 from bench.raw import RawClient
 
 EVERY_S: Final = {"/metrics": 5.0, "/metrics/queues": 15.0}
 """Seconds between two scrapes of a page."""
 PAGES: Final = (*EVERY_S, "/metrics/per-object")
-GUEST: Final = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
 
 
 def scrape(address: Address, stopped: threading.Event, page: str, pause_s: float) -> None:
@@ -70,26 +66,21 @@ def main() -> None:
         "clients without a pause": [(page, 0.0) for page in PAGES],
     }
     rates: dict[str, list[float]] = {kind: [] for kind in kinds}
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
-        cluster = Quorate(Path(directory) / "quorate")
-        cluster.start()
-        try:
-            with RawClient(cluster.address(0)) as client:
-                for number in range(options.queues):
-                    client.declare(f"scraped-{number}", "quorum")
-            owner = cluster.owner("scraped-0", 0)
-            address, pages = cluster.address(owner), cluster.http(owner)
-            for number in range(options.rounds):
-                for kind, clients in kinds.items():
-                    with scraped(pages, clients):
-                        result = run_load(
-                            options.seconds, queue="scraped-0", type="quorum", publish_to=str(address),
-                            consume_from=str(address), **STEADY,
-                        )  # fmt: skip
-                    rates[kind].append(result.publish_rate)
-                    print(f"round {number + 1}, scraped by {kind}: {result.publish_rate:,.0f} /s", flush=True)
-        finally:
-            cluster.stop()
+    with temporary() as cluster:
+        with RawClient(cluster.address(0)) as client:
+            for number in range(options.queues):
+                client.declare(f"scraped-{number}", "quorum")
+        owner = cluster.owner("scraped-0", 0)
+        address, pages = cluster.address(owner), cluster.http(owner)
+        for number in range(options.rounds):
+            for kind, clients in kinds.items():
+                with scraped(pages, clients):
+                    result = run_load(
+                        options.seconds, queue="scraped-0", type="quorum", publish_to=str(address),
+                        consume_from=str(address), **STEADY,
+                    )  # fmt: skip
+                rates[kind].append(result.publish_rate)
+                print(f"round {number + 1}, scraped by {kind}: {result.publish_rate:,.0f} /s", flush=True)
     base = median(rates["nobody"])
     for kind, found in rates.items():
         print(f"{kind}: median {median(found):,.0f} /s, {median(found) / base:.3f} of unscraped")

@@ -8,13 +8,9 @@ node refuses each request, and for a routing key, where the node takes each mess
 
 from __future__ import annotations
 
-import base64
-import http.client
-import json
 from collections.abc import Callable
-from contextlib import closing
 from itertools import count
-from typing import Any, Final
+from typing import Final
 
 from bench.beside import compare
 from bench.brokers import Address, BrokerError
@@ -84,24 +80,12 @@ def publish(address: Address, user: str) -> None:
                 client.expect(CHANNEL_OPENED)
 
 
-def put(cluster: Quorate, path: str, body: dict[str, Any]) -> None:
-    """Make an object of the management API. Raises BrokerError."""
-    address = cluster.http(0)
-    with closing(http.client.HTTPConnection(address.host, address.port, timeout=60)) as connection:
-        guest = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
-        connection.request("PUT", f"/api/{path}", json.dumps(body), guest)
-        response = connection.getresponse()
-        text = response.read().decode()
-        if response.status not in (201, 204):
-            raise BrokerError(f"{path}: {response.status} {text}")
-
-
 def prepare(cluster: Quorate, _: RawClient) -> None:
     """Make the users, each with the name as the password."""
     for user, (configure, keys) in USERS.items():
-        put(cluster, f"users/{user}", {"password": user, "tags": ""})
-        put(cluster, f"permissions/%2F/{user}", {"configure": configure, "write": ".*", "read": ".*"})
-        put(cluster, f"topic-permissions/%2F/{user}", {"exchange": TOPIC, "write": keys, "read": ".*"})
+        cluster.put(f"users/{user}", {"password": user, "tags": ""})
+        cluster.put(f"permissions/%2F/{user}", {"configure": configure, "write": ".*", "read": ".*"})
+        cluster.put(f"topic-permissions/%2F/{user}", {"exchange": TOPIC, "write": keys, "read": ".*"})
 
 
 def main() -> None:

@@ -29,6 +29,7 @@ from node.expressions.nodes import (
 from node.expressions.operators import COMPARING, at_least, at_most, calculated, equal, negated
 from node.expressions.patterns import LikePattern
 from node.message.facts import Facts
+from node.message.placed_facts import as_text
 
 Evaluation = Callable[[Facts], object]
 """The value of an expression for a message; None for unknown."""
@@ -51,15 +52,7 @@ def _constant(value: object) -> Evaluation:
 
 
 def _octets(node: Node) -> Evaluation:
-    return _constant(comparable(bytes.fromhex(str(node.value))))
-
-
-def comparable(octets: bytes) -> str | bytes:
-    """Octets as facts have them: as text, where they are UTF-8."""
-    try:
-        return octets.decode("utf-8")
-    except UnicodeDecodeError:
-        return octets
+    return _constant(as_text(bytes.fromhex(str(node.value))))
 
 
 def _standard(node: Node) -> Evaluation:
@@ -93,31 +86,25 @@ def _extension(node: Node) -> Evaluation:
 
 
 def _and(node: Node) -> Evaluation:
-    parts = [evaluation_of(part) for part in node.parts]
-
-    def evaluate(facts: Facts) -> object:
-        found: bool | None = True
-        for part in parts:
-            value = part(facts)
-            if value is False:
-                return False
-            if value is not True:
-                found = None
-        return found
-
-    return evaluate
+    return _decided_by(False, node)
 
 
 def _or(node: Node) -> Evaluation:
+    return _decided_by(True, node)
+
+
+def _decided_by(decisive: bool, node: Node) -> Evaluation:
+    """The connective that is `decisive` where one of the parts is, and unknown where a part is unknown."""
     parts = [evaluation_of(part) for part in node.parts]
+    other = not decisive
 
     def evaluate(facts: Facts) -> object:
-        found: bool | None = False
+        found: bool | None = other
         for part in parts:
             value = part(facts)
-            if value is True:
-                return True
-            if value is not False:
+            if value is decisive:
+                return decisive
+            if value is not other:
                 found = None
         return found
 

@@ -21,7 +21,7 @@ PatternPiece = list[str]
 
 
 class PatternError(ValueError):
-    """The pattern ends with its escape character, or escapes a character that needs no escape."""
+    """The pattern ends with its escape character."""
 
 
 def escaped(pattern: str, escape: str) -> str:

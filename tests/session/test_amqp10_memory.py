@@ -9,9 +9,6 @@ from typing import Any
 import pytest
 
 from node.session.amqp10.protocol import amqp10
-from node.session.client_memory import ClientMemory
-from node.session.gate import Gate, GateLimits
-from node.session.listener import Listener
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.connection import AMQP_HEADER, SASL_HEADER
 from node.wire.amqp10.definitions import AmqpCondition
@@ -32,11 +29,7 @@ class Amqp10Port(Port):
         super().__init__(granted)
         self.broker = NodeBroker()
         port: Any = self.broker
-        protocols = (amqp10(port, ConnectionLimits(), lambda: 1.0),)
-        self.listener = Listener(
-            protocols, 1.0, Gate(GateLimits()), ClientMemory(granted), self.log,
-            lambda: 1.0, lambda: None,
-        )  # fmt: skip
+        self.listen(amqp10(port, ConnectionLimits(), lambda: 1.0), granted)
 
     def connect(self) -> Pipe:
         """A client with a link in each direction."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from node.session.amqp091.protocol import amqp091
 from node.session.client_memory import ClientMemory
+from node.session.client_session import ClientProtocol
 from node.session.gate import Gate, GateLimits
 from node.session.listener import Client, Listener
 from node.wire.amqp091 import methods as m
@@ -95,9 +96,12 @@ class Port:
         self.log = Logged()
         self.broker = AnsweringBroker()
         port: Any = self.broker
-        protocols = (amqp091(port, limits or ConnectionLimits(), lambda: 1.0),)
+        self.listen(amqp091(port, limits or ConnectionLimits(), lambda: 1.0), granted)
+
+    def listen(self, protocol: ClientProtocol, granted: int) -> None:
+        """Take clients of this protocol, which share so many octets."""
         self.listener = Listener(
-            protocols, 1.0, Gate(GateLimits()), ClientMemory(granted), self.log,
+            (protocol,), 1.0, Gate(GateLimits()), ClientMemory(granted), self.log,
             lambda: 1.0, lambda: None,
         )  # fmt: skip
 

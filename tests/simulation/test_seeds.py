@@ -74,42 +74,39 @@ def test_promises_are_kept_under_faults(block: int, outcomes: dict[int, Future[O
 OF_BLOCKS = test_promises_are_kept_under_faults.__name__
 
 
+def kept(seed: int, focus: Focus) -> None:
+    """Fail where a promise is broken."""
+    verdict = judge(Task(seed, focus=focus))
+    if verdict.report is not None:
+        pytest.fail(verdict.report, pytrace=False)
+
+
 @pytest.mark.parametrize("seed", FOCUSED[Focus.LEASES])
 def test_leases_hold_where_words_come_late(seed: int) -> None:
     """No node relies on a lease whose end another node does not wait for."""
-    verdict = judge(Task(seed, focus=Focus.LEASES))
-    if verdict.report is not None:
-        pytest.fail(verdict.report, pytrace=False)
+    kept(seed, Focus.LEASES)
 
 
 @pytest.mark.parametrize("seed", FOCUSED[Focus.RESTARTS])
 def test_nothing_comes_again_without_cause_where_nodes_leave_in_order(seed: int) -> None:
     """Unsettled messages of a consumer on a node that stays come to no other consumer."""
-    verdict = judge(Task(seed, focus=Focus.RESTARTS))
-    if verdict.report is not None:
-        pytest.fail(verdict.report, pytrace=False)
+    kept(seed, Focus.RESTARTS)
 
 
 @pytest.mark.parametrize("seed", FOCUSED[Focus.ANSWERS])
 def test_answers_are_true_where_those_who_give_them_are_deposed(seed: int) -> None:
     """The answers are counts, names that exist already, and room in a queue; no command is done twice."""
-    verdict = judge(Task(seed, focus=Focus.ANSWERS))
-    if verdict.report is not None:
-        pytest.fail(verdict.report, pytrace=False)
+    kept(seed, Focus.ANSWERS)
 
 
 @pytest.mark.requirement("X3.1", "X3.2")
 @pytest.mark.parametrize("seed", FOCUSED[Focus.CONSUMERS])
 def test_consumers_that_share_a_queue_keep_what_they_have(seed: int) -> None:
     """A group is with one consumer, and comes in order, also where consumers are given up and come back."""
-    verdict = judge(Task(seed, focus=Focus.CONSUMERS))
-    if verdict.report is not None:
-        pytest.fail(verdict.report, pytrace=False)
+    kept(seed, Focus.CONSUMERS)
 
 
 @pytest.mark.parametrize("seed", FOCUSED[Focus.COMMITS])
 def test_commits_are_whole_where_clients_are_cut_off(seed: int) -> None:
     """All messages of a commit are in their queues, or none."""
-    verdict = judge(Task(seed, focus=Focus.COMMITS))
-    if verdict.report is not None:
-        pytest.fail(verdict.report, pytrace=False)
+    kept(seed, Focus.COMMITS)
