@@ -321,8 +321,7 @@ def take_return(owner: OwnerState, front_end: int, operation: Return) -> bytes |
         let_rest(owner, operation.queue, front_end, ranges)
     durable = list(ranges)
     if queue is not None:
-        if queue.delivery.ready.by_consumer:
-            owner.after_proposed(partial(_let_go, owner, front_end, operation.queue, operation.ranges))
+        owner.after_proposed(partial(_let_go, owner, front_end, operation.queue, operation.ranges))
         durable = []
         for first, last in ranges:
             durable += queue.delivery.state.alive.intersection(first, last)
@@ -336,7 +335,7 @@ def take_return(owner: OwnerState, front_end: int, operation: Return) -> bytes |
 
 def _let_go(owner: OwnerState, front_end: int, number: int, ranges: list[Range]) -> None:
     """A front end has returned messages. A consumer that had lost its lease may have settled some: no return
-    of these is applied, and they hold their groups no more.
+    of these is applied, and their leases end here.
     """
     queue = owner.queues.get(number)
     for part in [] if queue is None else queue.delivery.gone(front_end, ranges):

@@ -189,6 +189,14 @@ def kept_by(node: SimulatedNode, front_ends: set[int]) -> Iterator[tuple[str, ob
         for queue, state in machine_of(owner).queues.items():
             yield f"messages {name} in queue {queue}", len(state.alive)
             yield f"attached front ends {name}, queue {queue}", state.attached - front_ends
+        for queue, its_owner in state_of(owner).queues.items():
+            delivery = its_owner.delivery
+            yield (
+                f"leases {name} in queue {queue}",
+                {one: list(lease.ranges()) for one, lease in delivery.leases.items() if lease},
+            )
+            yield f"messages held for front ends {name} in queue {queue}", len(delivery.held)
+            yield f"lost leases {name} in queue {queue}", bool(delivery.lost)
     yield "catalog commands", broker.catalog.unanswered
     yield "messages that wait for a sync", len(broker.host._unsynced) + len(broker.host._syncing)
     yield "snapshot streams", len(broker.host._senders) + len(broker.host._receivers)

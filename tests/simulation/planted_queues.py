@@ -15,6 +15,7 @@ from cluster.owner.linearizable_reads import LinearizableReads
 from cluster.owner.sessions import FrontEndSessions
 from cluster.peers.link_messages import Holders, Ranges
 from node.message.run import Run
+from node.queue.delivery_state import DeliveryState
 from node.queue.features import limits
 from node.queue.features.group import Group
 from node.queue.features.limits import surplus
@@ -131,6 +132,13 @@ def contended_groups() -> AbstractContextManager[object]:
     does.
     """
     return mock.patch.object(Group, "waits", property(lambda self: self.resting > 0))
+
+
+def endless_leases() -> AbstractContextManager[object]:
+    """A consumer that had lost its lease settles a message, and the consumer that has the message by now
+    gives it back: the lease ends. With the bug it never does.
+    """
+    return mock.patch.object(DeliveryState, "gone", lambda self, front_end, ranges: [])
 
 
 def doubled_limit() -> AbstractContextManager[object]:

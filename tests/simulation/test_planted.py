@@ -29,6 +29,7 @@ SHOWN_BY = {
     "leases not taken over": 2,
     "lost leases forgotten": 44,
     "group of two consumers": 11,
+    "lease of a settled message": 3,
     "stale routes": 18,
     "limit counted twice": 3,
     "expired messages delivered": 65,

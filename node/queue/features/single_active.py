@@ -183,7 +183,8 @@ class SingleActive(Feature):
         self._consumers.given_out(consumer, ranges)
 
     def settle(self, ranges: list[Range]) -> None:
-        self._consumers.holding.remove_all(ranges)
+        # A consumer that lost its lease may have settled a message on which the active consumer works.
+        self._consumers.holding.remove_all(self._delivery.unleased(ranges))
 
     def return_(self, first: int, last: int) -> None:
         self._consumers.holding.remove(first, last)
