@@ -10,7 +10,7 @@ from node.queue.consumers import Consumers
 from node.queue.filtering import FilteredOrder
 from node.queue.leases import Leases
 from node.queue.lost_leases import LostLeases
-from node.queue.operations import Semantics
+from node.queue.operations import OWNER, Semantics
 from node.queue.order import Order, ReadyByAge
 from node.queue.queue import QueueState
 from node.queue.schedule import Schedule
@@ -139,16 +139,17 @@ class DeliveryState:
 
     def leased_elsewhere(self, front_end: int, ranges: list[Range]) -> list[Range]:
         """The messages of the ranges that the queue still has, and that a front end tells as its leases while
-        others have the leases by now.
+        other front ends have the leases by now.
         """
         if self.state.semantics is Semantics.AT_MOST_ONCE:
             return []
-        others, mine = RangeSet(ranges), self.leases.get(front_end)
-        if mine is not None:
-            others.remove_all(mine.ranges())
-        found = RangeSet(part for one in others.ranges() for part in self.state.living(*one).ranges())
-        found.update(part for one in others.ranges() for part in self.soft.numbers.intersection(*one))
-        return list(found.ranges())
+        found = RangeSet()
+        for other, lease in self.leases.items():
+            if other != front_end and other != OWNER:
+                found.update(part for one in ranges for part in lease.intersection(*one))
+        living = RangeSet(part for one in found.ranges() for part in self.state.alive.intersection(*one))
+        living.update(part for one in found.ranges() for part in self.soft.numbers.intersection(*one))
+        return list(living.ranges())
 
     def unleased(self, ranges: list[Range]) -> list[Range]:
         """The messages of the ranges that no front end has. A consumer may still have a message that another

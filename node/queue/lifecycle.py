@@ -356,17 +356,17 @@ class Lifecycle:
             count += count_of(back)
             if redelivered:
                 delivery.redelivered.update(back)
-            for first, last in self._regain(back) if delivery.lost else back:
+            for first, last in self._regain(part, back) if delivery.lost else back:
                 self._come_back(first, last)
                 for feature in self.hooks.ready:
                     feature.ready(first, last, [(first, last)] if redelivered else [])
         return count
 
-    def _regain(self, ranges: list[Range]) -> list[Range]:
-        """Lease messages again to front ends that have lost the leases, and whose consumers still have the
-        messages; return the other messages.
+    def _regain(self, part: Range, living: list[Range]) -> list[Range]:
+        """Lease the living messages of `part` again to front ends that have lost the leases, and whose
+        consumers still have the messages; return the other living messages.
         """
-        regained, left = self._delivery.lost.take(ranges)
+        regained, left = self._delivery.lost.take(part, living)
         for front_end, first, last, consumer in regained:
             self._rests.remove(first, last)
             self._take_over(front_end, (first, last), RangeMap([(first, last, consumer)]))

@@ -65,11 +65,14 @@ class LostLeases:
             for part in parts:
                 self.given_back(front_end, *part)
 
-    def take(self, parts: Iterable[Range]) -> tuple[list[Regained], list[Range]]:
-        """Another front end gives the messages back. Takes out those that a front end's consumers still have;
-        returns these, and the other messages.
+    def take(self, part: Range, living: Iterable[Range]) -> tuple[list[Regained], list[Range]]:
+        """Another front end gives the messages of `part` back, of which the queue has only the living ones.
+        Takes out those that a front end's consumers still have; returns these, and the other living messages.
         """
-        left, found = RangeSet(parts), list[Regained]()
+        left, found = RangeSet(living), list[Regained]()
+        gone = RangeSet([part])
+        gone.remove_all(left.ranges())
+        self.settled(gone.ranges())
         for front_end in list(self._by_front_end):
             lost = self._by_front_end[front_end]
             for span in [span for part in left.ranges() for span in lost.spans(*part)]:

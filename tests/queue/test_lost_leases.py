@@ -168,3 +168,24 @@ def test_an_at_most_once_queue_leases_nothing() -> None:
     assert owner.lifecycle.reattached(A, [(1, 1)]) == [(1, 1)]
     owner.lifecycle.reattached(B, [(1, 1)])
     assert not owner.delivery.lost
+
+
+def test_a_message_that_is_being_settled_is_no_lost_lease() -> None:
+    """A's settlement is on its way into the log when A greets again, and tells the message once more."""
+    owner = owner_with_lost_leases(2)
+    for front_end in (A, B):
+        owner.lifecycle.settle(front_end, [(1, 1)])
+    owner.lifecycle.reattached(A, [(1, 2)])
+    owner.lifecycle.settle(B, [(2, 2)])
+    assert not owner.delivery.lost
+
+
+def test_a_message_that_is_gone_when_it_is_given_back_is_no_lost_lease() -> None:
+    """A tells the message before the settlement of A is applied, and B gives the message back later."""
+    owner = owner_with_lost_leases(1)
+    owner.lifecycle.settle(A, [(1, 1)])
+    owner.lifecycle.reattached(A, [(1, 1)])
+    assert owner.delivery.lost
+    owner.delivery.state.settle(A, [(1, 1)])
+    owner.lifecycle.release(B, 1, 1)
+    assert not owner.delivery.lost
