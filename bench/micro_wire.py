@@ -72,7 +72,7 @@ def parse(seconds: float, data: bytes) -> float:
     def turn() -> None:
         for piece in cut:
             one.receive(piece, 0.0)
-            one.reader.go_on()
+            one.begin_turn(1)
 
     return best(seconds, MESSAGES, turn)
 
@@ -100,7 +100,7 @@ def deliveries(seconds: float, *, publisher_channel: int = 1, ack_every: int = 5
         for _ in range(MESSAGES // run.count):
             one.deliver(1, run, range(delivered, delivered + run.count), False)
             one.take_output()
-            one.reader.go_on()
+            one.begin_turn(1)
             one.receive(pieces_of_acks.pop(), 0.0)
             delivered += run.count
 

@@ -8,6 +8,7 @@ node refuses each request, and for a routing key, where the node takes each mess
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from itertools import count
 from typing import Final
@@ -16,8 +17,15 @@ from bench.beside import compare
 from bench.brokers import Address, BrokerError
 from bench.quorate import Quorate
 from bench.raw import RawClient, call, declaration, short
+from node.wire.amqp10.composite import Composite
+from node.wire.amqp10.definitions import Attach, Begin, Detach, Open, Role, SaslInit, Source
+from node.wire.amqp10.frames import MAX_MAX_FRAME_SIZE, FrameParser, ProtocolHeader, ProtocolId, frame_buffers
 
 CHANNELS: Final = 300
+LINKS: Final = 200
+RECEIVED: Final = 8192
+"""The octets that a client of AMQP 1.0 reads at once."""
+
 CHANNEL_OPENED: Final = (20, 11)
 CHANNEL_CLOSED: Final = (20, 40)
 QOS_OK: Final = (60, 11)
@@ -65,6 +73,38 @@ def declare(address: Address, user: str) -> None:
             client.send(b"".join(anew[number] + declaration(name(), "quorum", number) for number in numbers))
 
 
+def attach(address: Address, user: str) -> None:
+    """Attach links of AMQP 1.0 until the process is ended; the node refuses each of them."""
+    name, parser = names(), FrameParser(MAX_MAX_FRAME_SIZE)
+    with socket.create_connection((address.host, address.port)) as connected:
+        response = f"\0{user}\0{user}".encode()
+        headers = [ProtocolHeader(one).encode() for one in (ProtocolId.SASL, ProtocolId.AMQP)]
+        connected.sendall(headers[0] + written(SaslInit("PLAIN", response)))
+        connected.sendall(
+            headers[1]
+            + written(Open("flood"))
+            + written(Begin(next_outgoing_id=0, incoming_window=1000, outgoing_window=1000))
+        )
+        expect_frames(connected, parser, Begin, 1)
+        while True:
+            links = [Attach(name(), handle, Role.RECEIVER, source=Source(name())) for handle in range(LINKS)]
+            detaches = [Detach(handle, True) for handle in range(LINKS)]
+            connected.sendall(b"".join(map(written, (*links, *detaches))))
+            expect_frames(connected, parser, Detach, LINKS)
+
+
+def expect_frames(connected: socket.socket, parser: FrameParser, kind: type[Composite], count: int) -> None:
+    """Read until so many performatives of the kind have come. Raises BrokerError."""
+    while count > 0:
+        if not (octets := connected.recv(RECEIVED)):
+            raise BrokerError("the node has closed the connection")
+        count -= sum(isinstance(getattr(one, "performative", None), kind) for one in parser.receive(octets))
+
+
+def written(performative: Composite) -> bytes:
+    return b"".join(frame_buffers(0, performative, max_frame_size=MAX_MAX_FRAME_SIZE))
+
+
 def publish(address: Address, user: str) -> None:
     """Publish to a topic exchange until the process is ended, on a new channel after each refusal."""
     key = names()
@@ -94,6 +134,7 @@ def main() -> None:
         "a pattern that is given up": (declare, "exponential"),
         "a slow pattern for queues": (declare, "polynomial"),
         "a slow pattern for keys": (publish, "keys"),
+        "refused links of AMQP 1.0": (attach, "quick"),
     }
     compare(__doc__, floods, prepare)
 

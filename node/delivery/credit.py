@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
-from node.delivery.output import Output
+from node.delivery.shares import Output
 
 REFILL: Final = 8
 """A consumer gets a new limit when one part in `REFILL` of its window is used up, and not in each turn."""

@@ -53,6 +53,10 @@ class ClientSession(Protocol):
         """Whether output is left that `take_output` has not taken."""
 
     @property
+    def has_input(self) -> bool:
+        """Whether input waits for a turn: earlier turns have left it."""
+
+    @property
     def channels_opened(self) -> int:
         """The number of channels opened since the connection began."""
 

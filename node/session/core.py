@@ -12,13 +12,13 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from node.delivery.settlements import Outcome, Settlement
 from node.delivery.unsettled import UnsettledRanges
 from node.message.run import Run
 from node.ranges.range_set import Range
-from node.refusal import PreconditionFailedError, Refusal
+from node.refusal import Refusal
 from node.session.commands import Answered, Command, Consuming, Result
 from node.session.consumers import Released, SessionConsumers, nothing
 from node.session.logins import CertifiedLogin, Login
@@ -28,16 +28,9 @@ from node.session.publish_routes import RoutedStretch, by_contents, by_keys
 from node.session.publishing_session import ENDED_SESSION, PublishingSession, none_in_use
 from node.session.requests import Caller, Requests
 from node.session.traffic import Traffic
+from node.session.transaction_runs import HeldRun, TransactionRuns
 from node.session.transport import NO_TRANSPORT, Transport
 from node.wire.formats import format_of
-
-
-class HeldRun(NamedTuple):
-    """A run that a transaction will publish. `route` may lead to no queue."""
-
-    run: Run
-    route: Route
-    mandatory: bool
 
 
 class SessionCore:
@@ -46,8 +39,8 @@ class SessionCore:
     `in_use` gives the numbers of a channel's consumers that have not ended, or that have unsettled
     deliveries. A protocol without channels uses one channel number.
 
-    `SessionCore` holds the runs of a transaction until the commit, with their routes at the time of the
-    publish. The protocol's machine holds the transaction's settlements until then.
+    `TransactionRuns` has the runs of a transaction until the commit. The protocol's machine has the
+    transaction's settlements until then.
     """
 
     def __init__(
@@ -61,10 +54,7 @@ class SessionCore:
         self.subscriber: Subscriber = session
         """The session, as the broker calls it."""
         self._requests = Requests(port)
-        self._held: dict[int, list[HeldRun]] = {}
-        """The runs that the transaction of each channel will publish."""
-        self._refused: dict[int, Refusal] = {}
-        """Why the transaction of a channel lacks a run."""
+        self._transactions = TransactionRuns(port, self.traffic, self._unroutable)
         self._consumers = SessionConsumers(port, in_use)
 
     @property
@@ -144,7 +134,7 @@ class SessionCore:
                 tag += piece.count if tag else 0
         except Refusal as refusal:
             if held:
-                self._refused.setdefault(channel, refusal)
+                self._transactions.refuse(channel, refusal)
             self._session.publish_refused(channel, refusal)
 
     def hold_publish(self, channel: int, run: Run, mandatory: bool) -> None:
@@ -155,7 +145,7 @@ class SessionCore:
         self, route: Route, channel: int, run: Run, mandatory: bool, first_tag: int, held: bool
     ) -> None:
         if held:
-            self._held.setdefault(channel, []).append(HeldRun(run, route, mandatory))
+            self._transactions.hold(channel, HeldRun(run, route, mandatory))
             return
         session, traffic, count = self._session, self.traffic, run.count
         traffic.published += count
@@ -190,44 +180,13 @@ class SessionCore:
 
     def roll_back(self, channel: int) -> None:
         """Discard the runs of the channel's transaction."""
-        self._held.pop(channel, None)
-        self._refused.pop(channel, None)
+        self._transactions.roll_back(channel)
 
     def commit(self, channel: int, settled: Sequence[Settlement], done: Done, *, whole: bool = False) -> None:
-        """Publish the runs of the channel's transaction and settle, atomically.
-
-        `done` is called without a refusal once a majority of each partition has everything on disk; with a
-        refusal nothing has been published or settled. The session returns mandatory messages that no queue
-        takes to the client before `done` is called. `whole`: the commit is refused where a publish of the
-        transaction was refused, or no queue takes a mandatory message; the deliveries go back as failed ones.
+        """See `TransactionRuns.commit`. The session returns mandatory messages that no queue takes to the
+        client before `done` is called.
         """
-        publishes: list[tuple[Run, Route]] = []
-        lost: list[HeldRun] = []
-        for one in self._held.pop(channel, []):
-            self.traffic.published += one.run.count
-            one.route.flow.published += one.run.count
-            # A queue may have been deleted since; only mandatory messages are returned then, as by RabbitMQ.
-            if one.route and (not one.mandatory or self._port.still_leads(one.route)):
-                publishes.append((one.run, one.route))
-            else:
-                lost.append(one)
-
-        refused = self._refused.pop(channel, None)
-        if refused is None and any(one.mandatory for one in lost):
-            refused = PreconditionFailedError("no queue takes a message of the transaction")
-        if whole and refused is not None:
-            for consumer, ranges, _ in settled:
-                self._port.give_back(consumer, ranges, True)
-            done(refused)
-            return
-
-        def answered(refusal: Refusal | None) -> None:
-            if refusal is None:
-                for one in lost:
-                    self._unroutable(channel, one.run, one.mandatory)
-            done(refusal)
-
-        self._port.commit(publishes, settled, answered)
+        self._transactions.commit(channel, settled, done, whole=whole)
 
     # -- consuming ------------------------------------------------------------------------------
 
@@ -288,7 +247,7 @@ class SessionCore:
         collector.
         """
         self._session = self.subscriber = ENDED_SESSION
-        self._held = {}
+        self._transactions.forget()
         self._consumers = SessionConsumers(self._port, none_in_use)
 
 
@@ -383,6 +342,18 @@ class ProtocolMachine(Protocol):
     def disconnected(self) -> list[Any]:
         """The socket is closed: everything ends. Returns the effects of that."""
 
+    @property
+    def has_input(self) -> bool:
+        """Whether input waits for a turn: earlier turns have left it."""
+
+    def begin_turn(self, waiting: int) -> None:
+        """Begin a new turn, whose work the `waiting` clients with such input divide: handle a share of the
+        input.
+        """
+
+    def took(self, seconds: float) -> None:
+        """Count the time that the session has taken for a request as work."""
+
 
 class MachineSession(Containment):
     """Carries out the effects of a machine with a `SessionCore`.
@@ -434,6 +405,36 @@ class MachineSession(Containment):
     @abstractmethod
     def _drop_input(self) -> None:
         """Forget the input that is held back."""
+
+    @property
+    def has_input(self) -> bool:
+        """Whether input waits for a turn: earlier turns have left it."""
+        return self._machine.has_input
+
+    def timed(self, handler: Callable[[Any], None]) -> Callable[[Any], None]:
+        """The handler of a request, whose time counts as work of the client's input."""
+
+        def handle(wanted: Any) -> None:
+            began = self._clock()
+            handler(wanted)
+            self._machine.took(self._clock() - began)
+
+        return handle
+
+    def _go_on(self) -> None:
+        """Process a share of the input that earlier turns have left; other clients have their shares in
+        between.
+        """
+        machine = self._machine
+        if not machine.has_input or self._port.ready():
+            machine.begin_turn(self._transport.clients_waiting)
+        elif not self._blocked:
+            self._wait_ready()
+        if wanted := machine.take_effects():
+            self._carry_out(wanted)
+        self._read_on()
+        if machine.has_input and not self._blocked:
+            self._transport.wanted()
 
     def answered(self) -> None:
         """The machine has new effects; an answer lets waiting input go on."""

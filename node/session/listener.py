@@ -46,7 +46,7 @@ class Listener:
     `protocols` are those that clients may speak; the first one answers a client whose first octets ask for
     none of them. The sessions of each protocol, and the TLS port, must close clients that have not logged in
     within `handshake_timeout` seconds. `wanted` is called when a session has output for the end of the turn,
-    in which the node calls `flush`.
+    in which the node calls `flush`. `clients_waiting` counts the clients whose input that turn has left.
     """
 
     def __init__(
@@ -77,6 +77,7 @@ class Listener:
         self.past_channels = 0
         """The number of channels that closed connections had opened."""
         self._wanted = wanted
+        self.clients_waiting = 0
         self._dirty: dict[int, Client] = {}
         self._ticking: deque[Client] = deque()
         self._ticked = 0
@@ -212,6 +213,7 @@ class Listener:
         dirty, self._dirty = self._dirty, {}
         for client in dirty.values():
             client.flush()
+        self.clients_waiting = sum(client.session.has_input for client in self._dirty.values())
 
 
 class Client(asyncio.Protocol):
@@ -317,6 +319,10 @@ class Client(asyncio.Protocol):
         self.session.lost()
 
     # -- Transport ------------------------------------------------------------------------------
+
+    @property
+    def clients_waiting(self) -> int:
+        return self._listener.clients_waiting
 
     def wanted(self) -> None:
         if self._transport is not None:

@@ -14,6 +14,10 @@ class Transport(Protocol):
     certified_name: str
     """The user name in the client's certificate; empty without a valid certificate."""
 
+    @property
+    def clients_waiting(self) -> int:
+        """The number of the node's clients whose input waits for this turn: they divide the turn's work."""
+
     def wanted(self) -> None:
         """The session has output: the listener calls `take_output` at the end of the turn."""
 
@@ -41,6 +45,7 @@ class NoTransport:
 
     remote = ""
     certified_name = ""
+    clients_waiting = 0
 
     def wanted(self) -> None: ...
     def pause_reading(self) -> None: ...

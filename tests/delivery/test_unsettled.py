@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.delivery.credit import Credits, Windows
-from node.delivery.output import Framing, Output
+from node.delivery.shares import Framing, Output
 from node.delivery.unsettled import (
     COMPACT_AFTER,
     Taken,

@@ -246,6 +246,7 @@ class Socket:
 
     remote = "127.0.0.1"
     certified_name = ""
+    clients_waiting = 1
 
     def __init__(self) -> None:
         self.reading = True
@@ -300,6 +301,6 @@ class Connected:
 
     def output(self) -> list[Frame]:
         found = []
-        while (data := self.session.take_output()) or self.session.connection.reader.has_input:
+        while (data := self.session.take_output()) or self.session.connection.has_input:
             found += frames(data)
         return found

@@ -15,8 +15,8 @@ from dataclasses import astuple
 from functools import partial
 
 from node.delivery.credit import ChannelConsumer, Credits, Windows
-from node.delivery.output import Framing, Output
 from node.delivery.settlements import Outcome, Settlements
+from node.delivery.shares import Framing, Output
 from node.delivery.unsettled import Taken, UnknownDeliveryError, UnsettledDeliveries
 from node.message.run import Run
 from node.ranges.range_set import Numbers

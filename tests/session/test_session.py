@@ -17,6 +17,8 @@ class CountedTurns:
     def __init__(self) -> None:
         self.turns_wanted = 0
 
+    clients_waiting = 0
+
     def wanted(self) -> None:
         self.turns_wanted += 1
 

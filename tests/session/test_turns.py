@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from node.delivery.shares import REQUEST_WORK
 from node.session.amqp091.session import Session
 from node.session.permissions import Right
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.codec import encode_method
-from node.wire.amqp091.intake import REQUEST_WORK
 from node.wire.amqp091.limits import ConnectionLimits
 from tests.session.answering import AnsweringBroker, Connected, Socket
 
@@ -72,9 +72,7 @@ class OfTurns(Connected):
 
 
 def in_order(session: Session, broker: Broker) -> bool:
-    return not session.connection.reader.has_input and broker.bound == [
-        str(number) for number in range(ASKED)
-    ]
+    return not session.connection.has_input and broker.bound == [str(number) for number in range(ASKED)]
 
 
 def test_the_turns_of_a_pipeline_come_without_new_input() -> None:
@@ -82,7 +80,7 @@ def test_the_turns_of_a_pipeline_come_without_new_input() -> None:
     client.send(*REQUESTS)
     assert 0 < len(client.broker.bound) <= A_TURN
     assert not client.turns.reading
-    while client.session.connection.reader.has_input:
+    while client.session.connection.has_input:
         assert 0 < client.turn() <= A_TURN
     assert in_order(client.session, client.broker)
     assert client.turns.reading
@@ -92,7 +90,7 @@ def test_a_client_that_reads_nothing_is_taken_from_all_the_same() -> None:
     """It may be waiting for room itself before it reads."""
     client = OfTurns()
     client.send(*REQUESTS)
-    while client.session.connection.reader.has_input:
+    while client.session.connection.has_input:
         assert client.turns.asked
         client.turns.asked = 0
         assert client.session.take_output(writes=False) == b""
@@ -109,7 +107,7 @@ def test_input_that_was_left_waits_for_the_catalog() -> None:
     client.broker.behind = False
     (waiting,) = client.broker.waiting
     waiting.unblocked()
-    while client.session.connection.reader.has_input:
+    while client.session.connection.has_input:
         assert client.turn()
     assert in_order(client.session, client.broker)
     assert client.turns.reading
@@ -124,6 +122,6 @@ def test_requests_that_take_long_use_up_a_turn() -> None:
     client.broker.seconds = 0.005
     client.send(*REQUESTS[:20])
     assert len(client.broker.bound) == 2
-    while client.session.connection.reader.has_input:
+    while client.session.connection.has_input:
         assert client.turn() <= 2
     assert len(client.broker.bound) == 20

@@ -37,6 +37,7 @@ class Wire:
 
     remote = "127.0.0.1"
     certified_name = ""
+    clients_waiting = 1
 
     def __init__(self, wanted: Action, close: Action) -> None:
         self.wanted = wanted

@@ -118,8 +118,8 @@ class Client:
         """Octets, or channels with methods, in as many turns as they take; returns and keeps the effects."""
         octets = [one if isinstance(one, bytes) else encode_method(*one) for one in data]
         effects = self._answered(self.connection.receive(b"".join(octets), self.now))
-        while self.connection.reader.has_input:
-            self.connection.reader.go_on()
+        while self.connection.has_input:
+            self.connection.begin_turn(1)
             effects += self.take_effects()
         self.effects += effects
         return effects
@@ -155,7 +155,7 @@ class Client:
 
     def output(self) -> list[Frame]:
         output = self.connection.take_output()
-        self.connection.reader.go_on()
+        self.connection.begin_turn(1)
         return frames(output)
 
     def methods(self) -> list[Method]:

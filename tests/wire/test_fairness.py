@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.delivery.output import OUTPUT_BYTES, QUANTUM_BYTES, share_out
+from node.delivery.shares import OUTPUT_BYTES, QUANTUM_BYTES, share_out
 from node.refusal import NotFoundError
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m

@@ -11,7 +11,7 @@ import pytest
 
 from node.delivery.credit import Credits, Windows
 from node.delivery.octets import SIZE_OCTETS
-from node.delivery.output import Output
+from node.delivery.shares import Output
 from node.delivery.unsettled import RUN_OCTETS, UnsettledDeliveries
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m

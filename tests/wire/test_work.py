@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from node.delivery.shares import LARGEST_DEBT, LEAST_PART, REQUEST_WORK, WorkShare
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.codec import encode_method
 from node.wire.amqp091.connection import Connection
 from node.wire.amqp091.errors import ResourceExhaustedError
 from node.wire.amqp091.fields import encode_table
-from node.wire.amqp091.intake import PACE_BURST_S, REQUEST_WORK
+from node.wire.amqp091.intake import PACE_BURST_S
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.properties import ORDINARY_VALUES
 from tests.wire.client import Client, opened, publish
@@ -23,38 +24,61 @@ SHARE = ConnectionLimits().turn_work
 def test_a_turn_takes_a_share_of_pipelined_requests_and_later_turns_the_rest() -> None:
     connection = opened().connection
     connection.take_output()
-    connection.reader.go_on()
+    connection.begin_turn(1)
     connection.receive(b"".join(encode_method(number, m.ChannelOpen()) for number in range(1, 1001)), 100.0)
     turns = [len(connection.channels)]
-    while connection.reader.has_input:
+    while connection.has_input:
         assert connection.paused
-        connection.reader.go_on()
+        connection.begin_turn(1)
         turns.append(len(connection.channels) - sum(turns))
     assert sum(turns) == 1000
     assert max(turns) <= SHARE // REQUEST_WORK
     assert not connection.paused
 
 
-def test_a_turn_takes_one_of_the_widest_header_tables() -> None:
+def test_a_turn_takes_at_most_one_of_the_widest_header_tables() -> None:
+    """The next turns make up for the work beyond the share."""
     connection = opened(1, limits=ConnectionLimits(wide_values_per_second=10**9)).connection
     connection.take_output()
-    connection.reader.go_on()
+    connection.begin_turn(1)
     wide = [{f"{number}.{key:018}": None for key in range(4000)} for number in range(5)]
     tables = [b"\x20\0" + encode_table(table) for table in wide]
     assert all(len(table) * 8 > SHARE for table in tables)
     effects = connection.receive(b"".join(publish(1, b"x", properties=table) for table in tables), 100.0)
     assert [type(effect) for effect in effects] == [e.PublishEffect]
-    for _ in range(4):
-        connection.reader.go_on()
-        assert [type(effect) for effect in connection.take_effects()] == [e.PublishEffect]
-    assert not connection.reader.has_input
+    turns = []
+    while connection.has_input:
+        connection.begin_turn(1)
+        turns.append([type(effect) for effect in connection.take_effects()])
+    assert [one for one in turns if one] == [[e.PublishEffect]] * 4
+    assert len(turns) > 4
+
+
+def test_the_work_beyond_a_share_is_made_up_for_within_a_few_turns() -> None:
+    share = WorkShare(100)
+    share.took(1.0)
+    turns = 0
+    while share.used_up:
+        share.renew(1)
+        turns += 1
+    assert turns == LARGEST_DEBT + 1
+
+
+@pytest.mark.parametrize(("waiting", "part"), [(0, 1), (1, 1), (3, 3), (16, 16), (1000, LEAST_PART)])
+def test_clients_divide_the_work_of_a_turn(waiting: int, part: int) -> None:
+    share = WorkShare(1600)
+    share.renew(waiting)
+    share.done += 1600 // part - 1
+    assert not share.used_up
+    share.done += 1
+    assert share.used_up
 
 
 def test_plain_messages_of_a_read_are_taken_in_one_turn() -> None:
     connection = opened(1).connection
     piece = publish(1, b"x" * 100)
     connection.receive(piece * (256 * 1024 // len(piece)), 100.0)
-    assert not connection.reader.has_input
+    assert not connection.has_input
 
 
 def test_nothing_is_taken_before_what_is_left_by_an_earlier_turn() -> None:
@@ -62,14 +86,14 @@ def test_nothing_is_taken_before_what_is_left_by_an_earlier_turn() -> None:
     client = opened(1, limits=ConnectionLimits(turn_work=2 * REQUEST_WORK))
     connection = client.connection
     connection.take_output()
-    connection.reader.go_on()
+    connection.begin_turn(1)
     connection.receive(encode_method(1, m.QueueDeclare("first")) + publish(1, b"a"), 100.0)
     connection.receive(encode_method(2, m.ChannelOpen()) * 1, 100.0)
     connection.reply(1, m.QueueDeclareOk("first", 0, 0))
-    assert connection.reader.has_input
+    assert connection.has_input
     connection.receive(publish(1, b"b"), 100.0)
     connection.take_output()
-    connection.reader.go_on()
+    connection.begin_turn(1)
     published = [
         bytes(effect.run.raw) for effect in connection.take_effects() if isinstance(effect, e.PublishEffect)
     ]
@@ -91,7 +115,7 @@ def carried_out(turn_work: int, frames: list[bytes]) -> dict[int, list[object]]:
     connection = client.connection
     asked: dict[int, list[object]] = {1: [], 2: []}
     effects = connection.receive(b"".join(frames), 100.0)
-    while effects or connection.reader.has_input:
+    while effects or connection.has_input:
         waiting = []
         for effect in effects:
             if isinstance(effect, e.PublishEffect):
@@ -104,7 +128,7 @@ def carried_out(turn_work: int, frames: list[bytes]) -> dict[int, list[object]]:
         connection.take_output()
         for number in waiting:
             connection.reply(number, m.QueueDeclareOk("q", 0, 0))
-        connection.reader.go_on()
+        connection.begin_turn(1)
         effects = connection.take_effects()
     return {number: joined(each) for number, each in asked.items()}
 
@@ -139,8 +163,8 @@ def published(effects: list[e.Effect]) -> int:
 def taken(connection: Connection, piece: bytes, now: float) -> int:
     """Run turns until the connection has no input that may be taken; the number of messages published."""
     count = published(connection.receive(piece, now) if piece else connection.tick(now))
-    while connection.reader.has_input:
-        connection.reader.go_on()
+    while connection.has_input:
+        connection.begin_turn(1)
         count += published(connection.take_effects())
     return count
 

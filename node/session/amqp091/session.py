@@ -71,7 +71,7 @@ class Session(MachineSession):
             effects.Rollback: self._roll_back,
             effects.SettleEffect: self._settle,
             effects.Credit: self._credit,
-            effects.Request: self._request,
+            effects.Request: self.timed(self._request),
             effects.AnswerEffect: partial(answer, connection),
             effects.RefuseEffect: partial(refuse, connection),
             effects.ChannelClosed: self._channel_closed,
@@ -158,7 +158,7 @@ class Session(MachineSession):
         with self:
             if self.connection.next_deadline() <= self._clock():
                 self._carry_out(self.connection.tick(self._clock()))
-                if self.connection.reader.has_input and not self._blocked:
+                if self.connection.has_input and not self._blocked:
                     self._transport.wanted()
 
     def force_close(self, reason: str) -> None:
@@ -184,21 +184,6 @@ class Session(MachineSession):
                 output = self.connection.take_output() if writes else b""
                 self._go_on()
         return output
-
-    def _go_on(self) -> None:
-        """Process a share of the input that earlier turns have left; other clients have their shares in
-        between.
-        """
-        connection = self.connection
-        if not connection.reader.has_input or self._port.ready():
-            connection.reader.go_on()
-        elif not self._blocked:
-            self._wait_ready()
-        if wanted := connection.take_effects():
-            self._carry_out(wanted)
-        self._read_on()
-        if connection.reader.has_input and not self._blocked:
-            self._transport.wanted()
 
     def _read_on(self) -> None:
         if self._full and not self.connection.paused:
@@ -258,9 +243,8 @@ class Session(MachineSession):
     # -- requests -------------------------------------------------------------------------------
 
     def _request(self, effect: effects.Request) -> None:
-        channel, method, began = effect.channel, effect.method, self._clock()
+        channel, method = effect.channel, effect.method
         self._core.carry_out(channel, command_of(effect), partial(self._answer, channel, method))
-        self.connection.reader.took(self._clock() - began)
 
     def _answer(self, channel: int, method: Method, result: Result | Refusal) -> None:
         """Answer a request with the result of its command."""
@@ -416,7 +400,7 @@ class Session(MachineSession):
             self.answered()
         if self._held_back.size and not self._blocked:
             self._receive(self._held_back.take())
-        if self.connection.reader.has_input:
+        if self.connection.has_input:
             self._transport.wanted()
         if not self._blocked and not self._full and not self.closed:
             self._transport.resume_reading()

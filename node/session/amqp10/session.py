@@ -67,9 +67,9 @@ class ConnectionSession(MachineSession):
         self._full = self._unroutable = False
         self._publishing: effects.PublishEffect | None = None
         """The latest publish. The count of published messages before this publish is `_published`."""
-        self._published = 0
-        self._sessions_known = 0
+        self._published = self._sessions_known = 0
         self.last_words = INTERNAL_ERROR
+        termini = Termini(port, self, self._core, connection).handlers()
         handlers: dict[type[Any], Callable[[Any], None]] = {
             effects.Authenticate: authentication.log_in,
             effects.AnswerChallenge: authentication.go_on,
@@ -77,8 +77,8 @@ class ConnectionSession(MachineSession):
             effects.NegotiationFailed: self._negotiation_failed,
             effects.CloseSocket: self._close_socket,
             effects.LogEffect: self._log,
-            **Termini(port, self, self._core, connection).handlers(),
-            effects.RequestEffect: Management(self, self._core, connection).request,
+            **{kind: self.timed(handler) for kind, handler in termini.items()},
+            effects.RequestEffect: self.timed(Management(self, self._core, connection).request),
             effects.PublishEffect: self._publish,
             effects.SettleEffect: self._settle,
             effects.Credit: self._credit,
@@ -148,12 +148,13 @@ class ConnectionSession(MachineSession):
 
     def _stop_when_full(self) -> None:
         """Stop reading from the socket while the machine has input that it may not handle now."""
-        if self.connection.waits and not self._blocked and not self._full:
+        waits = self.connection.waits or self.connection.has_input
+        if waits and not self._blocked and not self._full:
             self._full = True
             self._transport.pause_reading()
 
     def _read_on(self) -> None:
-        if self._full and not self.connection.waits:
+        if self._full and not self.connection.waits and not self.connection.has_input:
             self._full = False
             if not self._blocked:
                 self._transport.resume_reading()
@@ -206,8 +207,7 @@ class ConnectionSession(MachineSession):
         with self:
             if not self._releasing:
                 output = self.connection.take_output() if writes else b""
-                if wanted := self.connection.take_effects():
-                    self._carry_out(wanted)
+                self._go_on()
         return output
 
     # -- negotiation ----------------------------------------------------------------------------

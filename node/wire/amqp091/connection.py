@@ -129,6 +129,37 @@ class Connection:
         """The session has stopped or resumed reading the socket: heartbeats cannot arrive meanwhile."""
         self.life.heartbeats.listen(active, now)
 
+    @property
+    def has_input(self) -> bool:
+        """Whether input waits for a turn: earlier turns have left it."""
+        life = self.life
+        return bool(life.unread) and not life.must_read() and not life.paced()
+
+    def begin_turn(self, waiting: int) -> None:
+        """Begin a new turn, whose work the `waiting` clients with input for it divide: handle input that
+        earlier turns have left, or that waited for the client to read.
+        """
+        life = self.life
+        if not life.unread:
+            life.share.renew(waiting)
+        elif not life.must_read() and not life.paced():
+            life.share.renew(waiting)
+            waited, life.unread = life.unread, {}
+            # A channel's parked frames go before new input.
+            for number in waited:
+                if number:
+                    self.reader.resume(number)
+            if 0 in waited and life.must_wait():
+                life.unread[0] = None
+            elif 0 in waited:
+                self.reader.advance()
+        # Deliveries may have taken memory, also for a client that sends nothing.
+        life.check_memory()
+
+    def took(self, seconds: float) -> None:
+        """Count the time that the session has taken for a request as work."""
+        self.life.share.took(seconds)
+
     def disconnected(self) -> list[Effect]:
         """The socket is closed. Returns the last effects."""
         life = self.life

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from node.delivery.output import Framing, Output
 from node.delivery.settlements import Outcome, Settlement, Settlements
+from node.delivery.shares import Framing, Output
 from node.delivery.unsettled import UnsettledRanges
 from node.message.run import Run
 from node.ranges.range_set import Range

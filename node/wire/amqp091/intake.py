@@ -1,4 +1,4 @@
-"""The input of a connection that is not consumed yet, and the share of work that a turn may spend on it.
+"""The input of a connection that is not consumed yet, and the pace at which it may come.
 
 Input is octets that are not cut into frames yet (`Intake`), and whole frames of held channels (`Parking`).
 
@@ -11,43 +11,8 @@ from __future__ import annotations
 from math import inf
 from typing import Final
 
-FRAME_WORK: Final = 128
-"""The work of a frame, or of a run of frames handled together, in addition to 1 for each octet."""
-
-REQUEST_WORK: Final = 8 * 1024
-"""The work of a method that is neither a publish nor an acknowledgement: permissions, the catalog,
-an answer.
-"""
-
 PROPERTIES_WORK: Final = 8
 """The work of an octet in a property list that is not remembered: each header value is checked."""
-
-WORK_A_SECOND: Final = 128 * 1024 * 1024
-"""The work of a second that a request took: a permission's pattern may take long to match a name."""
-
-
-class WorkShare:
-    """The work that a connection may cause in one turn. The unit is about the handling of one octet."""
-
-    __slots__ = ("_granted", "done")
-
-    def __init__(self, granted: int) -> None:
-        self._granted = granted
-        self.done = 0
-
-    @property
-    def used_up(self) -> bool:
-        """Whether the share is used up, and the rest of the input waits for a later turn."""
-        return self.done >= self._granted
-
-    def renew(self) -> None:
-        """Begin the share of a new turn."""
-        self.done = 0
-
-    def exhaust(self) -> None:
-        """Use the share up, so that new input does not overtake the input that waits for the next `renew`."""
-        self.done = self._granted
-
 
 PACE_BURST_S: Final = 0.5
 """A client may be ahead of its pace by so many seconds."""

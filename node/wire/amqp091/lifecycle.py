@@ -19,6 +19,7 @@ from typing import Final
 
 from node.delivery.credit import Credits, Windows
 from node.delivery.idle import IdleTimes
+from node.delivery.shares import WorkShare
 from node.delivery.unsettled import UnsettledRanges
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.channel import Channel
@@ -35,7 +36,7 @@ from node.wire.amqp091.effects import (
 )
 from node.wire.amqp091.errors import Failure, ResourceExhaustedError
 from node.wire.amqp091.fields import FieldValue, Table
-from node.wire.amqp091.intake import Intake, Pace, Parking, WorkShare
+from node.wire.amqp091.intake import Intake, Pace, Parking
 from node.wire.amqp091.limits import MAX_CHANNEL, SMALLEST_FRAME_MAX, ConnectionLimits
 from node.wire.amqp091.primitives import Method
 from node.wire.amqp091.properties import PropertyChecks

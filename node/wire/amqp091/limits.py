@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from node.delivery.shares import TURN_WORK
 from node.wire.amqp091.fields import FieldValue
 
 SMALLEST_FRAME_MAX: Final = 4096
@@ -55,9 +56,8 @@ class ConnectionLimits:
     """The contents in the open transactions of a connection. One message is always accepted."""
     transaction_operations: int = 250_000
     """Publishes and settlements in the open transactions of a connection. Runs of like ones count as one."""
-    turn_work: int = 512 * 1024
-    """Work on a client's input in one turn, in the unit of `intake.WorkShare`. The rest waits for later
-    turns.
+    turn_work: int = TURN_WORK
+    """Work on a client's input in one turn, in the unit of `WorkShare`. The rest waits for later turns.
     """
     wide_values_per_second: int = 20_000
     """Header values that a client may publish in a second, beyond the first 128 of each message."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from node.delivery.shares import FRAME_WORK, REQUEST_WORK
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.ack_path import ACK_IDS, acknowledgements
 from node.wire.amqp091.channel import Channel
@@ -29,7 +30,7 @@ from node.wire.amqp091.errors import (
     ProtocolException,
     UnexpectedMethodError,
 )
-from node.wire.amqp091.intake import FRAME_WORK, PROPERTIES_WORK, REQUEST_WORK, WORK_A_SECOND
+from node.wire.amqp091.intake import PROPERTIES_WORK
 from node.wire.amqp091.lifecycle import TAKING, ConnectionLifecycle, ConnectionState, NegotiationError
 from node.wire.amqp091.primitives import SHORT, method_ids
 from node.wire.amqp091.publish_path import PUBLISH_IDS
@@ -223,37 +224,6 @@ class FrameReader:
             life.parking.consumed(number, parked, start, at)
             if not parked.size or (at < len(data) and not life.must_wait()):
                 return
-
-    @property
-    def has_input(self) -> bool:
-        """Whether `go_on` has input to handle that earlier turns have left."""
-        life = self._life
-        return bool(life.unread) and not life.must_read() and not life.paced()
-
-    def took(self, seconds: float) -> None:
-        """Count the time that the session has taken for a request as work."""
-        self._life.share.done += int(seconds * WORK_A_SECOND)
-
-    def go_on(self) -> None:
-        """Begin a new turn: handle input that earlier turns have left, or that waited for the
-        client to read.
-        """
-        life = self._life
-        if not life.unread:
-            life.share.renew()
-        elif not life.must_read() and not life.paced():
-            life.share.renew()
-            waited, life.unread = life.unread, {}
-            # A channel's parked frames go before new input.
-            for number in waited:
-                if number:
-                    self.resume(number)
-            if 0 in waited and life.must_wait():
-                life.unread[0] = None
-            elif 0 in waited:
-                self.advance()
-        # Deliveries may have taken memory, also for a client that sends nothing.
-        life.check_memory()
 
     # -- frames ---------------------------------------------------------------------------------
 

@@ -59,18 +59,18 @@ from node.wire.amqp10.errors import (
     MemoryExhaustedError,
     WireError,
 )
+from node.wire.amqp10.frame_input import FrameInput
 from node.wire.amqp10.frames import (
     EMPTY_FRAME,
     MAX_MAX_FRAME_SIZE,
     Frame,
-    FrameParser,
     FrameType,
     ProtocolHeader,
     ProtocolId,
     Received,
     frames_of,
 )
-from node.wire.amqp10.limits import MAX_CHANNEL, STRANGER_FRAME_SIZE, ConnectionLimits
+from node.wire.amqp10.limits import MAX_CHANNEL, ConnectionLimits
 from node.wire.amqp10.session_endpoint import SessionEndpoint
 from node.wire.amqp10.session_table import SessionTable
 from node.wire.amqp10.states import AWAITING_ANSWER, DEAF, NOT_OPEN_YET, ConnectionState, check_next
@@ -83,9 +83,6 @@ TLS_HEADER: Final = ProtocolHeader(ProtocolId.TLS).encode()
 CONSUMER_OCTETS: Final = 3 * 1024
 """Octets of memory for a consumer, with its part in the queue's owner."""
 
-FRAME_OCTETS: Final = 256
-"""Octets of memory for a frame that waits, beside its own octets."""
-
 
 class Connection:
     """See the module's docstring. The caller hands in octets, and carries out the effects."""
@@ -96,7 +93,7 @@ class Connection:
         self.mechanism = ""
         self.remote_open: Open | None = None
         self._limits = limits
-        self._parser = FrameParser(STRANGER_FRAME_SIZE, rows=True)
+        self._input = FrameInput(limits.turn_work)
         self._outbox = Outbox()
         windows = Windows(
             limits.delivery_window, limits.first_window, limits.delivery_window_bytes, limits.pending_bytes
@@ -104,7 +101,6 @@ class Connection:
         self._credits = Credits(windows, self._outbox)
         self._idle = IdleTimes()
         self.sessions = SessionTable(limits, self._outbox, self._credits)
-        self._parked: list[Received] = []
         self._now = now
         self._deadline = now + limits.handshake_timeout
 
@@ -126,24 +122,27 @@ class Connection:
         self._now = now
         self._idle.heard_at = now
         if self.state not in DEAF:
-            received = self._parser.receive(data)
-            if self._parked:
-                self._parked += received
-            else:
-                self._handle(received)
-            self._after_input()
+            self._input.add(data)
+            self.go_on()
         return self.take_effects()
+
+    def begin_turn(self, waiting: int) -> None:
+        """Begin a new turn, whose work the `waiting` clients with input for it divide."""
+        self._input.share.renew(waiting)
+        if self.has_input:
+            self.go_on()
+
+    def took(self, seconds: float) -> None:
+        """Count the time that the session has taken for a request as work."""
+        self._input.share.took(seconds)
 
     def go_on(self) -> None:
         """Handle the input that has waited, as far as it may be handled now."""
-        parked, self._parked = self._parked, []
-        self._handle(parked)
-        self._after_input()
-
-    def _after_input(self) -> None:
+        self._handle()
         # The session code may be at work on the frame in front of the octets that are no frames.
-        if self._parser.failure is not None and not self._parked and self.state not in AWAITING_ANSWER:
-            self._fail(self._parser.failure)
+        failure = self._input.failure
+        if failure is not None and self.state not in AWAITING_ANSWER:
+            self._fail(failure)
         self.sessions.refresh()
         self._check_memory()
 
@@ -152,24 +151,34 @@ class Connection:
         """Whether the input waits for an answer of the session code, or for room on the way to a queue."""
         return self.state in AWAITING_ANSWER or bool(self.sessions.holding)
 
-    def _handle(self, received: list[Received]) -> None:
-        for index, one in enumerate(received):
-            if self.waits:
-                self._parked = received[index:]
+    @property
+    def has_input(self) -> bool:
+        """Whether input waits for a turn: earlier turns have left it."""
+        return self._input.waits and not self.waits and self.state not in DEAF
+
+    def _handle(self) -> None:
+        share = self._input.share
+        while not self.waits and self.state not in DEAF:
+            if share.used_up and self.state is ConnectionState.OPEN:
                 return
-            if self.state in DEAF:
+            received = self._input.take()
+            if received is None:
                 return
             try:
-                if isinstance(one, TransferRow):
-                    self._row(one)
-                elif isinstance(one, ProtocolHeader):
-                    self._header(one)
-                elif one.kind == FrameType.SASL:
-                    self._sasl(one)
-                else:
-                    self._frame(one)
+                self._take(received)
             except WireError as error:
                 self._fail(error)
+
+    def _take(self, received: Received) -> None:
+        """Handle a frame, or a row of transfers. Raises WireError."""
+        if isinstance(received, TransferRow):
+            self._row(received)
+        elif isinstance(received, ProtocolHeader):
+            self._header(received)
+        elif received.kind == FrameType.SASL:
+            self._sasl(received)
+        else:
+            self._frame(received)
 
     def _row(self, row: TransferRow) -> None:
         """Have a session take a row as a whole, or else handle one frame after the other."""
@@ -278,7 +287,7 @@ class Connection:
             self._refuse(reason)
 
     def _refuse(self, reason: str) -> None:
-        self._parked.clear()
+        self._input.drop()
         self._outbox.emit(NegotiationFailed(reason))
         self._move(ConnectionState.PAUSED)
         self._deadline = self._now + self._limits.refusal_pause
@@ -319,7 +328,7 @@ class Connection:
     def _write_open(self) -> None:
         limits = self._limits
         idle = round(limits.idle_time_out * 1000) or None
-        self._parser.accept(min(limits.max_frame_size, MAX_MAX_FRAME_SIZE))
+        self._input.parser.accept(min(limits.max_frame_size, MAX_MAX_FRAME_SIZE))
         self._outbox.send(
             0,
             Open(
@@ -383,11 +392,8 @@ class Connection:
     def held(self) -> int:
         """Octets of memory that the connection takes up, without output that the socket has taken."""
         credits = self._credits
-        octets = self._parser.held + self._outbox.octets + credits.held_octets + credits.record_octets
-        octets += len(credits.consumers) * CONSUMER_OCTETS
-        if self._parked:
-            octets += sum(_octets_of(one) for one in self._parked)
-        return octets + self.sessions.held
+        octets = self._input.held + self._outbox.octets + credits.held_octets + credits.record_octets
+        return octets + len(credits.consumers) * CONSUMER_OCTETS + self.sessions.held
 
     def _check_memory(self) -> None:
         limits = self._limits
@@ -427,7 +433,7 @@ class Connection:
     def _fail(self, error: WireError) -> None:
         """Close the connection because of an error."""
         if self.state in DEAF or self.state is ConnectionState.CLOSING:
-            if self.state is ConnectionState.CLOSING and self._parser.failure is not None:
+            if self.state is ConnectionState.CLOSING and self._input.parser.failure is not None:
                 self._close_socket()
             return
         if self.state in (ConnectionState.OPENING, ConnectionState.ENTERING):
@@ -451,6 +457,7 @@ class Connection:
 
     def _peer_closes(self, _: Close) -> None:
         self._end_sessions()
+        self._input.drop()
         self._outbox.send(0, Close())
         self._move(ConnectionState.PARTED)
         # A peer that reads no more does not get the answer, and keeps the connection no longer than this.
@@ -459,7 +466,6 @@ class Connection:
 
     def _end_sessions(self) -> None:
         unsettled = self.sessions.close()
-        self._parked.clear()
         if self.state is ConnectionState.OPEN:
             self._outbox.emit(ConnectionClosed(unsettled))
 
@@ -470,6 +476,7 @@ class Connection:
             self.state = ConnectionState.CLOSED
         self._deadline = inf
         self._idle.stop()
+        self._input.drop()
         self._outbox.drop_output()
         self._credits.clear()
         return self._outbox.take_effects()
@@ -479,6 +486,7 @@ class Connection:
         self.state = ConnectionState.CLOSED
         self._deadline = inf
         self._idle.stop()
+        self._input.drop()
         self._outbox.emit(CloseSocket())
 
     def _timed_out(self) -> None:
@@ -487,8 +495,3 @@ class Connection:
         elif self.state is ConnectionState.CLOSING:
             self._outbox.emit(LogEffect("close_timeout", {"seconds": int(self._limits.close_timeout)}))
         self._close_socket()
-
-
-def _octets_of(received: Received) -> int:
-    """Octets of memory for input that waits."""
-    return FRAME_OCTETS + (received.end - received.begin if isinstance(received, Frame) else 0)

@@ -43,6 +43,9 @@ _MAGIC: Final = 0x414D5150
 
 MAX_MAX_FRAME_SIZE: Final = 1 << 30
 
+FRAMES_AT_ONCE: Final = 512
+"""So many frames are cut from the input at once: a peer can send thousands of empty ones in one piece."""
+
 EMPTY_FRAME: Final = _HEAD.pack(_HEAD_OCTETS, 2, 0, 0)
 """A frame without performative, which says only that its sender lives (section 2.4.5)."""
 
@@ -122,7 +125,7 @@ class FrameParser:
     frames. The session decides whether a header may stand there.
     """
 
-    __slots__ = ("_held", "_max_frame_size", "_needed", "_rows", "_shape", "failure")
+    __slots__ = ("_held", "_max_frame_size", "_needed", "_rows", "_shape", "failure", "unfinished")
 
     def __init__(self, max_frame_size: int = MIN_MAX_FRAME_SIZE, *, rows: bool = False) -> None:
         """The largest frame has `max_frame_size` octets, 512 before the connection agrees on another size.
@@ -135,6 +138,8 @@ class FrameParser:
         self._needed = _HEAD_OCTETS
         self._max_frame_size = MIN_MAX_FRAME_SIZE
         self.failure: WireError | None = None
+        self.unfinished = False
+        """Whether further frames are complete, because `receive` returns at most FRAMES_AT_ONCE."""
         self.accept(max_frame_size)
 
     def accept(self, max_frame_size: int) -> None:
@@ -149,7 +154,7 @@ class FrameParser:
         return len(self._held)
 
     def receive(self, data: bytes) -> list[Received]:
-        """The frames that are complete with `data`.
+        """The frames that are complete with `data`, at most FRAMES_AT_ONCE.
 
         Where the octets break the protocol `failure` is set, after the frames in front of these octets were
         returned. All later octets are ignored.
@@ -158,7 +163,7 @@ class FrameParser:
             return []
         if self._held:
             self._held += data
-            if len(self._held) < self._needed:
+            if len(self._held) < self._needed and not self.unfinished:
                 return []
             data = bytes(self._held)
             self._held = bytearray()
@@ -177,7 +182,11 @@ class FrameParser:
     def _cut(self, data: bytes, found: list[Received]) -> int:
         """Append the complete frames of `data`; return the position behind them. Raises WireError."""
         at, end = 0, len(data)
+        self.unfinished = False
         while end - at >= _HEAD_OCTETS:
+            if len(found) == FRAMES_AT_ONCE:
+                self.unfinished = True
+                break
             if self._shape is not None:
                 row = row_at(self._shape, data, at, end, self._max_frame_size)
                 if row is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from node.delivery.shares import TURN_WORK
 from node.wire.amqp10.values import AmqpValue
 
 MAX_CHANNEL: Final = 65_535
@@ -46,6 +47,8 @@ class ConnectionLimits:
     """The memory that a connection may take up. One message is always accepted."""
     stranger_bytes: int = 64 * 1024
     """The input of a peer that may wait before its connection is open."""
+    turn_work: int = TURN_WORK
+    """Work on a peer's input in one turn, in the unit of `WorkShare`. The rest waits for later turns."""
     link_credit: int = 4096
     """The credit that a sending peer has at most on a link. The peer gets new credit when half is used up."""
     incoming_window: int = 8192

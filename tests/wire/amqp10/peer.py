@@ -16,7 +16,7 @@ from node.wire.amqp10.addresses import destination_of
 from node.wire.amqp10.composite import Composite
 from node.wire.amqp10.connection import AMQP_HEADER, SASL_HEADER, Connection
 from node.wire.amqp10.definitions import AmqpCondition, Error, Role
-from node.wire.amqp10.frames import Frame, FrameParser, ProtocolHeader, frame_buffers
+from node.wire.amqp10.frames import Frame, FrameParser, ProtocolHeader, Received, frame_buffers
 from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.links import IncomingLink, OutgoingLink
 from node.wire.amqp10.session_endpoint import SessionEndpoint
@@ -154,17 +154,18 @@ class Peer:
         self._carry_out(self.connection.receive(octets, self.now))
 
     def reads(self) -> list[Any]:
-        """The performatives and headers that the node writes now; None for an empty frame."""
+        """The performatives and headers that the node writes now, in as many turns as its input takes; None
+        for an empty frame.
+        """
         self.answered()
         found: list[Any] = []
         while True:
             output = self.connection.take_output()
+            self.connection.begin_turn(1)
             self.answered()
-            if not output:
+            if not output and not self.connection.has_input:
                 return found
-            received = self._parser.receive(output)
-            assert self._parser.failure is None and not self._parser.held
-            for one in received:
+            for one in self._frames_of(output):
                 if isinstance(one, Frame):
                     check_fields(one)
                     self._handles.check(one)
@@ -172,6 +173,14 @@ class Peer:
                     found.append(one.performative)
                 elif isinstance(one, ProtocolHeader):
                     found.append(one.encode())
+
+    def _frames_of(self, output: bytes) -> list[Received]:
+        parser = self._parser
+        received = parser.receive(output)
+        while parser.unfinished:
+            received += parser.receive(b"")
+        assert parser.failure is None and not parser.held
+        return received
 
     def answered(self) -> None:
         """Carry out the effects of the test's answers."""

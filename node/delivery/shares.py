@@ -1,15 +1,68 @@
-"""The output of a client's session that the socket has not taken, shared fairly among channels."""
+"""The shares of a client in a turn of the node: the work that its input causes, and the output that it gets.
+
+Work is counted by all protocols in one unit, about the time to handle one octet of plain messages. Output
+that the socket has not taken is shared fairly among channels.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from typing import Final
 
+FRAME_WORK: Final = 128
+"""The work of a frame, or of a run of frames handled together, in addition to 1 for each octet."""
+
+REQUEST_WORK: Final = 32 * 1024
+"""The work of a frame that neither carries messages nor settles any: permissions, the catalog, an answer."""
+
+WORK_A_SECOND: Final = 128 * 1024 * 1024
+"""The work of a second that a request took: a permission's pattern may take long to match a name."""
+
+TURN_WORK: Final = 512 * 1024
+"""The work of one turn for all clients whose input waits."""
+
+LEAST_PART: Final = 16
+"""A client has at least this part of the work of a turn, whatever the number of clients."""
+
+LARGEST_DEBT: Final = 4
+"""At most the work of so many turns is made up for after a turn that took more than its share."""
+
 OUTPUT_BYTES: Final = 512 * 1024
 """With more octets than these waiting, `take_output` takes a share of each channel, about so many in all."""
 
 QUANTUM_BYTES: Final = 64 * 1024
 """Octets that a channel may write in its turn; one piece may exceed them."""
+
+
+class WorkShare:
+    """The work that a connection may cause in one turn, at first all that is `granted` to a turn."""
+
+    __slots__ = ("_granted", "_share", "done")
+
+    def __init__(self, granted: int) -> None:
+        self._granted = self._share = granted
+        self.done = 0
+
+    @property
+    def used_up(self) -> bool:
+        """Whether the share is used up, and the rest of the input waits for a later turn."""
+        return self.done >= self._share
+
+    def renew(self, waiting: int) -> None:
+        """Begin the share of a new turn, in which the input of `waiting` clients waits. The work of the last
+        turn beyond its share counts for this one.
+        """
+        debt = min(max(0, self.done - self._share), LARGEST_DEBT * self._granted)
+        self._share = self._granted // max(1, min(waiting, LEAST_PART))
+        self.done = debt
+
+    def took(self, seconds: float) -> None:
+        """Count the time that the session has taken for a request as work."""
+        self.done += int(seconds * WORK_A_SECOND)
+
+    def exhaust(self) -> None:
+        """Use the share up, so that new input does not overtake the input that waits for the next `renew`."""
+        self.done = self._share
 
 
 class Framing:

@@ -1,0 +1,88 @@
+"""The input of a connection: octets cut into frames, those of which wait that may not be handled yet."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from node.delivery.shares import FRAME_WORK, REQUEST_WORK, WorkShare
+from node.wire.amqp10.definitions import Disposition, Flow, Transfer
+from node.wire.amqp10.errors import WireError
+from node.wire.amqp10.frames import Frame, FrameParser, Received
+from node.wire.amqp10.limits import STRANGER_FRAME_SIZE
+from node.wire.amqp10.transfer_rows import TransferRow
+
+FRAME_OCTETS: Final = 256
+"""Octets of memory for a frame that waits, beside its own octets."""
+
+FLOW_WORK: Final = 4 * 1024
+"""The work of a Flow: the link's credit, and maybe an answer."""
+
+
+class FrameInput:
+    """The frames of a connection, in order. `share` counts the work of those that are taken."""
+
+    __slots__ = ("_at", "_frames", "_uncut", "parser", "share")
+
+    def __init__(self, turn_work: int) -> None:
+        self.parser: Final = FrameParser(STRANGER_FRAME_SIZE, rows=True)
+        self.share: Final = WorkShare(turn_work)
+        self._uncut = b""
+        self._frames: list[Received] = []
+        self._at = 0
+        """The position of the first frame that is not taken yet."""
+
+    def add(self, data: bytes) -> None:
+        """Octets of the peer."""
+        self._uncut = self._uncut + data if self._uncut else data
+
+    def take(self) -> Received | None:
+        """The next frame, or the next row of transfers; None where no complete frame is left."""
+        if self._at == len(self._frames):
+            octets, self._uncut = self._uncut, b""
+            self._frames = self.parser.receive(octets) if octets or self.parser.unfinished else []
+            self._at = 0
+            if not self._frames:
+                return None
+        one = self._frames[self._at]
+        self._at += 1
+        self.share.done += _work_of(one)
+        return one
+
+    @property
+    def waits(self) -> bool:
+        """Whether `take` has something to look at: octets, of which there may be a frame."""
+        return self._at < len(self._frames) or self.parser.unfinished or bool(self._uncut)
+
+    @property
+    def failure(self) -> WireError | None:
+        """The error of octets that are no frames, once all frames in front of them are taken."""
+        return None if self.waits else self.parser.failure
+
+    @property
+    def held(self) -> int:
+        """Octets of memory for the input that waits."""
+        octets = self.parser.held + len(self._uncut)
+        if self._at < len(self._frames):
+            octets += sum(_octets_of(one) for one in self._frames[self._at :])
+        return octets
+
+    def drop(self) -> None:
+        """Drop the input that waits: the connection takes no more."""
+        self._frames, self._at, self._uncut = [], 0, b""
+
+
+def _work_of(received: Received) -> int:
+    if isinstance(received, TransferRow):
+        return received.end - received.begin + FRAME_WORK
+    if not isinstance(received, Frame):
+        return FRAME_WORK
+    performative = received.performative
+    octets = received.end - received.begin + FRAME_WORK
+    if performative is None or isinstance(performative, Transfer | Disposition):
+        return octets
+    return octets + (FLOW_WORK if isinstance(performative, Flow) else REQUEST_WORK)
+
+
+def _octets_of(received: Received) -> int:
+    """Octets of memory for input that waits."""
+    return FRAME_OCTETS + (received.end - received.begin if isinstance(received, Frame) else 0)
