@@ -424,6 +424,7 @@ def tables(definitions: Definitions) -> str:
 
 
 ERROR_READER = """def take_error(data: bytes, at: int, end: int) -> tuple[Error, int]:
+    '''An error, and the position behind it. Raises ValueSyntaxError.'''
     found, at = read_composite(data, at, end, ERRORS)
     if not isinstance(found, Error):
         raise ValueSyntaxError("an error is wanted")

@@ -37,6 +37,7 @@ class Groups:
         self._groups = {node: place / f"{label}-{node}" for node in nodes}
 
     def make(self) -> None:
+        """Make the control groups. Raises TargetError without root's rights."""
         for group in self._groups.values():
             try:
                 group.mkdir()

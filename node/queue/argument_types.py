@@ -19,12 +19,14 @@ class UnacceptableError(ValueError):
 
 
 def read_integer(value: object) -> int:
+    """An integer, and no boolean. Raises UnacceptableError."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise UnacceptableError(f'"expected integer, got {type_name(value)}"')
     return value
 
 
 def read_natural(value: object) -> int:
+    """An integer from 0 on. Raises UnacceptableError."""
     number = read_integer(value)
     if number < 0:
         raise UnacceptableError(f"{{value_negative,{number}}}")
@@ -32,6 +34,7 @@ def read_natural(value: object) -> int:
 
 
 def read_time(value: object) -> int:
+    """Milliseconds, from 0 to MAX_TIME_MS. Raises UnacceptableError."""
     number = read_natural(value)
     if number > MAX_TIME_MS:
         raise UnacceptableError(f"{{value_too_big,{number}}}")
@@ -39,6 +42,7 @@ def read_time(value: object) -> int:
 
 
 def read_positive(value: object) -> int:
+    """An integer from 1 on. Raises UnacceptableError."""
     number = read_natural(value)
     if number == 0:
         raise UnacceptableError("{value_zero,0}")
@@ -50,12 +54,14 @@ def read_positive_time(value: object) -> int:
 
 
 def read_boolean(value: object) -> bool:
+    """A boolean. Raises UnacceptableError."""
     if not isinstance(value, bool):
         raise UnacceptableError(f"{{unacceptable_type,{type_name(value)}}}")
     return value
 
 
 def read_text(value: object) -> str:
+    """A text. Raises UnacceptableError."""
     if not isinstance(value, str):
         raise UnacceptableError(f"{{unacceptable_type,{type_name(value)}}}")
     return value

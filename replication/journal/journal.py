@@ -159,7 +159,7 @@ class Journal:
         """Note that `batch.write` returned.
 
         Returns partition, last index and its term for each partition of which it made entries or an
-        installed snapshot durable.
+        installed snapshot durable. Raises RuntimeError for another batch than the one that is being written.
         """
         if batch is not self._in_flight:
             raise RuntimeError("this batch is not being written")

@@ -141,7 +141,8 @@ class PeerTransport:
     def add_peer(self, name: str, address: str, key: bytes) -> None:
         """Connect to a peer, and take what it sends.
 
-        `key` is the peer's public key.
+        `key` is the peer's public key. Raises ValueError for a known name, and RuntimeError before the
+        transport is started.
         """
         loop, config = self._loop, self.config
         if loop is None:

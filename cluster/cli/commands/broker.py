@@ -45,7 +45,7 @@ def _with_password(url: str, password: str) -> str:
 
 @contextmanager
 def explained(where: pika.URLParameters) -> Iterator[None]:
-    """Turns pika's exceptions into a `CommandError` with the node, the error and the remedy."""
+    """Raises CommandError with the node, the error and the remedy for an exception of pika."""
     try:
         yield
     except exceptions.AMQPError as error:

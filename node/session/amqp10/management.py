@@ -194,7 +194,7 @@ class Management:
     # -- bindings -------------------------------------------------------------------------------
 
     def post_binding(self, link: IncomingLink, _: dict[str, str], body: AmqpValue) -> None:
-        """Bind a queue or an exchange."""
+        """Bind a queue or an exchange. Raises RequestError."""
         fields = _fields(body)
         names = {kind: _text(fields, f"destination_{kind.value}", "") for kind in DestinationKind}
         kinds = [kind for kind, name in names.items() if name]

@@ -97,6 +97,7 @@ class Amqp091Format:
         user: str | None,
         body_max: int,
     ) -> Run:
+        """Raises MessageSyntaxError."""
         try:
             return composing.composed(exchange, routing_key, properties, body, user, body_max)
         except (ValueError, ProtocolException) as error:

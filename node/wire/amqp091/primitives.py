@@ -38,12 +38,16 @@ class Method:
         return f"{type(self).__name__}({arguments})"
 
     def encode_arguments(self) -> bytes:
-        """The octets behind class id and method id in the frame's payload."""
+        """The octets behind class id and method id in the frame's payload. Raises TypeError for the base
+        class.
+        """
         raise TypeError(f"{type(self).__name__} is not a method of the protocol")
 
     @classmethod
     def decode_arguments(cls, data: bytes, at: int) -> tuple[Any, int]:
-        """The method whose arguments start at `at`, and the position behind them."""
+        """The method whose arguments start at `at`, and the position behind them. Raises TypeError for the
+        base class.
+        """
         raise TypeError(f"{cls.__name__} is not a method of the protocol")
 
 
@@ -53,7 +57,7 @@ def method_ids(method: Method) -> tuple[int, int]:
 
 
 def read_shortstr(data: bytes, at: int) -> tuple[str, int]:
-    """A short string: up to 255 octets of UTF-8 without NUL (§4.2.5.3)."""
+    """A short string: up to 255 octets of UTF-8 without NUL (§4.2.5.3). Raises FieldSyntaxError."""
     start = at + 1
     end = start + data[at]
     octets = data[start:end]
@@ -66,6 +70,7 @@ def read_shortstr(data: bytes, at: int) -> tuple[str, int]:
 
 
 def read_longstr(data: bytes, at: int) -> tuple[bytes, int]:
+    """A long string, with its length in 4 octets. Raises FieldSyntaxError."""
     (length,) = LONG.unpack_from(data, at)
     end = at + 4 + length
     if end > len(data):

@@ -185,7 +185,7 @@ class ValueReader:
         self._left_in_keys = MAX_VALUES
 
     def guarded(self, at: int, limit: int) -> tuple[AmqpValue, int]:
-        """The value at `at`, and the position behind it; raises as `read_value`."""
+        """The value at `at`, and the position behind it. Raises ValueSyntaxError."""
         try:
             return self._value(at, limit, MAX_NESTING)
         except (IndexError, StructError):

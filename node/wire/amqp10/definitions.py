@@ -2777,6 +2777,7 @@ def _read_properties(data: bytes, at: int, end: int, count: int) -> Composite:
 
 
 def take_error(data: bytes, at: int, end: int) -> tuple[Error, int]:
+    """An error, and the position behind it. Raises ValueSyntaxError."""
     found, at = read_composite(data, at, end, ERRORS)
     if not isinstance(found, Error):
         raise ValueSyntaxError("an error is wanted")

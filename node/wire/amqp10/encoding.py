@@ -56,18 +56,21 @@ def write_boolean(value: bool) -> bytes:
 
 
 def write_ubyte(value: int) -> bytes:
+    """An integer from 0 to 255, without a sign. Raises ValueError."""
     if not 0 <= value < 256:
         raise ValueError(f"{value} does not fit into a ubyte")
     return _UBYTES[value]
 
 
 def write_ushort(value: int) -> bytes:
+    """An integer of up to 2 octets, without a sign. Raises ValueError."""
     if not 0 <= value < 1 << 16:
         raise ValueError(f"{value} does not fit into a ushort")
     return _USHORT.pack(FormatCode.USHORT, value)
 
 
 def write_uint(value: int) -> bytes:
+    """An integer of up to 4 octets, without a sign. Raises ValueError."""
     if 0 <= value < 256:
         return _SMALL_UINTS[value]
     if not 0 <= value < 1 << 32:
@@ -76,6 +79,7 @@ def write_uint(value: int) -> bytes:
 
 
 def write_ulong(value: int) -> bytes:
+    """An integer of up to 8 octets, without a sign. Raises ValueError."""
     if 0 <= value < 256:
         return _SMALL_ULONGS[value]
     if not 0 <= value < 1 << 64:
@@ -84,6 +88,7 @@ def write_ulong(value: int) -> bytes:
 
 
 def write_timestamp(value: int) -> bytes:
+    """Milliseconds since the epoch, in 8 octets with a sign. Raises ValueError."""
     if not -(1 << 63) <= value < 1 << 63:
         raise ValueError(f"{value} does not fit into a timestamp")
     return _TIMESTAMP.pack(FormatCode.TIMESTAMP, value)

@@ -110,6 +110,7 @@ def take_binary(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def take_string(data: bytes, at: int) -> tuple[str, int]:
+    """A string, and the position behind it. Raises ValueSyntaxError."""
     octets, at = _octets(data, at, 0xA1, "string")
     try:
         return octets.decode("utf-8"), at
@@ -118,6 +119,7 @@ def take_string(data: bytes, at: int) -> tuple[str, int]:
 
 
 def take_symbol(data: bytes, at: int) -> tuple[str, int]:
+    """A symbol, and the position behind it. Raises ValueSyntaxError."""
     octets, at = _octets(data, at, 0xA3, "symbol")
     if not octets.isascii():
         raise ValueSyntaxError("a symbol is not ASCII")
@@ -182,7 +184,9 @@ def take_descriptor(data: bytes, at: int, names: Mapping[str, int]) -> tuple[int
 
 
 def take_list_head(data: bytes, at: int, limit: int) -> tuple[int, int, int]:
-    """The first value's position, the end and the count of the list whose code stands at `at`."""
+    """The first value's position, the end and the count of the list whose code stands at `at`. Raises
+    ValueSyntaxError.
+    """
     code = data[at]
     if code == 0xC0:
         start = at + 3

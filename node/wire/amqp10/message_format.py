@@ -139,6 +139,7 @@ class Amqp10Format:
         return Amqp10Facts(run, properties)
 
     def copies(self, properties: bytes) -> Copies:
+        """The routing keys of the annotations x-cc and x-bcc. Raises PreconditionFailedError for no list."""
         keys: list[str] = []
         blind = annotation(properties, X_BCC)
         for name, value in ((X_CC, annotation(properties, X_CC)), (X_BCC, blind)):
@@ -184,7 +185,7 @@ class Amqp10Format:
         user: str | None,
         body_max: int,
     ) -> Run:
-        """Takes the properties by their names in AMQP 0-9-1."""
+        """Takes the properties by their names in AMQP 0-9-1. Raises MessageSyntaxError."""
         run = _AMQP_0_9_1.composed(exchange, routing_key, properties, body, user, body_max)
         try:
             return run_from_amqp091(run)

@@ -51,6 +51,7 @@ class BoxRecords:
         return b"", crypto_box_afternm(inner, self._outward + number, self._shared)
 
     def open(self, number: bytes, octets: bytes | memoryview) -> tuple[int, bytes]:
+        """Raises ProtocolError."""
         try:
             inner = crypto_box_open_afternm(bytes(octets), self._inward + number, self._shared)
         except CryptoError as error:
@@ -75,6 +76,7 @@ class GcmRecords:
         return head, self._outward.encrypt(_NONCE_HEAD + number, octets, head)
 
     def open(self, number: bytes, octets: bytes | memoryview) -> tuple[int, bytes]:
+        """Raises ProtocolError."""
         head = bytes(octets[:1])
         try:
             return head[0], self._inward.decrypt(_NONCE_HEAD + number, memoryview(octets)[1:], head)
