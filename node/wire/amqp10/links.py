@@ -112,8 +112,9 @@ class OutgoingLink:
 
     __slots__ = (
         "advanced", "attach", "closed", "consumer", "credit_limit", "delivered", "drain_due", "drain_limit",
-        "draining", "ended", "filters", "handle", "made", "management", "presettled", "regranted",
-        "responses", "session", "state", "tells_place", "waiting",
+        "draining", "ended", "filters", "handle", "made", "management",
+        "max_message_size", "presettled", "regranted", "responses", "session", "state", "tells_place",
+        "waiting",
     )  # fmt: skip
 
     def __init__(self, session: int, attach: Attach, handle: int) -> None:
@@ -127,6 +128,8 @@ class OutgoingLink:
         """The filters of the source that are in force."""
         self.presettled = attach.snd_settle_mode is SenderSettleMode.SETTLED
         """The node settles a delivery when the delivery is sent."""
+        self.max_message_size = attach.max_message_size or 0
+        """The octets of the largest message that the peer accepts; 0 for no limit."""
         self.management = False
         """The node sends the responses of its management."""
         self.tells_place = bool(attach.properties and attach.properties.get("paired"))

@@ -88,16 +88,26 @@ class OutgoingTransfers:
         self._next_delivery = 0
         self._waiting: deque[WaitingDelivery] = deque()
 
-    def deliver(self, link: OutgoingLink, run: Run, numbers: Numbers, redelivered: bool) -> None:
-        """Send messages on a link as far as the window admits; the others wait for the window."""
+    def deliver(self, link: OutgoingLink, run: Run, numbers: Numbers, redelivered: bool) -> int:
+        """Send messages on a link as far as the window admits; the others wait for the window.
+
+        Returns how many messages are taken: those in front of the first one that is larger than the peer
+        accepts (section 2.7.3).
+        """
         consumer = link.consumer
         assert consumer is not None
-        self.sent += run.count
         if redelivered:
-            self.redelivered += run.count
             run = acquired_before(run)
         if link.tells_place:
             run = with_place(run)
+        if 0 < link.max_message_size < run.largest_frame - run.skip:
+            fitting = _fitting(run, link.max_message_size)
+            if not fitting:
+                return 0
+            run, numbers = run.slice(0, fitting), numbers[:fitting]
+        self.sent += run.count
+        if redelivered:
+            self.redelivered += run.count
         if link.presettled:
             self.sent_presettled += run.count
         self._credits.delivered(consumer, run.count, len(run.raw))
@@ -106,6 +116,7 @@ class OutgoingTransfers:
             self._waiting.append(waiting)
             self._credits.held_octets += len(run.raw)
             link.waiting = True
+        return run.count
 
     def add_response(self, link: OutgoingLink, octets: bytes) -> None:
         """Send a response on a link behind those that wait."""
@@ -305,6 +316,12 @@ class OutgoingTransfers:
         if consumer is not None:
             consumer.settled += len(taken.numbers)
             self._credits.touch(consumer)
+
+
+def _fitting(run: Run, largest: int) -> int:
+    """The number of messages in front of the first one that has more than `largest` octets."""
+    lengths = run.lengths if run.lengths is not None else [run.stride] * run.count
+    return next((at for at, length in enumerate(lengths) if length - run.skip > largest), run.count)
 
 
 def _bare(state: CompositeField | None) -> CompositeField | None:

@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Final
 
 from node.delivery.credit import ChannelConsumer
+from node.delivery.settlements import Outcome
 from node.delivery.unsettled import UnsettledRanges
 from node.message.run import Run
 from node.ranges.range_set import Numbers
@@ -47,6 +48,7 @@ from node.wire.amqp10.errors import (
     FrameSizeTooSmallError,
     HandleInUseError,
     LinkStolenError,
+    MessageTooLargeError,
     UnattachedHandleError,
     WireError,
 )
@@ -421,7 +423,17 @@ class SessionEndpoint:
     # -- deliveries -----------------------------------------------------------------------------
 
     def deliver(self, link: OutgoingLink, run: Run, numbers: Numbers, redelivered: bool) -> None:
-        self.outgoing.deliver(link, run, numbers, redelivered)
+        """Deliver messages. One that is larger than the peer accepts ends the link, and counts as failed."""
+        taken = self.outgoing.deliver(link, run, numbers, redelivered)
+        if taken == run.count:
+            return
+        consumer, left = link.consumer, numbers[taken:]
+        if consumer is not None and not link.presettled:
+            self._outbox.settlements.add(Outcome.RETURNED, self.number, consumer.number, left[:1])
+            if len(left) > 1:
+                self._outbox.settlements.add(Outcome.RELEASED, self.number, consumer.number, left[1:])
+        text = f"a message is larger than the {link.max_message_size} octets that the link takes"
+        self._detach_with(link, error_of(MessageTooLargeError(text)))
 
     def decided(self, first: int, last: int, outcome: DeliveryOutcome) -> None:
         """The broker has decided about the peer's deliveries with these tags."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from node.delivery.settlements import Outcome
 from node.message.run import Run
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.definitions import Accepted, ReceiverSettleMode, SenderSettleMode
@@ -364,3 +365,53 @@ def test_a_session_with_many_small_runs_holds_little_memory() -> None:
     peer.send(octets_of(*(settled(number, None, ACCEPTED) for number in range(0, 2000, 2))))
     peer.send(settled(0, 2000, ACCEPTED))
     assert peer.connection.held == before and peer.session().outgoing.settled == 2000
+
+
+# -- the peer's max-message-size --------------------------------------------------------------------
+
+SMALL, LARGE = message(body=b"x" * 10), message(body=b"x" * 200)
+LIMIT = len(SMALL)
+
+
+def settled_by_node(peer: Peer) -> list[tuple[Outcome, list[tuple[int, int]]]]:
+    return [(one.outcome, one.ranges) for one in peer.taken(SettleEffect)]
+
+
+@pytest.mark.requirement("B5")
+def test_a_message_that_is_larger_than_the_peer_accepts_ends_the_link() -> None:
+    """Messages in front of it are sent; it counts as failed, and those behind it are not delivered."""
+    peer = begun(receiver(max_message_size=LIMIT), credit(10))
+    detach = peer.deliver(SMALL, SMALL, LARGE, SMALL, first=5)[-1]
+    assert payloads(peer) == [SMALL, SMALL]
+    assert isinstance(detach, d.Detach) and detach.closed
+    assert detach.error is not None and detach.error.condition == "amqp:link:message-size-exceeded"
+    assert settled_by_node(peer) == [
+        (Outcome.RETURNED, [(7, 7)]), (Outcome.RELEASED, [(8, 8)]), (Outcome.RETURNED, [(5, 6)]),
+    ]  # fmt: skip
+    assert len(peer.taken(EndConsumer)) == 1
+    assert peer.deliver(SMALL, first=9) == []
+    assert settled_by_node(peer) == [(Outcome.RELEASED, [(9, 9)])]
+
+
+@pytest.mark.parametrize(("size", "limit"), [(200, 0), (200, None), (10, LIMIT)])
+def test_messages_up_to_the_max_message_size_are_sent(size: int, limit: int | None) -> None:
+    """0, like no value at all, is no limit (section 2.7.3)."""
+    peer = begun(receiver(max_message_size=limit), credit(10))
+    fitting = message(body=b"x" * size)
+    peer.deliver(fitting, fitting)
+    assert payloads(peer) == [fitting, fitting]
+
+
+def test_the_limit_is_for_a_message_as_it_is_sent() -> None:
+    """RabbitMQ's clients get annotations that the message did not have."""
+    peer = begun(receiver(max_message_size=len(SMALL), properties={"paired": True}), credit(10))
+    (detach,) = peer.deliver(SMALL)
+    assert isinstance(detach, d.Detach)
+
+
+def test_a_presettled_link_gives_nothing_back() -> None:
+    """The queue has removed the messages before."""
+    peer = begun(receiver(max_message_size=LIMIT, snd_settle_mode=SenderSettleMode.SETTLED), credit(10))
+    peer.deliver(SMALL, LARGE, SMALL)
+    assert payloads(peer) == [SMALL] and settled_by_node(peer) == []
+    assert len(peer.taken(EndConsumer)) == 1
