@@ -135,7 +135,7 @@ def _type(field: FieldInfo) -> str:
         return start + _number(high.le)
     if low is not None:
         return f"{_number(low.ge)} or more"
-    names = {"Address": "host:port", "Path": "path", "str": "text"}
+    names = {"Address": "host:port", "Path": "path", "str": "text", "bool": "true or false"}
     return names.get(getattr(annotation, "__name__", ""), "text")
 
 
@@ -146,6 +146,8 @@ def _default(field: FieldInfo) -> str:
         return "required"
     if field.default is None:
         return "none"
+    if isinstance(field.default, bool):
+        return f"`{json.dumps(field.default)}`"
     if isinstance(field.default, int | float):
         return _number(field.default)
     if type(field.default) is tuple:

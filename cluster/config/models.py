@@ -157,6 +157,12 @@ class ClusterConfig(Section):
         description="The product name that nodes give clients of AMQP 1.0. RabbitMQ's client libraries of "
         "AMQP 1.0 talk to no other product.",
     )
+    amqp10_redirects: bool = Field(
+        default=False,
+        description="Refuse a link of AMQP 1.0 to a queue that another node owns, and tell the client the "
+        "address of that node (`amqp:link:redirect`). The address is the node's `amqp` in `cluster.nodes`, "
+        "which clients must reach. Without it, any node serves any queue.",
+    )
     formats: int = Field(
         default=FORMAT_LEVEL,
         ge=0,

@@ -24,6 +24,7 @@ from cluster.gateway.local_queues import LocalQueues
 from cluster.gateway.lost_memory import LostMemory
 from cluster.gateway.queue_declarations import QueueDeclarations, reachable
 from cluster.gateway.queue_deletions import QueueDeletions
+from cluster.gateway.redirects import Redirects
 from cluster.gateway.refusals import refusal_of
 from cluster.gateway.routes import Routes, Targets
 from cluster.gateway.state import Confirmation, LinkConsumer
@@ -79,7 +80,7 @@ class FrontEnd:
         self.permissions: Permissions = access
         self._connections = connections
         self._routes = Routes(context.replica, access, links, local)
-        self._descriptions = Descriptions(catalog.state, links, local)
+        self._descriptions, self._redirects = Descriptions(catalog.state, links, local), Redirects(context)
         self._commits = Commits(self._number, catalog.state)
         self._cancellations = Cancellations(
             catalog, formats, links, local, context.config.auto_delete_after_s
@@ -169,6 +170,9 @@ class FrontEnd:
 
     def reply_queue(self, vhost: str, holder: int) -> QueueRef:
         return self._local.declare_reply(vhost, holder)
+
+    def owner_elsewhere(self, queue: QueueRef) -> tuple[str, int] | None:
+        return self._redirects.owner_of(queue)
 
     def find_local_queue(self, vhost: str, name: str) -> QueueRef:
         return self._routes.find_local(vhost, name)

@@ -45,5 +45,6 @@ def machine_config(
         joins=config.joins,
         formats=cluster.formats,
         auto_delete_after_s=cluster.auto_delete_after_s,
+        redirects=cluster.amqp10_redirects,
         default_queue_type=cluster.default_queue_type,
     )

@@ -231,6 +231,11 @@ class BrokerPort(Protocol):
     def reply_queue(self, vhost: str, holder: int) -> QueueRef:
         """Declare a queue for direct replies to one channel. The queue is deleted with its consumer."""
 
+    def owner_elsewhere(self, queue: QueueRef) -> tuple[str, int] | None:
+        """The host and the port for clients of the node that owns the queue. None where this node owns the
+        queue, where no owner is known, and where the configuration wants no redirects.
+        """
+
     def find_local_queue(self, vhost: str, name: str) -> QueueRef:
         """The queue for direct replies, or the server-named exclusive queue, with this name, on the node that
         the name states. Raises NotFoundError where the name states no running node.

@@ -29,10 +29,11 @@ from node.session.ports import BrokerPort, QueueDeclaration
 from node.wire.amqp10 import effects
 from node.wire.amqp10.addresses import QUEUE_PATH, destination_of, queue_of
 from node.wire.amqp10.connection import Connection
-from node.wire.amqp10.definitions import AmqpCondition, DeleteOnClose, Error, Source, Target
+from node.wire.amqp10.definitions import AmqpCondition, DeleteOnClose, Error, LinkCondition, Source, Target
 from node.wire.amqp10.errors import MissingTerminusError, WireError
 from node.wire.amqp10.links import IncomingLink, OutgoingLink
 from node.wire.amqp10.management import MANAGEMENT_ADDRESS
+from node.wire.amqp10.values import AmqpValue, UInt
 
 LIFETIME: Final = {"lifetime-policy": DeleteOnClose()}
 
@@ -82,6 +83,8 @@ class Termini:
         """Raises AddressError, and Refusal where the peer may not publish there."""
         link.exchange, link.routing_key = destination_of(address)
         self._port.route(self._core.scope, link.exchange, link.routing_key)
+        if not link.exchange and self._redirected(link, link.routing_key, address):
+            return
         command = FindExchange(link.exchange) if link.exchange else FindQueue(link.routing_key)
         self._core.carry_out(link.session, command, partial(self._target_found, link))
 
@@ -107,7 +110,7 @@ class Termini:
                 self._make(link)
             elif source.address == MANAGEMENT_ADDRESS:
                 self._connection.sessions.responding(link)
-            else:
+            elif not self._redirected(link, queue_of(source.address), source.address or ""):
                 self._consume(link, queue_of(source.address))
         except WireError as error:
             self._connection.sessions.refuse(link, told(error))
@@ -127,6 +130,29 @@ class Termini:
             ):
                 self._core.carry_out(link.session, Cancel(result.consumer), ignored)
             self._session.answered()
+
+    # -- redirects ------------------------------------------------------------------------------
+
+    def _redirected(self, link: IncomingLink | OutgoingLink, queue: str, address: str) -> bool:
+        """Refuse a link to a queue that another node owns, and tell the peer where that node is (part 2,
+        section 2.8.18). Returns whether the link is refused.
+        """
+        try:
+            found = self._port.queue(self._core.vhost, queue, self._core.holder)
+        except Refusal:
+            # The command behind this look is refused in the same way.
+            return False
+        place = self._port.owner_elsewhere(found)
+        if place is None:
+            return False
+        host, port = place
+        info: dict[str, AmqpValue] = {"network-host": host, "port": UInt(port), "address": address}
+        asked = self._connection.remote_open
+        if asked is not None and asked.hostname is not None:
+            info["hostname"] = asked.hostname
+        text = f"the queue is on the node with the address {host}, port {port}"
+        self._connection.sessions.refuse(link, Error(LinkCondition.REDIRECT, text, info))
+        return True
 
     def _end_consumer(self, effect: effects.EndConsumer) -> None:
         """End the consumer of a link that has ended."""
