@@ -135,8 +135,9 @@ def manager() -> ManagingClient:
 
 def shown(name: str, **fields: Any) -> dict[str, Any]:
     whole: dict[str, Any] = {
-        "name": name, "durable": True, "auto_delete": False, "exclusive": False, "type": "quorum",
-        "arguments": {}, "leader": "n2", "replicas": ["n1", "n2"], "message_count": 0, "consumer_count": 0,
+        "name": name, "vhost": "/", "durable": True, "auto_delete": False, "exclusive": False,
+        "type": "quorum", "arguments": {}, "leader": "n2", "replicas": ["n1", "n2"],
+        "message_count": 0, "consumer_count": 0,
     }  # fmt: skip
     return whole | fields
 
@@ -239,7 +240,8 @@ def test_arguments_have_one_hash() -> None:
         ("GET", "/", None, 404), ("GET", "", None, 404), ("PUT", "/auth/tokens", None, 404),
         ("PATCH", "/queues/q", None, 405), ("PUT", "/bindings", None, 405), ("GET", "/queues/%ff", None, 400),
         ("PUT", "/queues/q", "text", 400), ("PUT", "/queues/q", {"durable": 1}, 400),
-        ("PUT", "/queues/q", {1: 2}, 400),
+        ("PUT", "/queues/q", {1: 2}, 400), ("PUT", "/queues/q", {"durabel": True}, 400),
+        ("PUT", "/exchanges/x", {"kind": "topic"}, 400), ("POST", "/bindings", {"key": "k"}, 400),
         ("PUT", "/queues/q", {"arguments": "none"}, 400), ("PUT", "/queues/" + "n" * 256, {}, 400),
         ("PUT", "/exchanges/x", {"type": 7}, 400), ("PUT", "/exchanges/x", {"type": "unknown"}, 409),
         ("POST", "/bindings", {"source": "x"}, 400), ("GET", "/bindings?src=x", None, 400),

@@ -69,6 +69,12 @@ STATUS: Final[dict[type[Refusal], int]] = {
 
 OK, CREATED, DONE, BAD = 200, 201, 204, 400
 
+QUEUE_FIELDS: Final = frozenset({"durable", "exclusive", "auto_delete", "arguments"})
+EXCHANGE_FIELDS: Final = frozenset({"type", "durable", "auto_delete", "internal", "arguments"})
+BINDING_FIELDS: Final = frozenset({
+    "source", "destination_queue", "destination_exchange", "binding_key", "arguments",
+})  # fmt: skip
+
 Response = tuple[int, AmqpValue]
 """The status, and the body."""
 
@@ -139,7 +145,7 @@ class Management:
 
     def put_queue(self, link: IncomingLink, parameters: dict[str, str], body: AmqpValue) -> None:
         """Declare a queue: 201 for a new one, 200 for one that is there, 409 for another of its name."""
-        fields = _fields(body)
+        fields = _fields(body, QUEUE_FIELDS)
         declaration = QueueDeclaration(
             parameters["queue"],
             _flag(fields, "durable", True),
@@ -158,11 +164,15 @@ class Management:
             self._then(link, command, partial(self._describe, link, command.declaration.name, status))
 
     def _describe(self, link: IncomingLink, name: str, status: int, _: Result) -> None:
-        self._then(link, DescribeQueue(name), partial(self._tell, link, partial(_shown_queue, status)))
+        self._then(
+            link,
+            DescribeQueue(name),
+            partial(self._tell, link, partial(_shown_queue, self._core.vhost, status)),
+        )
 
     def get_queue(self, link: IncomingLink, parameters: dict[str, str], _: AmqpValue) -> None:
         """Describe a queue."""
-        self._do(link, DescribeQueue(parameters["queue"]), partial(_shown_queue, OK))
+        self._do(link, DescribeQueue(parameters["queue"]), partial(_shown_queue, self._core.vhost, OK))
 
     def delete_queue(self, link: IncomingLink, parameters: dict[str, str], _: AmqpValue) -> None:
         """Delete a queue, with its messages."""
@@ -176,7 +186,7 @@ class Management:
 
     def put_exchange(self, link: IncomingLink, parameters: dict[str, str], body: AmqpValue) -> None:
         """Declare an exchange."""
-        fields = _fields(body)
+        fields = _fields(body, EXCHANGE_FIELDS)
         command = DeclareExchange(
             parameters["exchange"],
             _text(fields, "type", "direct"),
@@ -195,7 +205,7 @@ class Management:
 
     def post_binding(self, link: IncomingLink, _: dict[str, str], body: AmqpValue) -> None:
         """Bind a queue or an exchange. Raises RequestError."""
-        fields = _fields(body)
+        fields = _fields(body, BINDING_FIELDS)
         names = {kind: _text(fields, f"destination_{kind.value}", "") for kind in DestinationKind}
         kinds = [kind for kind, name in names.items() if name]
         if len(kinds) != 1:
@@ -286,12 +296,15 @@ def _decoded(segment: str) -> str:
 # -- fields of bodies -----------------------------------------------------------------------------
 
 
-def _fields(body: AmqpValue) -> dict[str, AmqpValue]:
-    """The fields of a body, none for null. Raises RequestError."""
+def _fields(body: AmqpValue, known: frozenset[str]) -> dict[str, AmqpValue]:
+    """The fields of a body, none for null. Raises RequestError, also for a field that is not `known`."""
     if body is None:
         return {}
     if not isinstance(body, dict) or not all(isinstance(name, str) for name in body):
         raise RequestError(BAD, "the body is no map with texts as keys")
+    for name in body:
+        if name not in known:
+            raise RequestError(BAD, f"{name!r} is none of the fields {', '.join(sorted(known))}")
     return {str(name): value for name, value in body.items()}
 
 
@@ -358,12 +371,13 @@ def _counted(result: Result) -> Response:
     return OK, {"message_count": ULong(result.count if isinstance(result, Removed) else 0)}
 
 
-def _shown_queue(status: int, result: Result) -> Response:
+def _shown_queue(vhost: str, status: int, result: Result) -> Response:
     """The response with the description of a queue."""
     assert isinstance(result, QueueDescribed)
     queue = result.queue
     return status, {
         "name": text_of(queue.name),
+        "vhost": text_of(vhost),
         "durable": queue.durable,
         "auto_delete": queue.auto_delete,
         "exclusive": queue.exclusive,
