@@ -205,7 +205,7 @@ class Creation:
         """Every node sees the queue."""
         queue = QueueRef(value["name"], value["partition"], value["id"], self._vhost)
         if self._counts is not None or not value["created"]:
-            self._answer(DeclaredQueue(queue, self._counts), None)
+            self._answer(DeclaredQueue(queue, self._counts, value["created"]), None)
             return
         self._waiting = queue
         if not self._asked:
@@ -220,7 +220,7 @@ class Creation:
         refused = value in (NOT_FOUND, UNREACHABLE)
         self._asked, self._counts = not refused, None if refused else QueueCounts(*value)
         if self._waiting is not None:
-            self._answer(DeclaredQueue(self._waiting, self._counts), None)
+            self._answer(DeclaredQueue(self._waiting, self._counts, created=True), None)
 
 
 def _ignore(value: object, refusal: object) -> None:

@@ -180,6 +180,8 @@ class QueueFound:
     name: str
     ready: int
     consumers: int
+    created: bool = False
+    """Whether a declaration has created the queue."""
 
 
 @dataclass(frozen=True, slots=True)

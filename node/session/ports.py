@@ -76,10 +76,14 @@ class QueueDescription(NamedTuple):
 
 
 class DeclaredQueue(NamedTuple):
-    """A queue that was declared. `counts`: its counts, where the declaration created it."""
+    """A queue that was declared. `counts`: its counts, where the declaration created it and the owner has
+    told them.
+    """
 
     queue: QueueRef
     counts: QueueCounts | None = None
+    created: bool = False
+    """Whether the declaration created the queue, and no other one before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,22 +181,27 @@ class Requests:
                 assert refusal is not None
                 answered(refusal)
             elif found.counts is not None:
-                answered(_found(found.queue, found.counts))
+                answered(_found(found.queue, found.counts, found.created))
             else:
                 # Where another client has deleted the queue meanwhile, declare it again. An exclusive
                 # queue is deleted only with this connection.
-                self._answer_declared(found.queue, answered, None if declaration.exclusive else declare)
+                again = None if declaration.exclusive else declare
+                self._answer_declared(found.queue, answered, again, created=found.created)
 
         declare()
 
     def _answer_declared(
-        self, queue: QueueRef, answered: Answered, gone: Callable[[], None] | None = None
+        self,
+        queue: QueueRef,
+        answered: Answered,
+        gone: Callable[[], None] | None = None,
+        created: bool = False,
     ) -> None:
         def counted(counts: QueueCounts, refusal: Refusal | None) -> None:
             if gone is not None and isinstance(refusal, NotFoundError):
                 gone()
             elif refusal is None:
-                answered(_found(queue, counts))
+                answered(_found(queue, counts, created))
             else:
                 answered(refusal)
 
@@ -296,8 +301,8 @@ def _without_line_ends(command: Command) -> Command:
     return command
 
 
-def _found(queue: QueueRef, counts: QueueCounts) -> QueueFound:
-    return QueueFound(queue.name, counts.ready, counts.consumers)
+def _found(queue: QueueRef, counts: QueueCounts, created: bool = False) -> QueueFound:
+    return QueueFound(queue.name, counts.ready, counts.consumers, created)
 
 
 def _has_line_end(name: str) -> bool:

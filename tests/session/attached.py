@@ -74,7 +74,8 @@ class NodeBroker(AnsweringBroker):
 
     def declare_queue(self, vhost: str, declaration: QueueDeclaration, holder: int, answer: Any) -> None:
         name = declaration.name or f"amq.gen-{len(self.declared) + 1}"
-        found = DeclaredQueue(QueueRef(name, 1, 1, vhost))
+        fresh = name not in [one.name for one in self.declared]
+        found = DeclaredQueue(QueueRef(name, 1, 1, vhost), created=fresh)
         self.declared.append(declaration)
         self.declared_by.append(holder)
         self._answer("declare", lambda refusal: answer(found if refusal is None else None, refusal))

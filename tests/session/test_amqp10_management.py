@@ -49,9 +49,10 @@ class Catalog(NodeBroker):
         raise NotFoundError(f"no queue '{name}'")
 
     def declare_queue(self, vhost: str, declaration: QueueDeclaration, holder: int, answer: Any) -> None:
+        created = declaration.name not in self.queues
         known = self.queues.setdefault(declaration.name, declaration)
         if known == declaration:
-            answer(DeclaredQueue(QueueRef(declaration.name, 1, 1, vhost)), None)
+            answer(DeclaredQueue(QueueRef(declaration.name, 1, 1, vhost), created=created), None)
         else:
             answer(None, PreconditionFailedError("inequivalent arg"))
 

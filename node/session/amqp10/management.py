@@ -40,10 +40,10 @@ from node.session.commands import (
     DeleteExchange,
     DeleteQueue,
     DescribeQueue,
-    FindQueue,
     ListBindings,
     PurgeQueue,
     QueueDescribed,
+    QueueFound,
     Removed,
     Result,
     Unbind,
@@ -155,15 +155,10 @@ class Management:
         )
         declare = DeclareQueue(declaration)
         _check(declare)
-        found = partial(self._declare, link, declare)
-        self._core.carry_out(link.session, FindQueue(declaration.name), found)
+        self._then(link, declare, partial(self._describe, link, declaration.name))
 
-    def _declare(self, link: IncomingLink, command: DeclareQueue, known: Result | Refusal) -> None:
-        status = CREATED if isinstance(known, NotFoundError) else OK
-        with self._session:
-            self._then(link, command, partial(self._describe, link, command.declaration.name, status))
-
-    def _describe(self, link: IncomingLink, name: str, status: int, _: Result) -> None:
+    def _describe(self, link: IncomingLink, name: str, declared: Result) -> None:
+        status = CREATED if isinstance(declared, QueueFound) and declared.created else OK
         self._then(
             link,
             DescribeQueue(name),
