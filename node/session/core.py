@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 from node.delivery.settlements import Outcome, Settlement
 from node.delivery.unsettled import UnsettledRanges
@@ -24,6 +24,7 @@ from node.session.consumers import Released, SessionConsumers, nothing
 from node.session.logins import CertifiedLogin, Login
 from node.session.permissions import NOWHERE
 from node.session.ports import Authenticated, BrokerPort, Done, Got, Route, Subscriber
+from node.session.protocol_machine import ProtocolMachine
 from node.session.publish_routes import RoutedStretch, by_contents, by_keys
 from node.session.publishing_session import ENDED_SESSION, PublishingSession, none_in_use
 from node.session.requests import Caller, Requests
@@ -333,28 +334,6 @@ class EffectLoop:
         return True
 
 
-class ProtocolMachine(Protocol):
-    """The state machine of a protocol's connection."""
-
-    def take_effects(self) -> list[Any]:
-        """Remove and return the effects that are to be carried out."""
-
-    def disconnected(self) -> list[Any]:
-        """The socket is closed: everything ends. Returns the effects of that."""
-
-    @property
-    def has_input(self) -> bool:
-        """Whether input waits for a turn: earlier turns have left it."""
-
-    def begin_turn(self, waiting: int) -> None:
-        """Begin a new turn, whose work the `waiting` clients with such input divide: handle a share of the
-        input.
-        """
-
-    def took(self, seconds: float) -> None:
-        """Count the time that the session has taken for a request as work."""
-
-
 class MachineSession(Containment):
     """Carries out the effects of a machine with a `SessionCore`.
 
@@ -420,6 +399,22 @@ class MachineSession(Containment):
             self._machine.took(self._clock() - began)
 
         return handle
+
+    @property
+    def has_output(self) -> bool:
+        """Whether output is left that `take_output` has not taken."""
+        return self._machine.has_output
+
+    def take_output(self, writes: bool = True) -> bytes:
+        """The output to write now. After the end of the connection there is none before the broker has
+        deleted the connection's exclusive and auto-delete queues for all clients.
+        """
+        output = b""
+        with self:
+            if not self._releasing:
+                output = self._machine.take_output() if writes else b""
+                self._go_on()
+        return output
 
     def _go_on(self) -> None:
         """Process a share of the input that earlier turns have left; other clients have their shares in

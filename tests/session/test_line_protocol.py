@@ -104,7 +104,7 @@ def test_a_protocol_is_there_once_the_listener_is_given_it() -> None:
 
 def test_a_client_declares_publishes_consumes_with_credit_and_settles() -> None:
     client = Liner(Node()).open()
-    assert client.say("declare q") == ["ok q 0 0"]
+    assert client.say("declare q") == ["ok q 0 0 True"]
     assert client.say("bind q amq.direct k", "publish amq.direct k one") == ["ok", "ok"]
     assert client.say("publish  q two", "publish  q three") == ["ok", "ok"]
     assert client.say("publish  nowhere x", "publish  q four") == ["unroutable", "ok"]
@@ -257,7 +257,7 @@ def test_an_unknown_delivery_is_an_error_of_that_session_alone(settled: str) -> 
 def test_what_is_got_and_not_settled_goes_back_when_the_client_leaves() -> None:
     node = Node()
     leaving, staying = Liner(node).open(), Liner(node).open()
-    assert leaving.say("declare q", "publish  q one") == ["ok q 0 0", "ok"]
+    assert leaving.say("declare q", "publish  q one") == ["ok q 0 0 True", "ok"]
     assert leaving.say("get q")[0].endswith(" one")
     assert staying.say("get q") == ["nothing"]
     node.node.input(lambda: leaving.client.connection_lost(None))
@@ -270,7 +270,7 @@ def test_what_is_got_and_not_settled_goes_back_when_the_client_leaves() -> None:
 
 def test_a_client_of_another_protocol_gets_what_was_published_by_lines() -> None:
     node = Node()
-    assert Liner(node).open().say("declare q", "publish  q one") == ["ok q 0 0", "ok"]
+    assert Liner(node).open().say("declare q", "publish  q one") == ["ok q 0 0 True", "ok"]
     got = node.site.client("n1").get("q")
     assert got is not None
     assert got.body == b"one"

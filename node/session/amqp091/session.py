@@ -131,11 +131,6 @@ class Session(MachineSession):
         """`held` without the input held back, which a session that closes the connection ignores."""
         return self.connection.life.held
 
-    @property
-    def has_output(self) -> bool:
-        """Whether output is left that `take_output` has not taken."""
-        return self.connection.has_output
-
     def reading(self, active: bool) -> None:
         """The listener reads from the socket, or has stopped: heartbeats cannot arrive meanwhile."""
         self.connection.reading(active, self._clock())
@@ -173,17 +168,6 @@ class Session(MachineSession):
         with self:
             self.connection.close(error)
             self.answered()
-
-    def take_output(self, writes: bool = True) -> bytes:
-        """The output to write now. After the end of the connection there is none before the broker has
-        deleted the connection's exclusive and auto-delete queues for all clients.
-        """
-        output = b""
-        with self:
-            if not self._releasing:
-                output = self.connection.take_output() if writes else b""
-                self._go_on()
-        return output
 
     def _read_on(self) -> None:
         if self._full and not self.connection.paused:

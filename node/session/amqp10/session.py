@@ -111,11 +111,6 @@ class ConnectionSession(MachineSession):
         return self._blocked or bool(self.connection.sessions.holding)
 
     @property
-    def has_output(self) -> bool:
-        """Whether output is left that `take_output` has not taken."""
-        return self.connection.has_output
-
-    @property
     def channels_opened(self) -> int:
         """The number of AMQP sessions begun since the connection began."""
         return self.connection.sessions.begun
@@ -198,17 +193,6 @@ class ConnectionSession(MachineSession):
         with self:
             self.connection.exhausted(reason)
             self.answered()
-
-    def take_output(self, writes: bool = True) -> bytes:
-        """The output to write now. After the end of the connection there is none before the broker has
-        deleted the connection's exclusive and auto-delete queues for all clients.
-        """
-        output = b""
-        with self:
-            if not self._releasing:
-                output = self.connection.take_output() if writes else b""
-                self._go_on()
-        return output
 
     # -- negotiation ----------------------------------------------------------------------------
 
