@@ -273,7 +273,7 @@ def test_an_aborted_message_is_never_there(
 # -- credit -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("B8")
+@pytest.mark.requirement("B8.1")
 @pytest.mark.parametrize("credit", [1, 100])
 def test_a_receiver_gets_as_many_messages_as_it_gave_credit_for(
     client: BlockingConnection, other: BlockingConnection, queue: str, credit: int
@@ -293,7 +293,7 @@ def test_a_receiver_gets_as_many_messages_as_it_gave_credit_for(
     holding.close()
 
 
-@pytest.mark.requirement("B8")
+@pytest.mark.requirement("B8.3")
 def test_a_drain_uses_up_the_credit_for_which_there_is_no_message(
     client: BlockingConnection, other: BlockingConnection, queue: str
 ) -> None:
@@ -308,7 +308,7 @@ def test_a_drain_uses_up_the_credit_for_which_there_is_no_message(
     receiver.close()
 
 
-@pytest.mark.requirement("B8")
+@pytest.mark.requirement("B8.3")
 def test_a_drain_of_more_credit_than_the_node_has_room_for(
     client: BlockingConnection, other: BlockingConnection, queue: str
 ) -> None:
@@ -334,7 +334,7 @@ def test_a_receive_that_gives_up_leaves_its_credit(
     receiver.accept()
 
 
-@pytest.mark.requirement("E12")
+@pytest.mark.requirement("E12.2")
 def test_no_message_waits_for_a_link_without_credit(
     client: BlockingConnection, other: BlockingConnection, queue: str
 ) -> None:
@@ -353,7 +353,7 @@ def test_no_message_waits_for_a_link_without_credit(
 # -- browsing -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("B11")
+@pytest.mark.requirement("B11.3")
 def test_a_browser_sees_every_message_and_takes_none(
     client: BlockingConnection, other: BlockingConnection, elsewhere: Node, queue: str
 ) -> None:
@@ -372,7 +372,7 @@ def test_a_browser_sees_every_message_and_takes_none(
     assert bodies(other, queue) == list(range(COUNT + 1))
 
 
-@pytest.mark.requirement("B11")
+@pytest.mark.requirement("B11.3")
 def test_a_browser_also_sees_later_messages(
     client: BlockingConnection, other: BlockingConnection, queue: str
 ) -> None:

@@ -83,7 +83,7 @@ def properties_with_everything() -> pika.BasicProperties:
     )
 
 
-@pytest.mark.requirement("B14")
+@pytest.mark.requirement("B14.1")
 def test_proton_receives_what_pika_publishes(
     channel: BlockingChannel, other: BlockingConnection, name: str, queue: str
 ) -> None:
@@ -105,7 +105,7 @@ def test_proton_receives_what_pika_publishes(
     assert isinstance(shown["when"], timestamp)
 
 
-@pytest.mark.requirement("B14")
+@pytest.mark.requirement("B14.1")
 def test_a_transient_message_is_not_durable(
     channel: BlockingChannel, other: BlockingConnection, name: str, queue: str
 ) -> None:
@@ -114,7 +114,7 @@ def test_a_transient_message_is_not_durable(
     assert (message.durable, body_of(message), message.properties) == (False, b"", None)
 
 
-@pytest.mark.requirement("B14")
+@pytest.mark.requirement("B14.3")
 def test_proton_forwards_what_pika_publishes_and_pika_gets_the_same(
     channel: BlockingChannel, other: BlockingConnection, name: str, queue: str
 ) -> None:
@@ -133,7 +133,7 @@ def test_proton_forwards_what_pika_publishes_and_pika_gets_the_same(
 # -- AMQP 1.0 to AMQP 0-9-1 -----------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("B14")
+@pytest.mark.requirement("B14.2")
 def test_pika_gets_what_proton_sends(
     other: BlockingConnection, channel: BlockingChannel, name: str, queue: str
 ) -> None:
@@ -161,7 +161,7 @@ def test_pika_gets_what_proton_sends(
     assert headers["when"] == datetime.datetime(2009, 2, 13, 23, 31, 30, tzinfo=datetime.UTC)
 
 
-@pytest.mark.requirement("B14")
+@pytest.mark.requirement("B14.2")
 @pytest.mark.parametrize(
     ("identity", "text"),
     [
@@ -179,7 +179,7 @@ def test_ids_of_every_type_have_a_text(
     assert (properties.message_id, properties.correlation_id) == (text, text)
 
 
-@pytest.mark.requirement("B14")
+@pytest.mark.requirement("B14.4")
 def test_a_message_of_amqp_10_that_pika_forwards_comes_back_with_every_field(
     client: BlockingConnection, channel: BlockingChannel, other: BlockingConnection, name: str, queue: str
 ) -> None:
@@ -196,7 +196,7 @@ def test_a_message_of_amqp_10_that_pika_forwards_comes_back_with_every_field(
     assert back.encode() == message.encode()
 
 
-@pytest.mark.requirement("B14")
+@pytest.mark.requirement("B14.4")
 def test_a_change_that_pika_makes_on_the_way_counts(
     client: BlockingConnection, channel: BlockingChannel, other: BlockingConnection, name: str, queue: str
 ) -> None:
@@ -225,7 +225,7 @@ def dead_letters(name: str) -> dict[str, Any]:
     return {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": f"{name}-dead"}
 
 
-@pytest.mark.requirement("B14")
+@pytest.mark.requirement("B14.2")
 def test_pika_reads_why_a_message_is_dead_that_proton_rejected(
     node: Node, channel: BlockingChannel, other: BlockingConnection, name: str
 ) -> None:
@@ -253,7 +253,7 @@ def dead(channel: BlockingChannel, queue: str) -> dict[str, Any]:
     raise AssertionError(f"the consumer of {queue} has ended")
 
 
-@pytest.mark.requirement("B14")
+@pytest.mark.requirement("B14.1")
 def test_proton_reads_why_a_message_of_pika_is_dead(
     node: Node, channel: BlockingChannel, other: BlockingConnection, name: str
 ) -> None:
@@ -269,7 +269,7 @@ def test_proton_reads_why_a_message_of_pika_is_dead(
         assert message.annotations[symbol("x-first-death-reason")] == "rejected"
 
 
-@pytest.mark.requirement("B9")
+@pytest.mark.requirement("B9.3")
 def test_a_message_that_expires_becomes_a_dead_letter(
     node: Node, client: BlockingConnection, other: BlockingConnection, name: str
 ) -> None:

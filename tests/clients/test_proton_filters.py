@@ -82,7 +82,7 @@ FILTERS = [
 ]
 
 
-@pytest.mark.requirement("B12.1", "B12.2", "B12.3", "B8")
+@pytest.mark.requirement("B12.1", "B12.2", "B12.3", "B8.3")
 @pytest.mark.parametrize("wanted", FILTERS)
 def test_a_receiver_gets_what_its_filter_takes_and_leaves_the_rest(
     client: BlockingConnection, other: BlockingConnection, elsewhere: Node, queue: str, wanted: Any

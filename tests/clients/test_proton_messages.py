@@ -20,7 +20,7 @@ def behind_header(octets: bytes) -> bytes:
     return octets[5 + octets[4] :]
 
 
-@pytest.mark.requirement("B9", "E10.1", "E10.2", "E10.3", "E10.4", "E10.5")
+@pytest.mark.requirement("B9.1", "B9.2", "E10.1", "E10.2", "E10.3", "E10.4", "E10.5")
 @pytest.mark.sentence("1.0/3.2-1", "1.0/3.2.3-1", "1.0/3.2.4-1")
 def test_a_message_of_amqp_10_keeps_every_octet(
     client: BlockingConnection, other: BlockingConnection, queue: str
@@ -37,7 +37,7 @@ def test_a_message_of_amqp_10_keeps_every_octet(
     assert (back.properties, back.body) == (EVERY_TYPE, everything)
 
 
-@pytest.mark.requirement("B9")
+@pytest.mark.requirement("B9.1")
 @pytest.mark.parametrize(
     "body", [None, b"", b"octets", "text", 1.5, [b"a", 2], {"k": [1]}], ids=lambda one: type(one).__name__
 )

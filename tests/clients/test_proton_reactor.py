@@ -89,7 +89,7 @@ class Stream(Program):
             self.end()
 
 
-@pytest.mark.requirement("B5", "B6", "B8", "F2.1")
+@pytest.mark.requirement("B5", "B6", "F2.1")
 def test_a_stream_of_messages_that_are_accepted(node: Node, elsewhere: Node, queue: str) -> None:
     program = Stream(node, elsewhere, queue, COUNT, None)
     program.run()
@@ -168,7 +168,7 @@ class Sharing(Program):
             self.end()
 
 
-@pytest.mark.requirement("E12")
+@pytest.mark.requirement("E12.1")
 def test_receivers_share_a_queue(node: Node, elsewhere: Node, client: BlockingConnection, queue: str) -> None:
     count = 1500
     send_all(client.create_sender(queue), range(count))

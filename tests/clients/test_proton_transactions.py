@@ -63,7 +63,7 @@ def ended(connection: BlockingConnection, transaction: Any, told: Told, *, faile
     return told.events[1]
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.3", "B10.4", "B10.6", "B10.7")
 @pytest.mark.parametrize("failed", [False, True], ids=["commit", "rollback"])
 def test_messages_sent_in_a_transaction(
     client: BlockingConnection, node: Node, elsewhere: Node, name: str, failed: bool
@@ -82,7 +82,7 @@ def test_messages_sent_in_a_transaction(
         assert [bodies(client, queue) for queue in (first, second)] == [there, there]
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.3", "B10.4")
 @pytest.mark.parametrize("failed", [False, True], ids=["commit", "rollback"])
 def test_messages_accepted_in_a_transaction(
     client: BlockingConnection, other: BlockingConnection, queue: str, failed: bool
@@ -99,7 +99,7 @@ def test_messages_accepted_in_a_transaction(
     assert bodies(other, queue) == ([0, 1, 2, 3, 4] if failed else [3, 4])
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.5")
 def test_two_transactions_of_a_connection(
     client: BlockingConnection, other: BlockingConnection, queue: str
 ) -> None:
@@ -115,7 +115,7 @@ def test_two_transactions_of_a_connection(
     assert bodies(other, queue) == [1, 3, 5]
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.8")
 def test_a_lost_control_link_rolls_back(
     client: BlockingConnection, other: BlockingConnection, queue: str
 ) -> None:
@@ -130,7 +130,7 @@ def test_a_lost_control_link_rolls_back(
     assert bodies(other, queue) == ["kept"]
 
 
-@pytest.mark.requirement("B11")
+@pytest.mark.requirement("B11.1", "B11.2")
 @pytest.mark.parametrize("place", ["here", "elsewhere"])
 def test_a_dynamic_node_lives_as_long_as_its_link(
     client: BlockingConnection, node: Node, elsewhere: Node, place: str
@@ -150,7 +150,7 @@ def test_a_dynamic_node_lives_as_long_as_its_link(
         assert refused.value.condition == "amqp:not-found"
 
 
-@pytest.mark.requirement("B11")
+@pytest.mark.requirement("B11.1")
 def test_calls_with_a_dynamic_node_for_the_replies(
     client: BlockingConnection, other: BlockingConnection, queue: str
 ) -> None:

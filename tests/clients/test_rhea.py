@@ -10,7 +10,7 @@ from tests.clients.programs import javascript
 from tests.processes.nodes import Node
 
 
-@pytest.mark.requirement("B1", "B3", "B4", "B5", "B6", "B8", "B11", "F2.1")
+@pytest.mark.requirement("B1", "B3", "B4", "B5", "B6", "B8.1", "B8.3", "B11.3", "F2.1")
 @pytest.mark.parametrize("transport", ["socket", "websocket"])
 def test_rhea(packages: Path, node: Node, elsewhere: Node, name: str, transport: str) -> None:
     with node.connect() as connection:

@@ -1,16 +1,21 @@
-"""Consumers that speak to a node's front end themselves: sessions without a protocol."""
+"""Consumers that speak to a node's front end themselves, without a protocol, and clients of AMQP 1.0."""
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from node.message.run import Run
 from node.ranges.range_set import Numbers, ranges_of
 from node.refusal import Refusal
 from node.session.ports import ConsumerOptions
+from node.wire.amqp10 import definitions as d
+from node.wire.amqp10.composite import Composite
 from tests import messages
 from tests.cluster.recorders import RecordedSubscriber
+from tests.session.attached import Client
 from tests.site import Site
+from tests.wire.amqp10.peer import octets_of
 
 
 class Taker(RecordedSubscriber):
@@ -84,3 +89,34 @@ class Taker(RecordedSubscriber):
         """Settle all that came."""
         ranges = ranges_of(sorted(self.numbers))
         self.node.input(lambda: self.front_end.settle(self.consumer, ranges))
+
+
+class LinkClient(Client):
+    """A client of AMQP 1.0 on a node of the site, with a session on channel 0."""
+
+    def __init__(self, site: Site, name: str, *attaches: Composite) -> None:
+        self.site, self.node = site, site.nodes[name]
+        port: Any = site.front_end(name)
+        super().__init__(port)
+        self.send(*attaches)
+
+    def send(self, *sent: Composite | bytes, channel: int = 0) -> list[Any]:
+        octets = octets_of(*sent, channel=channel)
+        self.node.input(lambda: self.session.receive(octets))
+        return self.reads()
+
+    def reads(self) -> list[Any]:
+        """The performatives that the node writes until it has nothing more to write."""
+        self.site.run(0.1)
+        found = super().reads()
+        return found + self.reads() if found else found
+
+    def lose(self) -> None:
+        """The socket is lost."""
+        self.node.input(self.session.lost)
+
+    @property
+    def payloads(self) -> list[bytes]:
+        """The messages that have come, each in one frame."""
+        self.reads()
+        return [bytes(one.payload) for one in self.frames if isinstance(one.performative, d.Transfer)]

@@ -37,6 +37,7 @@ def site() -> Site:
     return Site("n1", "n2", "n3")
 
 
+@pytest.mark.requirement("B11.3")
 @pytest.mark.sentence("1.0/3.5.2-1")
 @pytest.mark.parametrize("arguments", ARGUMENTS)
 @pytest.mark.parametrize("kind", KINDS)

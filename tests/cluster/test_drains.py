@@ -46,6 +46,7 @@ def publish(client: Client, *bodies: bytes, queue: str = "q", **properties: Any)
     assert all(client.confirms(client.publish(queue, *bodies, **properties)))
 
 
+@pytest.mark.requirement("B8.1", "B8.3")
 @NO_ACK
 @pytest.mark.parametrize("arguments", [{}, {"semantics": "at-most-once"}, {"single_active_consumer": True}])
 @pytest.mark.parametrize(("kind", "mode"), STORED)

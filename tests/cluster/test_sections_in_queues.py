@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -17,13 +18,33 @@ from node.session.ports import Got
 from node.wire.amqp091 import methods as m
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.deaths import DEATHS, death_maps
+from node.wire.amqp10.definitions import SectionCode
 from node.wire.amqp10.messages import annotation, header_in
-from node.wire.amqp10.values import Symbol, TypedArray, UInt
+from node.wire.amqp10.values import (
+    Byte,
+    Char,
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    Described,
+    Float,
+    Int,
+    Short,
+    Symbol,
+    TimestampMs,
+    TypedArray,
+    UByte,
+    UInt,
+    ULong,
+    UShort,
+)
 from node.wire.formats import AMQP_1_0, FORMATS
 from tests.cluster.kinds import declare
+from tests.cluster.links import LinkClient
 from tests.cluster.recorders import RecordedSubscriber
 from tests.site import Client, Site
-from tests.wire.amqp10.sections import annotated, application, message, run_of
+from tests.wire.amqp10.peer import credit, receiver, sender, transfer
+from tests.wire.amqp10.sections import annotated, application, data, message, run_of, section
 
 FORMAT = FORMATS[AMQP_1_0]
 
@@ -104,6 +125,82 @@ def test_sections_cross_the_cluster_as_they_came(client: Client, publisher: Publ
     assert sections(client.site.client("n2"), queue) == sent
 
 
+VALUES: dict[str, Any] = {
+    "null": None, "true": True, "ubyte": UByte(200), "ushort": UShort(60_000), "uint": UInt(4_000_000_000),
+    "ulong": ULong(1 << 63), "byte": Byte(-100), "short": Short(-30_000), "int": Int(-2_000_000_000),
+    "long": -(1 << 62), "float": Float(0.5), "double": 0.1, "decimal32": Decimal32(b"\x32\0\0\1"),
+    "decimal64": Decimal64(bytes(range(8))), "decimal128": Decimal128(bytes(range(16))), "char": Char("ü"),
+    "timestamp": TimestampMs(-5), "uuid": UUID(int=7), "binary": b"\0\xff", "string": "grün",
+    "symbol": Symbol("sign"),
+}  # fmt: skip
+"""A value of each type but lists, maps and arrays."""
+
+EVERYTHING: dict[Any, Any] = {Symbol(name): value for name, value in VALUES.items()} | {
+    Symbol("list"): [1, ["two"]], Symbol("map"): {"k": b"v"}, Symbol("array"): TypedArray(0x71, [Int(1)]),
+    Symbol("described"): Described(Symbol("quorate:test"), [1]),
+}  # fmt: skip
+
+PROPERTIES = d.Properties(
+    message_id=UUID(int=1), user_id=b"guest", to="somewhere", subject="subject", reply_to="replies",
+    correlation_id=ULong(9), content_type="text/plain", content_encoding="gzip",
+    absolute_expiry_time=4_102_444_800_123, creation_time=1_234_567_890_123, group_id="group",
+    group_sequence=3, reply_to_group_id="replies",
+)  # fmt: skip
+HEAD = b"".join(
+    (
+        d.Header(durable=True, priority=7, first_acquirer=True, delivery_count=3).encode(),
+        section(SectionCode.DELIVERY_ANNOTATIONS, EVERYTHING),
+        section(SectionCode.MESSAGE_ANNOTATIONS, EVERYTHING),
+        PROPERTIES.encode(),
+        section(SectionCode.APPLICATION_PROPERTIES, VALUES),
+    )
+)
+BODIES = {
+    "no data": data(b""),
+    "data": data(b"one") + data(b"two" * 1000),
+    "sequences": section(SectionCode.AMQP_SEQUENCE, [1]) + section(SectionCode.AMQP_SEQUENCE, ["two"]),
+    "value": section(SectionCode.AMQP_VALUE, EVERYTHING),
+}
+FOOTER = section(SectionCode.FOOTER, EVERYTHING)
+
+
+@pytest.mark.requirement("B9.1", "B9.2")
+@pytest.mark.parametrize("kind", ["replicated", "transient"])
+@pytest.mark.parametrize("body", BODIES)
+def test_a_message_comes_from_link_to_link_with_each_section_and_field_as_it_was(
+    client: Client, body: str, kind: str
+) -> None:
+    """But for the `ttl`, which counts down."""
+    queue, site = declare(client, kind), client.site
+    sent = HEAD + BODIES[body] + FOOTER
+    (told,) = LinkClient(site, "n1", sender(0, queue)).send(transfer(0, sent))
+    assert isinstance(told.state, d.Accepted)
+    assert LinkClient(site, "n3", receiver(0, queue), credit(9)).payloads == [sent]
+
+
+@pytest.mark.requirement("B14.1")
+def test_a_client_of_1_0_gets_what_one_of_0_9_1_publishes(client: Client) -> None:
+    queue = declare(client, "replicated")
+    properties = {"message_id": "id", "content_type": "text/plain", "app_id": "group", "headers": {"n": "7"}}
+    client.confirms(client.publish(queue, b"body", **properties))
+    (octets,) = LinkClient(client.site, "n3", receiver(0, queue), credit(9)).payloads
+    kept = d.Properties(message_id="id", content_type="text/plain", group_id="group").encode()
+    assert octets.endswith(message(kept, application(n="7")))
+    assert header_in(octets).durable
+
+
+@pytest.mark.requirement("B14.2")
+def test_a_client_of_0_9_1_gets_what_one_of_1_0_sends(client: Client) -> None:
+    queue = declare(client, "replicated")
+    properties = d.Properties(message_id="id", content_type="text/plain", group_id="group").encode()
+    LinkClient(client.site, "n1", sender(0, queue)).send(transfer(0, message(properties, application(n="7"))))
+    found = client.site.client("n3").get(queue)
+    assert found is not None and found.body == b"body"
+    known = found.properties
+    assert (known.message_id, known.content_type, known.app_id) == ("id", "text/plain", "group")
+    assert found.headers["n"] == "7"
+
+
 def test_messages_are_given_out_by_the_priority_in_their_headers(
     client: Client, publisher: Publisher
 ) -> None:
@@ -166,6 +263,7 @@ def test_messages_wait_for_their_delay(client: Client, publisher: Publisher, del
     assert sections(client, queue) == [later]
 
 
+@pytest.mark.requirement("B9.3")
 def test_messages_expire_by_the_ttl_in_their_headers(client: Client, publisher: Publisher) -> None:
     queue = declare(client, "replicated")
     short, long = [message(d.Header(ttl=ttl).encode(), body=b"%d" % ttl) for ttl in (500, 60_000)]
@@ -180,6 +278,7 @@ def ttls(found: list[bytes]) -> list[int | None]:
     return [header_in(one).ttl for one in found]
 
 
+@pytest.mark.requirement("B9.3")
 @pytest.mark.parametrize("durable", [True, False])
 @pytest.mark.parametrize("kind", ["replicated", "transient"])
 def test_the_ttl_counts_down(client: Client, publisher: Publisher, kind: str, durable: bool) -> None:
@@ -197,6 +296,7 @@ def test_the_ttl_counts_down(client: Client, publisher: Publisher, kind: str, du
     assert found[0].endswith(message()), "the rest of the message stays as it is"
 
 
+@pytest.mark.requirement("B9.3")
 def test_the_ttl_counts_down_by_the_time_waited_where_the_queue_has_a_shorter_one(
     client: Client, publisher: Publisher
 ) -> None:
@@ -333,6 +433,7 @@ def test_a_queue_groups_messages_by_their_group_id(client: Client, publisher: Pu
     assert len(client.deliveries) + len(other.deliveries) == 2
 
 
+@pytest.mark.requirement("B14.2")
 def test_a_client_of_0_9_1_gets_and_consumes_messages(client: Client, publisher: Publisher) -> None:
     queue = declare(client, "replicated")
     properties = d.Properties(message_id="id", content_type="text/plain", to="q").encode()

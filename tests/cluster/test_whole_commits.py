@@ -81,7 +81,7 @@ def left(client: Client, queue: str) -> list[tuple[bytes, bool]]:
     return [(one.body, one.method.redelivered) for one in client.drain(queue)]
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.3", "B10.7")
 def test_a_whole_commit_reaches_queues_of_every_kind(client: Client, transactor: Transactor) -> None:
     names = queues(client)
     client.confirms(client.publish(names[0], b"taken"))
@@ -95,7 +95,7 @@ def test_a_whole_commit_reaches_queues_of_every_kind(client: Client, transactor:
     assert not transactor.refusals
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.3")
 @pytest.mark.parametrize("lacks", ["a queue", "an exchange", "room"])
 def test_a_transaction_that_lacks_something_does_nothing(
     client: Client, transactor: Transactor, lacks: str
@@ -125,7 +125,7 @@ def test_a_transaction_that_lacks_something_does_nothing(
     assert transactor.commit() is None, "the transaction is over"
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.4", "B10.7")
 def test_a_rollback_publishes_nothing(client: Client, transactor: Transactor) -> None:
     names = queues(client)
     for name in names:

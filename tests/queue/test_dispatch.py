@@ -29,6 +29,7 @@ def test_messages_are_granted_in_the_order_of_their_numbers() -> None:
     assert got(owner.dispatch(9)) == [(A, 1, 12, 12), (A, 1, 20, 20)]
 
 
+@pytest.mark.requirement("B8.1")
 def test_credit_is_cumulative_and_never_exceeded() -> None:
     owner = owner_with(100)
     attach(owner, A, limit=10)
@@ -50,6 +51,7 @@ def test_credit_counts_from_what_earlier_owners_sent() -> None:
     assert got(owner.dispatch(99)) == [(A, 1, 1, 3)]
 
 
+@pytest.mark.requirement("E12.1")
 def test_consumers_share_what_is_ready_in_turns() -> None:
     owner = owner_with(9)
     for consumer in (1, 2, 3):
@@ -60,6 +62,7 @@ def test_consumers_share_what_is_ready_in_turns() -> None:
         assert got(owner.dispatch(99)) == [(A, consumer, number, number)]
 
 
+@pytest.mark.requirement("E12.2")
 def test_a_consumer_without_credit_holds_no_other_up() -> None:
     owner = owner_with(10)
     attach(owner, A, 1, limit=1)
@@ -69,6 +72,7 @@ def test_a_consumer_without_credit_holds_no_other_up() -> None:
     assert not owner.blocked
 
 
+@pytest.mark.requirement("B8.4")
 def test_credit_that_finds_no_message_is_served_in_order_of_arrival() -> None:
     owner = owner_with(0)
     for consumer in (3, 1, 2):

@@ -49,7 +49,7 @@ def client(broker: NodeBroker) -> Client:
     return Client(broker)
 
 
-@pytest.mark.requirement("B11")
+@pytest.mark.requirement("B11.1")
 @pytest.mark.sentence("1.0/2.6.3-3", "1.0/3.5.3-2", "1.0/3.5.4-2", "1.0/3.5.9-1")
 @both
 @pytest.mark.parametrize("asked", [None, {"lifetime-policy": d.DeleteOnNoLinksOrMessages()}])
@@ -65,7 +65,7 @@ def test_a_dynamic_node_is_an_exclusive_queue_that_the_broker_names(
     assert broker.deleted == []
 
 
-@pytest.mark.requirement("B11")
+@pytest.mark.requirement("B11.1")
 def test_messages_in_a_dynamic_source_come_to_its_link(client: Client, broker: NodeBroker) -> None:
     client.send(dynamic_receiver(), credit(10))
     ((consumer, queue),) = broker.consumed.items()
@@ -76,7 +76,7 @@ def test_messages_in_a_dynamic_source_come_to_its_link(client: Client, broker: N
     assert isinstance(delivered, d.Transfer) and delivered.handle == 0
 
 
-@pytest.mark.requirement("B11")
+@pytest.mark.requirement("B11.1")
 def test_messages_for_a_dynamic_target_come_into_its_queue(client: Client, broker: NodeBroker) -> None:
     client.send(dynamic_sender())
     (told,) = client.send(transfer(0))
@@ -85,7 +85,7 @@ def test_messages_for_a_dynamic_target_come_into_its_queue(client: Client, broke
     assert (exchange, key) == ("", NAME) and [run.routing_key for run in broker.published] == [NAME]
 
 
-@pytest.mark.requirement("B11")
+@pytest.mark.requirement("B11.1", "B11.2")
 def test_every_link_has_a_dynamic_node_of_its_own(client: Client, broker: NodeBroker) -> None:
     attaches = [client.send(dynamic_receiver(handle))[0] for handle in range(3)]
     names = [f"amq.gen-{number}" for number in (1, 2, 3)]
@@ -99,7 +99,7 @@ def test_every_link_has_a_dynamic_node_of_its_own(client: Client, broker: NodeBr
 # -- the end ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("B11")
+@pytest.mark.requirement("B11.2")
 @both
 @pytest.mark.parametrize(
     "end",
@@ -117,7 +117,7 @@ def test_a_dynamic_node_is_deleted_once_with_its_link(
     assert not broker.consumers and not broker.holders and not broker.leased
 
 
-@pytest.mark.requirement("B11")
+@pytest.mark.requirement("B11.2")
 @both
 def test_a_dynamic_node_is_deleted_when_its_socket_is_lost(
     client: Client, broker: NodeBroker, attaching: Attaching
@@ -127,7 +127,7 @@ def test_a_dynamic_node_is_deleted_when_its_socket_is_lost(
     assert broker.deleted == [NAME] and not broker.consumers and not broker.holders
 
 
-@pytest.mark.requirement("B11")
+@pytest.mark.requirement("B11.2")
 @both
 def test_a_link_that_is_taken_over_takes_its_dynamic_node_along(
     client: Client, broker: NodeBroker, attaching: Attaching
@@ -140,7 +140,7 @@ def test_a_link_that_is_taken_over_takes_its_dynamic_node_along(
     assert broker.deleted == [NAME] and terminus(attach).address == "/queues/amq.gen-2"
 
 
-@pytest.mark.requirement("B11")
+@pytest.mark.requirement("B11.2")
 def test_a_consumer_ends_before_its_dynamic_node_is_deleted(client: Client, broker: NodeBroker) -> None:
     client.send(dynamic_receiver(), credit(10))
     (consumer,) = broker.consumed
@@ -148,7 +148,7 @@ def test_a_consumer_ends_before_its_dynamic_node_is_deleted(client: Client, brok
     assert broker.ended == [consumer, NAME]
 
 
-@pytest.mark.requirement("B11")
+@pytest.mark.requirement("B11.2")
 def test_a_cancelled_consumer_ends_its_link(client: Client, broker: NodeBroker) -> None:
     client.send(dynamic_receiver(), credit(10))
     (consumer,) = broker.consumed
@@ -161,7 +161,7 @@ def test_a_cancelled_consumer_ends_its_link(client: Client, broker: NodeBroker) 
 # -- refusals ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("B11")
+@pytest.mark.requirement("B11.1")
 @both
 def test_a_node_that_may_not_be_made_refuses_its_link(
     client: Client, broker: NodeBroker, attaching: Attaching
@@ -176,7 +176,7 @@ def test_a_node_that_may_not_be_made_refuses_its_link(
     assert terminus(client.send(attaching())[0]).dynamic, "the session and the handle are free"
 
 
-@pytest.mark.requirement("B11")
+@pytest.mark.requirement("B11.2")
 def test_a_refused_consumer_takes_its_dynamic_node_along(client: Client, broker: NodeBroker) -> None:
     broker.refusals["consume"] = ResourceLockedError("locked")
     attach, detach = client.send(dynamic_receiver())
@@ -190,7 +190,7 @@ def test_a_refused_consumer_takes_its_dynamic_node_along(client: Client, broker:
 # -- a link that has gone meanwhile -----------------------------------------------------------------
 
 
-@pytest.mark.requirement("B11")
+@pytest.mark.requirement("B11.2")
 @both
 @pytest.mark.parametrize("end", [d.Detach(0, True), d.End()], ids=["detach", "end"])
 def test_a_node_made_for_a_link_that_has_gone_is_deleted(
@@ -205,7 +205,7 @@ def test_a_node_made_for_a_link_that_has_gone_is_deleted(
     assert not broker.consumers
 
 
-@pytest.mark.requirement("B11")
+@pytest.mark.requirement("B11.2")
 @both
 def test_a_late_node_does_not_go_to_the_next_link_of_the_handle(
     client: Client, broker: NodeBroker, attaching: Attaching
@@ -221,7 +221,7 @@ def test_a_late_node_does_not_go_to_the_next_link_of_the_handle(
     assert terminus(client.reads()[0]).address == "/queues/amq.gen-2"
 
 
-@pytest.mark.requirement("B11")
+@pytest.mark.requirement("B11.2")
 @pytest.mark.parametrize("end", [d.Detach(0, True), d.End()], ids=["detach", "end"])
 def test_a_consumer_begun_for_a_link_that_has_gone_ends(client: Client, broker: NodeBroker, end: Any) -> None:
     broker.delayed.add("consume")
@@ -232,7 +232,6 @@ def test_a_consumer_begun_for_a_link_that_has_gone_ends(client: Client, broker: 
     assert not broker.consumers and broker.deleted == [NAME]
 
 
-@pytest.mark.requirement("B11")
 @both
 def test_an_answer_behind_the_end_of_the_connection_makes_no_link(
     client: Client, broker: NodeBroker, attaching: Attaching

@@ -63,7 +63,7 @@ def leased(broker: NodeBroker, count: int) -> list[Settlement]:
     return [Settlement(7, [(numbers[0], numbers[-1])], Outcome.ACCEPTED)]
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.3")
 def test_a_whole_commit_hands_over_every_run_and_settlement(broker: NodeBroker, publisher: Publisher) -> None:
     runs = [run_of(message(body=body), key="q") for body in (b"a", b"b")]
     for run in runs:
@@ -79,7 +79,7 @@ def test_a_whole_commit_hands_over_every_run_and_settlement(broker: NodeBroker, 
     assert broker.commits[1:] == [([], [])], "the transaction is over"
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.3")
 @pytest.mark.sentence("1.0/4.4.4.1-4")
 def test_a_message_that_no_queue_takes_any_more_refuses_a_whole_commit(
     broker: NodeBroker, publisher: Publisher
@@ -94,7 +94,7 @@ def test_a_message_that_no_queue_takes_any_more_refuses_a_whole_commit(
     assert broker.returned == [(7, settled[0].ranges, True)] and not broker.leased
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.3")
 @pytest.mark.parametrize("first", ["refused", "held"])
 def test_a_refused_publish_refuses_a_whole_commit(
     broker: NodeBroker, publisher: Publisher, first: str
@@ -114,7 +114,7 @@ def test_a_refused_publish_refuses_a_whole_commit(
     assert publisher.answers[1:] == [None] and broker.commits == [([runs[1]], [])], "the next one is whole"
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.4")
 def test_a_rollback_forgets_the_runs_and_the_refusals(broker: NodeBroker, publisher: Publisher) -> None:
     broker.missing.add("gone")
     publisher.core.hold_publish(CHANNEL, run_of(message()), True)
@@ -156,7 +156,7 @@ def retired(txn_id: bytes) -> d.Disposition:
     return d.Disposition(d.Role.RECEIVER, 0, 1, True, within(txn_id, d.Accepted()))
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.3")
 @pytest.mark.sentence("1.0/4.4.4.1-2")
 @pytest.mark.parametrize("pipelined", [False, True])
 def test_a_discharge_commits_in_one_step(broker: NodeBroker, pipelined: bool) -> None:
@@ -177,7 +177,7 @@ def test_a_discharge_commits_in_one_step(broker: NodeBroker, pipelined: bool) ->
     assert broker.leased == {(consumer, 3)}
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.3")
 @pytest.mark.sentence("1.0/4.4.4.1-1")
 @pytest.mark.parametrize("pipelined", [False, True])
 def test_nothing_is_committed_where_a_publish_is_refused(broker: NodeBroker, pipelined: bool) -> None:
@@ -198,7 +198,7 @@ def test_nothing_is_committed_where_a_publish_is_refused(broker: NodeBroker, pip
     assert client.session.held < 64 * 1024
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.8")
 def test_a_lost_connection_commits_nothing(broker: NodeBroker) -> None:
     client, txn_id, _ = working(broker)
     client.send(transfer(1, state=within(txn_id)), retired(txn_id))

@@ -61,6 +61,7 @@ def parts(octets: bytes) -> dict[str, Any]:
     }
 
 
+@pytest.mark.requirement("B14.4")
 @given(s.messages)
 def test_a_message_of_1_0_comes_back_from_0_9_1(octets: bytes) -> None:
     run = s.run_of(octets, key="key", exchange="exchange")
@@ -150,6 +151,7 @@ def properties_of(run: Run) -> tuple[dict[str, bytes], dict[bytes, bytes], bytes
 bodies = st.binary(max_size=20) | s.messages.map(lambda octets: octets[-30:])
 
 
+@pytest.mark.requirement("B14.3")
 @given(property_lists(), bodies)
 def test_a_message_of_0_9_1_comes_back_from_1_0(properties: bytes, body: bytes) -> None:
     run = contents(properties, body)
@@ -182,6 +184,7 @@ LONG = "x" * 256
 DATA = s.data(b"body")
 
 
+@pytest.mark.requirement("B14.2")
 @pytest.mark.parametrize(
     ("sections", "properties"),
     [
@@ -229,6 +232,7 @@ SEQUENCE = encode_amqp(Described(ULong(0x76), [1, "two"]))
 VALUE = encode_amqp(Described(ULong(0x77), "text"))
 
 
+@pytest.mark.requirement("B14.2")
 @pytest.mark.parametrize("body", [SEQUENCE, SEQUENCE * 2, VALUE, DATA + DATA, b""])
 def test_a_body_that_is_not_one_data_section_stays_encoded(body: bytes) -> None:
     assert shown(body) == ({"delivery_mode": 2, "type": "amqp-1.0"}, body)
@@ -264,11 +268,13 @@ TYPES = [
 ]
 
 
+@pytest.mark.requirement("B14.2")
 @pytest.mark.parametrize(("value", "encoded"), TYPES)
 def test_a_value_of_1_0_in_a_field_table(value: Any, encoded: bytes | None) -> None:
     assert field(value) == encoded
 
 
+@pytest.mark.requirement("B14.2")
 def test_lists_and_maps_of_annotations_are_arrays_and_tables() -> None:
     found, _ = shown(s.annotated(x_list=[1, ["a"]], x_map={Symbol("k"): {"n": None}}), DATA)
     assert found["headers"] == {"x-list": [1, ["a"]], "x-map": {"k": {"n": None}}}
@@ -293,6 +299,7 @@ def seen(body: bytes = b"body", **properties: Any) -> bytes:
 HEADER = d.Header(durable=True).encode()
 
 
+@pytest.mark.requirement("B14.1")
 @pytest.mark.parametrize(
     ("properties", "sections"),
     [
@@ -323,6 +330,7 @@ def test_a_property_of_0_9_1_in_1_0(properties: dict[str, Any], sections: bytes)
     assert seen(**properties) == HEADER + sections + DATA
 
 
+@pytest.mark.requirement("B14.1")
 def test_delivery_mode_priority_and_expiration_are_in_the_header() -> None:
     header = d.Header(durable=True, priority=7, ttl=60_000).encode()
     assert seen(priority=7, expiration="60000") == header + DATA
@@ -375,6 +383,7 @@ def changed(run: Run, change: Any) -> Run:
     return FORMATS[AMQP_0_9_1].composed(run.exchange, run.routing_key or "", properties, body, None, 10**6)
 
 
+@pytest.mark.requirement("B14.4")
 def test_a_client_of_0_9_1_changes_a_message_and_the_rest_of_it_comes_back() -> None:
     octets = s.message(
         s.annotated(x_a="a", other=ULong(1)),
@@ -396,6 +405,7 @@ def test_a_client_of_0_9_1_changes_a_message_and_the_rest_of_it_comes_back() -> 
     assert parts(bytes(back.raw))["fields"] == parts(expected)["fields"]
 
 
+@pytest.mark.requirement("B14.3")
 def test_a_client_of_1_0_changes_a_message_and_the_rest_of_it_comes_back() -> None:
     sent = {"cluster_id": "c", "headers": {"table": {"k": 1}, "n": 1, "text": "old"}, "delivery_mode": 2}
     run = FORMATS[AMQP_0_9_1].composed("", "q", sent, b"body", None, 100)

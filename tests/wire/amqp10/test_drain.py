@@ -45,7 +45,7 @@ def test_without_credit_a_drain_is_over_at_once() -> None:
     assert answer(flow, 0) and asked(peer) == []
 
 
-@pytest.mark.requirement("B8")
+@pytest.mark.requirement("B8.3")
 @pytest.mark.sentence("1.0/2.6.7-3", "1.0/2.6.7-5")
 def test_a_drain_of_an_empty_queue_uses_the_credit_up() -> None:
     peer = begun(receiver())
@@ -59,7 +59,7 @@ def test_a_drain_of_an_empty_queue_uses_the_credit_up() -> None:
     assert peer.last.delivery_tag == b"\0\0\0\x0a"
 
 
-@pytest.mark.requirement("B8")
+@pytest.mark.requirement("B8.3")
 @pytest.mark.sentence("1.0/2.6.7-5")
 def test_a_drain_gets_what_is_ready_first() -> None:
     peer = begun(receiver())
@@ -71,7 +71,7 @@ def test_a_drain_gets_what_is_ready_first() -> None:
     assert asked(peer)[-1] == Credit(1, 7), "three were delivered, and four may be"
 
 
-@pytest.mark.requirement("B8")
+@pytest.mark.requirement("B8.3")
 def test_a_drain_is_over_with_the_last_of_the_credit() -> None:
     peer = begun(receiver())
     peer.send(credit(2, drain=True))
@@ -80,7 +80,7 @@ def test_a_drain_is_over_with_the_last_of_the_credit() -> None:
     assert answer(flow, 2)
 
 
-@pytest.mark.requirement("B8")
+@pytest.mark.requirement("B8.3")
 def test_a_drain_takes_over_the_credit_that_is_there() -> None:
     peer = begun(receiver())
     peer.send(credit(10))
@@ -92,7 +92,7 @@ def test_a_drain_takes_over_the_credit_that_is_there() -> None:
     assert answer(drained(peer)[0], 10)
 
 
-@pytest.mark.requirement("B8")
+@pytest.mark.requirement("B8.3")
 def test_a_drain_that_comes_with_attach_waits_for_the_consumer() -> None:
     peer = begun()
     found = peer.send(receiver(), credit(6, None, drain=True))
@@ -101,7 +101,7 @@ def test_a_drain_that_comes_with_attach_waits_for_the_consumer() -> None:
     assert answer(drained(peer)[0], 6)
 
 
-@pytest.mark.requirement("B8")
+@pytest.mark.requirement("B8.3")
 @pytest.mark.sentence("1.0/2.6.7-5")
 def test_a_drain_goes_on_beyond_the_window_of_the_node() -> None:
     """The node's window admits four deliveries at a time."""
@@ -118,7 +118,7 @@ def test_a_drain_goes_on_beyond_the_window_of_the_node() -> None:
     assert answer(found[0], 10) and asked(peer) == []
 
 
-@pytest.mark.requirement("B8")
+@pytest.mark.requirement("B8.3")
 def test_a_drain_beyond_the_window_ends_where_the_queue_ends() -> None:
     peer = begun(receiver(), limits=SMALL)
     peer.send(credit(10, drain=True))
@@ -140,7 +140,7 @@ def test_a_drain_whose_limit_was_changed_looks_again() -> None:
     assert answer(drained(peer)[0], 10)
 
 
-@pytest.mark.requirement("B8")
+@pytest.mark.requirement("B8.3")
 def test_a_drain_waits_while_deliveries_wait_for_the_sessions_window() -> None:
     peer = begun(receiver(), credit(5, incoming_window=1), begins={"incoming_window": 1})
     assert len(peer.deliver(message(), message())) == 1
@@ -152,7 +152,7 @@ def test_a_drain_waits_while_deliveries_wait_for_the_sessions_window() -> None:
     assert answer(drained(peer)[0], 5)
 
 
-@pytest.mark.requirement("B8")
+@pytest.mark.requirement("B8.3")
 def test_a_drain_is_not_over_while_a_delivery_of_it_waits() -> None:
     peer = begun(receiver(), begins={"incoming_window": 1})
     peer.send(credit(5, incoming_window=1, drain=True))
@@ -165,7 +165,7 @@ def test_a_drain_is_not_over_while_a_delivery_of_it_waits() -> None:
     assert answer(drained(peer)[0], 5)
 
 
-@pytest.mark.requirement("B8")
+@pytest.mark.requirement("B8.3")
 def test_a_drain_waits_while_the_socket_takes_no_output() -> None:
     peer = begun(receiver())
     peer.connection.pause_credit(True)
@@ -190,7 +190,7 @@ def test_credit_is_revoked_within_a_drain_when_the_socket_takes_no_output() -> N
     assert asked(peer) == [Credit(1, 3)]
 
 
-@pytest.mark.requirement("B8")
+@pytest.mark.requirement("B8.3")
 def test_a_later_flow_without_drain_ends_the_drain() -> None:
     peer = begun(receiver())
     peer.send(credit(5, drain=True))
@@ -212,7 +212,7 @@ def test_a_flow_without_drain_and_with_the_same_credit_leaves_it_with_the_broker
     assert asked(peer) == [Credit(1, 5)]
 
 
-@pytest.mark.requirement("B8")
+@pytest.mark.requirement("B8.3")
 @pytest.mark.parametrize("ready", [False, True])
 def test_more_credit_within_a_drain_is_drained_too(ready: bool) -> None:
     peer = begun(receiver())
@@ -225,7 +225,7 @@ def test_more_credit_within_a_drain_is_drained_too(ready: bool) -> None:
     assert answer(drained(peer)[0], 9)
 
 
-@pytest.mark.requirement("B8")
+@pytest.mark.requirement("B8.3", "B8.6")
 def test_less_credit_within_a_drain_is_told_to_the_broker() -> None:
     peer = begun(receiver())
     peer.send(credit(9, drain=True))
@@ -235,7 +235,7 @@ def test_less_credit_within_a_drain_is_told_to_the_broker() -> None:
     assert answer(drained(peer)[0], 2)
 
 
-@pytest.mark.requirement("B8")
+@pytest.mark.requirement("B8.3")
 def test_one_drain_follows_the_other() -> None:
     peer = begun(receiver())
     for count in (3, 6, 9):

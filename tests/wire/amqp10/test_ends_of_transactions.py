@@ -36,7 +36,7 @@ from tests.wire.amqp10.sections import message
 # -- what ends --------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.3", "B10.4")
 @pytest.mark.sentence("1.0/4.3-1", "1.0/4.3-2")
 def test_a_discharge_of_an_unknown_transaction_is_rejected_and_ends_nothing() -> None:
     controller = Controller(sender(0))
@@ -51,7 +51,6 @@ def test_a_discharge_of_an_unknown_transaction_is_rejected_and_ends_nothing() ->
     assert failure(controller.discharge(b"\0\0\0\0\0\0\0\2")) == Condition.UNKNOWN_ID, "being committed"
 
 
-@pytest.mark.requirement("B10")
 @pytest.mark.parametrize("txn_id", [UNKNOWN, b"", b"x" * 500])
 @pytest.mark.parametrize("sent", ["transfer", "disposition"])
 def test_a_frame_in_an_unknown_transaction_ends_its_session(txn_id: bytes, sent: str) -> None:
@@ -65,7 +64,7 @@ def test_a_frame_in_an_unknown_transaction_ends_its_session(txn_id: bytes, sent:
     assert not controller.peer.taken(e.PublishEffect)
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.8")
 @pytest.mark.parametrize("closed", [True, False])
 def test_a_detached_control_link_rolls_its_transactions_back(closed: bool) -> None:
     controller = delivered()
@@ -80,7 +79,7 @@ def test_a_detached_control_link_rolls_its_transactions_back(closed: bool) -> No
     assert failure(controller.discharge(first, handle=8)) == Condition.UNKNOWN_ID
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.8")
 def test_a_control_link_that_is_taken_over_rolls_back() -> None:
     controller = Controller()
     controller.declare()
@@ -89,7 +88,7 @@ def test_a_control_link_that_is_taken_over_rolls_back() -> None:
     assert controller.rolled_back() == [1]
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.8")
 @pytest.mark.parametrize("end", [d.End(), d.Detach(77)], ids=["ended", "failed"])
 def test_an_ended_session_rolls_the_transactions_of_its_control_links_back(end: Any) -> None:
     controller = delivered()
@@ -103,7 +102,7 @@ def test_an_ended_session_rolls_the_transactions_of_its_control_links_back(end: 
     assert given_back(controller) == [(1, [(3, 3)], Outcome.RELEASED)]
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.8")
 @pytest.mark.parametrize("how", ["close", "error", "lost"])
 def test_a_closed_connection_rolls_back(how: str) -> None:
     controller = delivered()
@@ -120,7 +119,7 @@ def test_a_closed_connection_rolls_back(how: str) -> None:
     assert not controller.peer.taken(e.CommitEffect)
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.3")
 def test_a_commit_goes_on_without_its_control_link() -> None:
     controller = Controller(sender(0))
     txn_id = controller.declare()
@@ -134,7 +133,7 @@ def test_a_commit_goes_on_without_its_control_link() -> None:
     assert controller.peer.connection.state.name == "OPEN"
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.3")
 @pytest.mark.parametrize("settles", [False, True])
 @pytest.mark.parametrize("how", ["detach", "cancel"])
 def test_a_link_that_ends_takes_its_deliveries_out_of_the_transaction(settles: bool, how: str) -> None:
@@ -167,7 +166,7 @@ def two_sessions(answers: frozenset[type[Any]] = HOLDING) -> Controller:
     return controller
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.6")
 def test_a_transaction_is_over_all_sessions_of_the_connection() -> None:
     controller = two_sessions()
     txn_id = controller.declare()
@@ -181,7 +180,7 @@ def test_a_transaction_is_over_all_sessions_of_the_connection() -> None:
     assert controller.commit().settled == [Settlement(1, [(1, 3)], Outcome.ACCEPTED)]
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.3")
 def test_an_ended_session_takes_its_deliveries_out_of_the_transaction() -> None:
     controller = two_sessions()
     txn_id = controller.declare()
@@ -193,7 +192,7 @@ def test_an_ended_session_takes_its_deliveries_out_of_the_transaction() -> None:
     assert given_back(controller) == []
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.3", "B10.4", "B10.6", "B10.8")
 @pytest.mark.sentence("1.0/4.4.1-4", "1.0/4.4.4.1-2")
 @pytest.mark.parametrize("end", ["commit", "rollback", "detach"])
 def test_messages_in_front_of_the_discharge_are_in_the_transaction(end: str) -> None:
@@ -218,7 +217,7 @@ def test_messages_in_front_of_the_discharge_are_in_the_transaction(end: str) -> 
 # -- bounds -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.5")
 @pytest.mark.sentence("1.0/4.2-3", "1.0/4.2-4")
 def test_a_transaction_beyond_the_limit_is_rejected() -> None:
     controller = Controller(limits=ConnectionLimits(transactions=3))
@@ -233,7 +232,6 @@ def test_a_transaction_beyond_the_limit_is_rejected() -> None:
     assert controller.declare() not in ids and controller.rolled_back() == []
 
 
-@pytest.mark.requirement("B10")
 @pytest.mark.sentence("1.0/4.2-3", "1.0/4.2-4")
 def test_a_part_of_a_distributed_transaction_is_rejected() -> None:
     controller = Controller()
@@ -248,7 +246,7 @@ def without_rejections() -> Controller:
     return Controller(sender(0), attach, limits=ConnectionLimits(transactions=1))
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.8")
 @pytest.mark.sentence("1.0/4.2-5", "1.0/4.3-3")
 @pytest.mark.parametrize(
     ("sent", "condition"),
@@ -268,7 +266,7 @@ def test_a_control_link_without_rejections_is_closed_instead(sent: Any, conditio
     assert isinstance(controller.declare(), bytes), "the other control link is as it was"
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.3")
 @pytest.mark.sentence("1.0/4.3-3")
 @pytest.mark.parametrize("when", ["before", "at the commit"])
 def test_a_failed_commit_closes_a_control_link_without_rejections(when: str) -> None:
@@ -286,7 +284,6 @@ def test_a_failed_commit_closes_a_control_link_without_rejections(when: str) -> 
     assert controller.peer.session().incoming.unconfirmed == 0 and controller.held == 0
 
 
-@pytest.mark.requirement("B10")
 def test_an_error_of_a_transaction_fits_into_the_smallest_frame() -> None:
     controller = Controller(sender(0), max_frame_size=512)
     txn_id, other = controller.declare(), controller.declare()
@@ -301,7 +298,6 @@ def test_an_error_of_a_transaction_fits_into_the_smallest_frame() -> None:
     assert failure(told.state) == Condition.TRANSACTION_ROLLBACK
 
 
-@pytest.mark.requirement("B10")
 @pytest.mark.parametrize("end", ["commit", "refused commit", "rollback", "detach"])
 def test_the_memory_of_a_transaction_is_counted_and_given_back(end: str) -> None:
     controller = delivered(9)
@@ -331,7 +327,6 @@ def test_the_memory_of_a_transaction_is_counted_and_given_back(end: str) -> None
         assert controller.peer.connection.held == before
 
 
-@pytest.mark.requirement("B10")
 def test_held_messages_count_for_the_memory_of_a_connection() -> None:
     limits = ConnectionLimits(memory_bytes=1 << 20, message_size=1000)
     controller = Controller(sender(0), limits=limits)
@@ -345,7 +340,6 @@ def test_held_messages_count_for_the_memory_of_a_connection() -> None:
     assert controller.rolled_back() == [1] and controller.held == 0
 
 
-@pytest.mark.requirement("B10")
 def test_a_held_message_keeps_no_other_input_in_memory() -> None:
     controller = Controller(sender(0))
     txn_id = controller.declare()
@@ -355,7 +349,6 @@ def test_a_held_message_keeps_no_other_input_in_memory() -> None:
     assert len(memoryview(run.raw).obj) == len(run.raw) < 1000
 
 
-@pytest.mark.requirement("B10")
 @pytest.mark.sentence("1.0/4.4.3-1")
 def test_acquisition_in_a_transaction_is_refused() -> None:
     controller = delivered()
@@ -373,7 +366,7 @@ def part(controller: Controller, txn_id: bytes) -> None:
     assert controller.peer.send(controller.frame(b"\0", txn_id, more=True)) == []
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.8")
 @pytest.mark.sentence("1.0/4.4.1-3")
 @pytest.mark.parametrize("handle", [CONTROL, 8], ids=["rejections", "no rejections"])
 def test_a_commit_while_a_delivery_has_frames_to_come_closes_the_control_link(handle: int) -> None:
@@ -391,7 +384,7 @@ def test_a_commit_while_a_delivery_has_frames_to_come_closes_the_control_link(ha
     assert controller.peer.session().incoming.unconfirmed == 0
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.3")
 @pytest.mark.parametrize("how", ["last frame", "aborted", "detached", "other transaction"])
 def test_a_delivery_whose_frames_have_ended_holds_up_no_commit(how: str) -> None:
     controller = Controller(sender(0))
@@ -407,7 +400,7 @@ def test_a_delivery_whose_frames_have_ended_holds_up_no_commit(how: str) -> None
     assert controller.commit().transaction == 1
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.4")
 @pytest.mark.sentence("1.0/4.3-4")
 def test_a_rollback_waits_for_no_delivery_with_frames_to_come() -> None:
     controller = Controller(sender(0))

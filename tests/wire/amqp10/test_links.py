@@ -103,6 +103,7 @@ def test_a_receiving_link_is_attached_as_it_was_asked_for(
     assert link.browses and link.presettled is (mode is SenderSettleMode.SETTLED)
 
 
+@pytest.mark.requirement("B11.3")
 @pytest.mark.sentence("1.0/3.5.3-5")
 @pytest.mark.parametrize(("asked", "told"), [(None, "move"), ("move", "move"), ("copy", "copy")])
 def test_the_answer_names_the_distribution_mode(asked: str | None, told: str) -> None:
@@ -234,6 +235,27 @@ def test_detach_gives_unsettled_deliveries_back_before_the_consumer_ends() -> No
     assert peer.reads() == [d.Detach(0, True)]
     peer.send(settled(0, 9, d.Accepted()))
     assert peer.taken(SettleEffect) == [SettleEffect(2, [(70, 70)], Outcome.ACCEPTED)]
+
+
+@pytest.mark.requirement("B11.4", "B11.7")
+@pytest.mark.parametrize("durable", d.TerminusDurability)
+@pytest.mark.parametrize("policy", d.TerminusExpiryPolicy)
+def test_a_terminus_lasts_until_its_link_is_detached(
+    durable: d.TerminusDurability, policy: d.TerminusExpiryPolicy
+) -> None:
+    """Whatever the peer asked for, and the answer says so."""
+    peer, asked = begun(), receiver(source=d.Source("q", durable, policy, 60))
+    for number in (1, 2):
+        (attach,) = peer.send(asked)
+        source = attach.source
+        assert (source.durable, source.timeout) == (d.TerminusDurability.NONE, 0)
+        assert source.expiry_policy == d.TerminusExpiryPolicy.LINK_DETACH
+        assert (attach.unsettled, attach.initial_delivery_count) == (None, 0)
+        peer.send(credit(9))
+        (delivery,) = peer.deliver(message(), consumer=number)
+        assert delivery.delivery_tag == b"\0\0\0\0"
+        peer.send(d.Detach(0, False))
+        assert peer.taken(SettleEffect) == [SettleEffect(number, [(1, 1)], Outcome.RETURNED)]
 
 
 @pytest.mark.parametrize("kind", [sender, receiver])

@@ -109,7 +109,7 @@ MODIFIED = [
 
 
 @pytest.mark.requirement("B6")
-@pytest.mark.requirement("E6")
+@pytest.mark.requirement("E6.1", "E6.2", "E6.3")
 @pytest.mark.sentence("1.0/3.4.4-1", "1.0/3.5.3-8")
 @pytest.mark.parametrize(("state", "outcome"), WHOLE)
 def test_the_outcome_of_a_delivery_reaches_the_queue(state: Any, outcome: Outcome) -> None:
@@ -204,6 +204,7 @@ def test_a_delivery_settled_without_outcome_has_the_sources_default(default: Any
     assert settlements(peer) == [(1, [(1, 1)], outcome), (1, [(2, 2)], outcome)]
 
 
+@pytest.mark.requirement("E6.4")
 @pytest.mark.parametrize("state", [None, d.Received(1, 9), Described(Symbol("x:state"), [])])
 def test_a_state_that_is_no_outcome_settles_nothing(state: Any) -> None:
     peer = receiving()

@@ -41,7 +41,7 @@ def payloads(peer: Peer) -> list[bytes]:
 # -- credit -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("B8")
+@pytest.mark.requirement("B8.1")
 def test_a_link_has_no_credit_before_the_peer_gives_some() -> None:
     peer = begun(receiver())
     assert limits_told(peer) == []
@@ -49,7 +49,7 @@ def test_a_link_has_no_credit_before_the_peer_gives_some() -> None:
     assert limits_told(peer) == [(1, 10)]
 
 
-@pytest.mark.requirement("B8")
+@pytest.mark.requirement("B8.1")
 @pytest.mark.sentence("1.0/2.6.7-2")
 def test_credit_may_come_in_the_piece_that_attaches() -> None:
     peer = begun()
@@ -57,7 +57,7 @@ def test_credit_may_come_in_the_piece_that_attaches() -> None:
     assert limits_told(peer) == [(1, 10)]
 
 
-@pytest.mark.requirement("B8")
+@pytest.mark.requirement("B8.1", "B8.6")
 @pytest.mark.sentence("1.0/2.6.7-1")
 def test_credit_is_raised_and_revoked_from_the_peers_delivery_count_on() -> None:
     peer = begun(receiver(), credit(10))
@@ -78,7 +78,7 @@ def test_credit_is_raised_and_revoked_from_the_peers_delivery_count_on() -> None
     assert limits_told(peer) == [(1, 3)]
 
 
-@pytest.mark.requirement("B8")
+@pytest.mark.requirement("B8.1")
 @pytest.mark.sentence("1.0/2.6.7-1")
 def test_the_delivery_count_begins_again_at_0() -> None:
     peer = begun(receiver(), credit(0))
@@ -111,7 +111,6 @@ def test_credit_is_bounded_by_the_windows_of_the_node(most: int) -> None:
     assert limits_told(peer)[-1] == (1, most + 50)
 
 
-@pytest.mark.requirement("B8")
 def test_no_consumer_has_credit_while_the_socket_takes_no_output() -> None:
     peer = begun(receiver(), credit(10))
     peer.effects.clear()

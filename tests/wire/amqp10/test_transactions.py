@@ -33,7 +33,7 @@ from tests.wire.amqp10.sections import data, message, section
 # -- control links ----------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.1")
 def test_a_control_link_is_told_the_capabilities_and_gets_credit() -> None:
     peer = begun(limits=ConnectionLimits(link_credit=7))
     asked = coordinator(3, target=d.Coordinator((Capability.LOCAL_TRANSACTIONS,)))
@@ -47,7 +47,7 @@ def test_a_control_link_is_told_the_capabilities_and_gets_credit() -> None:
     assert not peer.effects, "the broker is not asked for the coordinator"
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.2", "B10.5")
 def test_every_transaction_has_an_id_of_its_own() -> None:
     controller = Controller()
     ids = [controller.declare() for _ in range(20)]
@@ -56,7 +56,7 @@ def test_every_transaction_has_an_id_of_its_own() -> None:
     assert controller.declare() not in ids, "a new transaction is not taken for an old one"
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.2")
 def test_the_peer_settles_a_control_message_second_where_it_asked_to() -> None:
     peer = begun(coordinator(rcv_settle_mode=d.ReceiverSettleMode.SECOND))
     controller = Controller(coordinator(8, rcv_settle_mode=d.ReceiverSettleMode.SECOND))
@@ -65,7 +65,7 @@ def test_the_peer_settles_a_control_message_second_where_it_asked_to() -> None:
     assert not peer.effects
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.2")
 def test_a_control_message_may_come_in_frames() -> None:
     controller = Controller()
     octets = control(d.Declare())
@@ -76,7 +76,7 @@ def test_a_control_message_may_come_in_frames() -> None:
     assert isinstance(told.state, d.Declared) and told.first == 0
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.8", "B10.9")
 @pytest.mark.parametrize("sent", [d.Declare(), d.Discharge(UNKNOWN, False), d.Discharge(UNKNOWN, True)])
 def test_a_settled_control_message_closes_the_control_link(sent: Any) -> None:
     """Its outcome would be lost (section 4.2)."""
@@ -91,7 +91,7 @@ def test_a_settled_control_message_closes_the_control_link(sent: Any) -> None:
     assert isinstance(controller.send(live, message())[0], d.End)
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.8")
 @pytest.mark.parametrize(
     "octets",
     [
@@ -113,7 +113,7 @@ def test_a_message_that_is_no_control_message_closes_the_control_link(octets: by
 # -- publishes --------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.5")
 @pytest.mark.sentence("1.0/4.4-1", "1.0/4.4.1-4", "1.0/4.4.4.1-3")
 def test_a_publish_in_a_transaction_is_held_and_told_the_presumed_outcome() -> None:
     controller = Controller(sender(0))
@@ -130,7 +130,7 @@ def test_a_publish_in_a_transaction_is_held_and_told_the_presumed_outcome() -> N
     assert controller.peer.session().incoming.unconfirmed == 1
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.6")
 def test_a_publish_in_a_transaction_is_settled_as_the_peer_wants() -> None:
     second = d.ReceiverSettleMode.SECOND
     controller = Controller(sender(0, rcv_settle_mode=second), sender(1))
@@ -144,7 +144,6 @@ def test_a_publish_in_a_transaction_is_settled_as_the_peer_wants() -> None:
     assert controller.peer.session().incoming.unconfirmed == 0
 
 
-@pytest.mark.requirement("B10")
 def test_alike_transfers_in_a_transaction_are_one_run() -> None:
     bodies = [message(body=b"%03d" % number) for number in range(200)]
     controller, one_by_one = Controller(sender(0)), Controller(sender(0))
@@ -159,7 +158,7 @@ def test_alike_transfers_in_a_transaction_are_one_run() -> None:
     assert [peer.peer.incoming().delivery_count for peer in (controller, one_by_one)] == [200, 200]
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.5")
 @pytest.mark.sentence("1.0/4.4-1", "1.0/4.4.4.1-3")
 def test_transfers_of_several_transactions_in_one_input_are_kept_apart() -> None:
     controller = Controller(sender(0))
@@ -172,7 +171,6 @@ def test_transfers_of_several_transactions_in_one_input_are_kept_apart() -> None
     assert found == [(0, 2), (1, 2), (2, 1), (0, 1), (1, 1), (2, 2)]
 
 
-@pytest.mark.requirement("B10")
 @pytest.mark.parametrize("stated", ["first", "last", "both"])
 def test_a_delivery_in_frames_is_in_the_transaction_that_a_frame_states(stated: str) -> None:
     controller = Controller(sender(0))
@@ -185,7 +183,6 @@ def test_a_delivery_in_frames_is_in_the_transaction_that_a_frame_states(stated: 
     assert controller.bodies(1) == [octets]
 
 
-@pytest.mark.requirement("B10")
 def test_an_aborted_delivery_is_in_no_transaction() -> None:
     controller = Controller(sender(0))
     txn_id = controller.declare()
@@ -195,7 +192,7 @@ def test_an_aborted_delivery_is_in_no_transaction() -> None:
     assert controller.peer.effects == [] and controller.held == octets
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.3", "B10.5")
 @pytest.mark.sentence("1.0/4.4.4.1-1")
 def test_a_refused_publish_makes_the_transaction_fail() -> None:
     controller = Controller(sender(0), answers=COMMITTING - {e.PublishEffect})
@@ -216,7 +213,7 @@ def test_a_refused_publish_makes_the_transaction_fail() -> None:
 # -- settlements ------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.3")
 @pytest.mark.parametrize("in_one_step", [False, True])
 def test_a_commit_settles_what_was_retired(in_one_step: bool) -> None:
     controller = delivered(10)
@@ -238,7 +235,7 @@ def test_a_commit_settles_what_was_retired(in_one_step: bool) -> None:
     assert given_back(controller) == [] and unsettled(controller) == [7] and controller.held == 0
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.3")
 @pytest.mark.sentence("1.0/4.3-1", "1.0/4.3-2", "1.0/4.4.4.1-4")
 def test_a_commit_that_the_broker_refuses_rejects_the_discharge() -> None:
     controller = delivered()
@@ -253,7 +250,7 @@ def test_a_commit_that_the_broker_refuses_rejects_the_discharge() -> None:
     assert controller.held == 0
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.4")
 @pytest.mark.sentence("1.0/4.3-4")
 def test_a_rollback_makes_deliveries_unsettled_again() -> None:
     controller = delivered()
@@ -267,7 +264,7 @@ def test_a_rollback_makes_deliveries_unsettled_again() -> None:
     assert given_back(controller) == [(1, [(1, 5)], Outcome.ACCEPTED)]
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.4")
 @pytest.mark.sentence("1.0/4.4.4.2-1")
 def test_a_rollback_releases_the_deliveries_that_the_peer_has_settled() -> None:
     controller = delivered()
@@ -279,7 +276,7 @@ def test_a_rollback_releases_the_deliveries_that_the_peer_has_settled() -> None:
     assert unsettled(controller) == [1, 4, 5] and controller.rolled_back() == [1]
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.4")
 @pytest.mark.sentence("1.0/4.4.4.2-1")
 @pytest.mark.parametrize(
     ("default", "outcome"),
@@ -296,7 +293,7 @@ def test_a_rollback_gives_settled_deliveries_the_default_outcome(default: Any, o
     assert unsettled(controller) == [3, 5]
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.4")
 def test_a_delivery_retired_first_and_settled_later_is_released_by_a_rollback() -> None:
     """The peer has forgotten the delivery, so the delivery cannot be among the unsettled ones again."""
     controller = delivered(6)
@@ -312,7 +309,7 @@ def test_a_delivery_retired_first_and_settled_later_is_released_by_a_rollback() 
     assert unsettled(controller) == [1, 4, 6]
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.3", "B10.5")
 def test_a_delivery_is_settled_once() -> None:
     controller = delivered(4)
     first, second = controller.declare(), controller.declare()
@@ -325,7 +322,7 @@ def test_a_delivery_is_settled_once() -> None:
         assert controller.commit().settled == [Settlement(1, ranges, Outcome.ACCEPTED)]
 
 
-@pytest.mark.requirement("B10")
+@pytest.mark.requirement("B10.3")
 def test_a_retirement_without_outcome_has_the_sources_default() -> None:
     controller = delivered(source=d.Source("q", default_outcome=Rejected()))
     txn_id = controller.declare()
