@@ -14,6 +14,9 @@ from node.wire.amqp10.transfer_rows import TransferRow
 FRAME_OCTETS: Final = 256
 """Octets of memory for a frame that waits, beside its own octets."""
 
+ROW_PART: Final = 8
+"""An octet of a row of transfers is so small a part of the work of another octet: no frame is looked at."""
+
 FLOW_WORK: Final = 4 * 1024
 """The work of a Flow: the link's credit, and maybe an answer."""
 
@@ -73,7 +76,7 @@ class FrameInput:
 
 def _work_of(received: Received) -> int:
     if isinstance(received, TransferRow):
-        return received.end - received.begin + FRAME_WORK
+        return (received.end - received.begin) // ROW_PART + FRAME_WORK
     if not isinstance(received, Frame):
         return FRAME_WORK
     performative = received.performative
