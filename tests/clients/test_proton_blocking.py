@@ -32,7 +32,7 @@ COUNT = 50
 # -- deliveries and their outcomes --------------------------------------------------------------------
 
 
-@pytest.mark.requirement("B5", "B6", "F2.1")
+@pytest.mark.requirement("B5.3", "B6.1", "B6.2", "F2.1")
 @pytest.mark.sentence("1.0/3.5.2-1")
 def test_a_receiver_on_another_node_accepts_every_message_in_order(
     client: BlockingConnection, other: BlockingConnection, elsewhere: Node, queue: str
@@ -49,7 +49,7 @@ def test_a_receiver_on_another_node_accepts_every_message_in_order(
     assert left(elsewhere, queue) == 0
 
 
-@pytest.mark.requirement("B6")
+@pytest.mark.requirement("B6.5")
 @pytest.mark.sentence("1.0/3.4.4-1")
 def test_a_released_message_comes_again_as_one_that_was_not_tried(
     client: BlockingConnection, other: BlockingConnection, queue: str
@@ -65,7 +65,7 @@ def test_a_released_message_comes_again_as_one_that_was_not_tried(
     assert bodies(other, queue) == []
 
 
-@pytest.mark.requirement("B6")
+@pytest.mark.requirement("B6.7")
 @pytest.mark.sentence("1.0/3.4.5-1")
 def test_a_failed_delivery_is_counted_and_comes_again(
     client: BlockingConnection, other: BlockingConnection, queue: str
@@ -93,7 +93,7 @@ def test_only_the_first_link_is_told_that_it_is_the_first(
     receiver.close()
 
 
-@pytest.mark.requirement("B6")
+@pytest.mark.requirement("B6.7")
 def test_a_message_modified_without_a_failure_comes_again_uncounted(
     client: BlockingConnection, other: BlockingConnection, queue: str
 ) -> None:
@@ -106,7 +106,7 @@ def test_a_message_modified_without_a_failure_comes_again_uncounted(
     receiver.close()
 
 
-@pytest.mark.requirement("B6")
+@pytest.mark.requirement("B6.8")
 @pytest.mark.sentence("1.0/3.4.5-2")
 def test_a_message_that_is_undeliverable_here_comes_to_another_link_only(
     client: BlockingConnection, other: BlockingConnection, queue: str
@@ -127,7 +127,6 @@ def test_a_message_that_is_undeliverable_here_comes_to_another_link_only(
     refusing.close()
 
 
-@pytest.mark.requirement("B6")
 def test_a_rejected_message_goes_to_the_dead_letters(
     node: Node, client: BlockingConnection, other: BlockingConnection, name: str
 ) -> None:
@@ -148,7 +147,7 @@ def test_a_rejected_message_goes_to_the_dead_letters(
         assert bodies(client, queue) == []
 
 
-@pytest.mark.requirement("B6")
+@pytest.mark.requirement("B6.10")
 @pytest.mark.sentence("1.0/3.5.2-1")
 def test_one_disposition_for_many_deliveries(
     client: BlockingConnection, other: BlockingConnection, queue: str
@@ -179,7 +178,7 @@ def test_unsettled_deliveries_of_a_link_that_is_closed_go_back(
 # -- settle modes -------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("B5")
+@pytest.mark.requirement("B5.1", "B5.2")
 def test_messages_settled_by_their_sender_both_ways(
     client: BlockingConnection, other: BlockingConnection, elsewhere: Node, queue: str
 ) -> None:
@@ -195,7 +194,7 @@ def test_messages_settled_by_their_sender_both_ways(
     assert left(elsewhere, queue) == 0
 
 
-@pytest.mark.requirement("B5")
+@pytest.mark.requirement("B5.5")
 def test_a_sender_that_settles_some_messages(
     client: BlockingConnection, other: BlockingConnection, queue: str
 ) -> None:
@@ -212,7 +211,7 @@ def test_a_sender_that_settles_some_messages(
     assert bodies(other, queue) == list(range(10))
 
 
-@pytest.mark.requirement("B5")
+@pytest.mark.requirement("B5.10")
 def test_the_node_settles_after_a_receiver_that_settles_second(
     client: BlockingConnection, other: BlockingConnection, queue: str
 ) -> None:
@@ -227,7 +226,7 @@ def test_the_node_settles_after_a_receiver_that_settles_second(
     assert bodies(other, queue) == []
 
 
-@pytest.mark.requirement("B5")
+@pytest.mark.requirement("B5.9")
 @pytest.mark.sentence("1.0/2.7.5-9")
 def test_the_node_leaves_it_to_a_sender_to_settle_first(
     client: BlockingConnection, other: BlockingConnection, queue: str
@@ -241,7 +240,7 @@ def test_the_node_leaves_it_to_a_sender_to_settle_first(
     assert bodies(other, queue) == ["second"]
 
 
-@pytest.mark.requirement("B5")
+@pytest.mark.requirement("B3.2", "B5.14", "B5.15")
 @pytest.mark.parametrize("frame_size", [512, 16_384, 1_000_000])
 def test_messages_larger_than_any_frame(node: Node, elsewhere: Node, queue: str, frame_size: int) -> None:
     large = bytes(range(256)) * (4096 if frame_size > 512 else 256)
@@ -254,7 +253,7 @@ def test_messages_larger_than_any_frame(node: Node, elsewhere: Node, queue: str,
         assert bodies(reading, queue) == [large[:size] for size in sizes]
 
 
-@pytest.mark.requirement("B5")
+@pytest.mark.requirement("B5.13")
 @pytest.mark.sentence("1.0/2.6.14-2")
 def test_an_aborted_message_is_never_there(
     client: BlockingConnection, other: BlockingConnection, queue: str

@@ -44,7 +44,7 @@ REFUSALS: list[tuple[str, Callable[[BlockingConnection], Any], str]] = [
 ]
 
 
-@pytest.mark.requirement("B4")
+@pytest.mark.requirement("B4.5", "B4.6")
 def test_a_refused_link_leaves_the_session_as_it_was(client: BlockingConnection, queue: str) -> None:
     sender = client.create_sender(queue)
     for case, attach, condition in REFUSALS:
@@ -94,13 +94,12 @@ def virtual_host(node: Node, name: str) -> Iterator[None]:
                 yield
 
 
-@pytest.mark.requirement("B2")
+@pytest.mark.requirement("B2.1")
 def test_a_wrong_password(node: Node) -> None:
     with pytest.raises(ConnectionException, match="Authentication failed"), opened(node, password="wrong"):
         pass
 
 
-@pytest.mark.requirement("B3")
 def test_the_virtual_host_that_open_names(node: Node, name: str) -> None:
     with virtual_host(node, name), node.connect(virtual_host=name) as declaring:
         declaring.channel().queue_declare(name, durable=True)
@@ -117,7 +116,7 @@ def test_a_virtual_host_that_is_not_there(node: Node) -> None:
     assert refused.value.condition == "amqp:not-allowed"
 
 
-@pytest.mark.requirement("B3")
+@pytest.mark.requirement("B3.6")
 def test_the_node_keeps_the_idle_time_out_of_its_client(node: Node, queue: str) -> None:
     # Proton states half of the time-out, and gives up after all of it.
     with opened(node, heartbeat=2) as connection:
@@ -129,7 +128,7 @@ def test_the_node_keeps_the_idle_time_out_of_its_client(node: Node, queue: str) 
         assert sender.send(Message(body="alive")).remote_state == Delivery.ACCEPTED
 
 
-@pytest.mark.requirement("B3")
+@pytest.mark.requirement("B3.9")
 def test_two_sessions_on_a_connection(client: BlockingConnection, queue: str) -> None:
     sender = client.create_sender(queue)
     session = client.conn.session()

@@ -89,7 +89,7 @@ class Stream(Program):
             self.end()
 
 
-@pytest.mark.requirement("B5", "B6", "F2.1")
+@pytest.mark.requirement("B5.3", "B6.1", "B6.2", "F2.1")
 def test_a_stream_of_messages_that_are_accepted(node: Node, elsewhere: Node, queue: str) -> None:
     program = Stream(node, elsewhere, queue, COUNT, None)
     program.run()
@@ -98,7 +98,7 @@ def test_a_stream_of_messages_that_are_accepted(node: Node, elsewhere: Node, que
     assert left(node, queue) == 0
 
 
-@pytest.mark.requirement("B5")
+@pytest.mark.requirement("B5.1", "B5.2")
 def test_a_stream_of_messages_settled_by_their_sender(node: Node, elsewhere: Node, queue: str) -> None:
     program = Stream(node, elsewhere, queue, COUNT // 5, AtMostOnce())
     program.run()

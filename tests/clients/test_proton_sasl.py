@@ -36,7 +36,7 @@ def anonymous(node: Node) -> BlockingConnection:
     return BlockingConnection(f"amqp://{node.amqp}", timeout=WAIT_S, allowed_mechs="ANONYMOUS")
 
 
-@pytest.mark.requirement("B2")
+@pytest.mark.requirement("B2.2")
 def test_an_anonymous_client_comes_in_as_the_configured_user(open_cluster: Cluster) -> None:
     node = open_cluster[0]
     with durable_queue(node, "open-door") as queue, durable_queue(node, "closed-door") as other:
@@ -81,7 +81,6 @@ def test_an_anonymous_client_of_amqp_0_9_1_is_the_same_user(
     connection.close()
 
 
-@pytest.mark.requirement("B2")
 def test_a_node_whose_configuration_names_no_user_takes_no_anonymous_client(node: Node) -> None:
     with pytest.raises(ConnectionException, match="Authentication failed"):
         anonymous(node)

@@ -68,7 +68,6 @@ def taken(connection: Any, name: str, *outcomes: str) -> list[bytes]:
     return handler.bodies
 
 
-@pytest.mark.requirement("B4")
 def test_a_queue_is_declared_described_purged_and_deleted(
     connection: Any, management: Any, name: str
 ) -> None:
@@ -106,7 +105,6 @@ def test_a_classic_queue_of_its_own(management: Any, name: str) -> None:
     management.delete_queue(name)
 
 
-@pytest.mark.requirement("B4")
 def test_exchanges_and_bindings(connection: Any, management: Any, name: str) -> None:
     source, between = f"{name}-source", f"{name}-between"
     management.declare_queue(rabbitmq.QuorumQueueSpecification(name=name))
@@ -138,7 +136,7 @@ def test_exchanges_and_bindings(connection: Any, management: Any, name: str) -> 
     management.delete_queue(name)
 
 
-@pytest.mark.requirement("B6")
+@pytest.mark.requirement("B6.1", "B6.5")
 def test_messages_are_taken_with_every_outcome(connection: Any, management: Any, name: str) -> None:
     dead = f"{name}-dead"
     management.declare_queue(rabbitmq.QuorumQueueSpecification(name=dead))

@@ -10,7 +10,22 @@ from tests.clients.programs import javascript
 from tests.processes.nodes import Node
 
 
-@pytest.mark.requirement("B1", "B3", "B4", "B5", "B6", "B8.1", "B8.3", "B11.3", "F2.1")
+@pytest.mark.requirement(
+    "B1.7",
+    "B4.5",
+    "B4.6",
+    "B5.14",
+    "B5.15",
+    "B6.1",
+    "B6.2",
+    "B6.3",
+    "B6.5",
+    "B6.7",
+    "B8.1",
+    "B8.3",
+    "B11.3",
+    "F2.1",
+)
 @pytest.mark.parametrize("transport", ["socket", "websocket"])
 def test_rhea(packages: Path, node: Node, elsewhere: Node, name: str, transport: str) -> None:
     with node.connect() as connection:

@@ -284,7 +284,7 @@ def test_no_password_is_no_users_password() -> None:
     assert answers == [Identity("carol", ())]
 
 
-@pytest.mark.requirement("B2")
+@pytest.mark.requirement("B2.2")
 def test_an_anonymous_client_comes_in_as_the_configured_user_alone() -> None:
     desk = Desk()
     assert anonymous(desk) == (None, "no user is configured for anonymous clients")

@@ -37,7 +37,7 @@ def last_octets(link: LinkClient) -> bytes:
 # -- credit -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("B8.1", "B8.6")
+@pytest.mark.requirement("B8.1", "B8.5")
 def test_a_link_gets_as_many_messages_as_it_has_credit_for(client: Client) -> None:
     publish(client, b"1", b"2", b"3", b"4")
     link = receiving(client, "n2", 0)

@@ -74,7 +74,7 @@ class Attempt:
 # -- who has a verifier -----------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("B2")
+@pytest.mark.requirement("B2.4")
 def test_a_password_that_is_set_is_kept_with_a_verifier() -> None:
     desk = Cluster()
     assert not desk.access.offers_scram
@@ -105,7 +105,7 @@ def test_users_of_a_time_with_verifiers_do_not_log_in_by_them_without_the_settin
     assert not desk.node(LoginRules()).offers_scram
 
 
-@pytest.mark.requirement("B2")
+@pytest.mark.requirement("B2.4")
 def test_a_user_from_before_gets_a_verifier_with_the_next_right_password() -> None:
     desk = Cluster()
     assert Attempt(desk.access, "bob", "wonder").end() == (None, "invalid-proof")
@@ -232,7 +232,6 @@ def test_the_founders_of_a_cluster_may_have_verifiers() -> None:
 # -- what strangers learn ---------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("B2")
 def test_nodes_give_an_unknown_user_the_same_salt_and_a_wrong_password_the_same_answer() -> None:
     desk = Cluster()
     desk.call(desk.access.put_user, "carol", password="wonder")

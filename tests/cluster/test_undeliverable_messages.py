@@ -29,6 +29,7 @@ def site() -> Site:
     return Site("n1", "n2", "n3")
 
 
+@pytest.mark.requirement("B6.8")
 @pytest.mark.sentence("1.0/3.4.5-2")
 @pytest.mark.parametrize("failed", [False, True])
 @pytest.mark.parametrize("mode", [1, 2])
@@ -52,6 +53,7 @@ def test_a_returned_message_waits_for_another_consumer(
     assert other.redelivered == [True]
 
 
+@pytest.mark.requirement("B6.8")
 @pytest.mark.sentence("1.0/3.4.5-2")
 @pytest.mark.parametrize("step", range(0, 20, 2))
 def test_a_message_goes_from_one_consumer_to_the_next_and_waits_then(site: Site, step: int) -> None:
@@ -71,6 +73,7 @@ def test_a_message_goes_from_one_consumer_to_the_next_and_waits_then(site: Site,
     assert Taker(site, "n1").drain(1) == [b"a"]
 
 
+@pytest.mark.requirement("B6.7")
 @pytest.mark.sentence("1.0/3.4.4-1")
 def test_it_counts_as_a_failed_delivery_or_not(site: Site) -> None:
     client = site.client("n1")

@@ -37,9 +37,11 @@ def mistakes(node: str = "", cluster: str = "") -> list[str]:
     return str(refusal.value).splitlines()
 
 
+@pytest.mark.requirement("B1.4", "B1.6")
 def test_a_minimal_file_gets_the_documented_defaults() -> None:
     config = parse(config_text(), "f.toml")
     assert config.listen.amqp == Address("127.0.0.1", 5672)
+    assert config.listen.amqps == Address("127.0.0.1", 5671)
     assert config.cluster.default_queue_type == "quorum"
     assert config.cluster.limits.frame_max_bytes == 131_072
     assert config.cluster.founders()["guest"].password_hash.matches("guest")

@@ -92,7 +92,7 @@ def put_user(node: Node, name: str, **fields: str) -> None:
     assert reply.status in (201, 204), reply
 
 
-@pytest.mark.requirement("B2")
+@pytest.mark.requirement("B2.4")
 @pytest.mark.settings({"scram": True, "strangers": {"pause_s": 0.0}})
 def test_a_user_logs_in_by_scram_at_every_node(own_cluster: Cluster) -> None:
     first = own_cluster[0]
@@ -117,7 +117,7 @@ def test_a_user_logs_in_by_scram_at_every_node(own_cluster: Cluster) -> None:
     assert not any(secret in log for secret in ("wonder", "wander", "n=alice", ",p="))
 
 
-@pytest.mark.requirement("B2")
+@pytest.mark.requirement("B2.4")
 @pytest.mark.settings({"scram": True, "strangers": {"pause_s": 0.0}})
 def test_a_founder_logs_in_by_scram_after_a_log_in_by_password(
     own_cluster: Cluster,
@@ -134,7 +134,6 @@ def test_a_founder_logs_in_by_scram_after_a_log_in_by_password(
     assert not logs_in(own_cluster[2], "guest", "wrong")
 
 
-@pytest.mark.requirement("B2")
 def test_scram_is_not_offered_unless_the_configuration_says_so(cluster: Cluster) -> None:
     node = cluster[0]
     assert offered(node) == ("PLAIN",)

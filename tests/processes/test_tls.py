@@ -10,6 +10,7 @@ import signal
 import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from node.wire.amqp10.connection import AMQP_HEADER, SASL_HEADER
 from tests.processes.certificates import Authority, KeyPair
 from tests.processes.management_client import Management, basic
 from tests.processes.nodes import Cluster, Node, until
+from tests.processes.test_scram import Login
 from tests.processes.websocket_client import connected, run
 
 TLS_PORTS = range(24_000, 27_000)
@@ -144,6 +146,37 @@ def test_a_certificate_is_proof_enough_of_who_the_client_is(secured: Secured) ->
         assert channel.basic_get(queue, auto_ack=True)[2] == b"x"
 
 
+@contextmanager
+def login(secured: Secured, client: KeyPair | None) -> Iterator[Login]:
+    """A connection of AMQP 1.0 over TLS."""
+    with (
+        socket.create_connection(("127.0.0.1", secured.port), PATIENCE_S) as raw,
+        secured.context(client).wrap_socket(raw, server_hostname="127.0.0.1") as connected,
+    ):
+        yield Login(connected)
+
+
+@pytest.mark.requirement("B1.5", "B2.3")
+def test_a_certificate_is_proof_enough_over_amqp_1_0_too(secured: Secured) -> None:
+    with login(secured, secured.authority.issue("alice", "alice")) as client:
+        assert client.mechanisms == ("PLAIN", EXTERNAL.TYPE)
+        client.send(d.SaslInit(EXTERNAL.TYPE), AMQP_HEADER, d.Open("over TLS"))
+        assert client.reads() == d.SaslOutcome(d.SaslCode.OK)
+        assert client.reads() == AMQP_HEADER and isinstance(client.reads(), d.Open)
+        (row,) = Management(secured.node, "alice", PASSWORD).get("connections")
+        assert (row["protocol"], row["ssl"]) == ("AMQP 1.0", True)
+        assert (row["auth_mechanism"], row["user"]) == (EXTERNAL.TYPE, "alice")
+
+
+@pytest.mark.requirement("B2.3")
+@pytest.mark.parametrize("shown", ["mallory", ""], ids=["names no user", "no certificate"])
+def test_who_is_not_known_by_a_certificate_stays_out_over_amqp_1_0_too(secured: Secured, shown: str) -> None:
+    with login(secured, secured.authority.issue(shown, shown) if shown else None) as client:
+        assert (EXTERNAL.TYPE in client.mechanisms) is bool(shown)
+        client.send(d.SaslInit(EXTERNAL.TYPE))
+        assert client.reads() == d.SaslOutcome(d.SaslCode.AUTH)
+
+
 @pytest.mark.requirement("F5.2")
 def test_a_certificate_that_names_no_user_does_not_let_its_owner_in(secured: Secured) -> None:
     client = secured.authority.issue("mallory", "mallory")
@@ -242,7 +275,7 @@ def test_the_management_api_is_there_over_tls(secured: Secured) -> None:
     assert secured.shown_serial(secured.https) == secured.shown_serial()
 
 
-@pytest.mark.requirement("B1")
+@pytest.mark.requirement("B1.7")
 def test_amqp_goes_over_websocket_over_tls(secured: Secured) -> None:
     api = Management(secured.node, "alice", PASSWORD)
 

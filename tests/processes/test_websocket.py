@@ -32,7 +32,7 @@ def queue(cluster: Cluster, name: str) -> str:
     return f"/queues/{quote(name, safe='')}"
 
 
-@pytest.mark.requirement("B1")
+@pytest.mark.requirement("B1.7")
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("size", [None, 3])
 def test_a_message_goes_in_on_one_node_and_out_on_another(
@@ -86,6 +86,16 @@ def test_a_client_that_does_not_read_holds_the_node_up_no_longer_than_over_a_soc
     run(work)
 
 
+@pytest.mark.requirement("B1.8")
+def test_the_node_takes_the_sub_protocol_amqp_among_others(cluster: Cluster) -> None:
+    async def work() -> None:
+        async with connected(cluster[0], protocols=("mqtt", "amqp")) as socket:
+            assert socket.socket.protocol == "amqp"
+
+    run(work)
+
+
+@pytest.mark.requirement("B1.8")
 @pytest.mark.parametrize(
     ("options", "status"),
     [

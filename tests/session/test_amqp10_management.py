@@ -143,7 +143,6 @@ def shown(name: str, **fields: Any) -> dict[str, Any]:
     return whole | fields
 
 
-@pytest.mark.requirement("B4")
 def test_queues(manager: ManagingClient) -> None:
     body = {"durable": True, "arguments": {Symbol("x-max-length"): UInt(7)}}
     described = shown("a b", arguments={"x-max-length": 7})

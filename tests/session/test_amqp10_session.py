@@ -22,7 +22,7 @@ from tests.wire.amqp10.sections import message, run_of
 # -- targets ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("B4")
+@pytest.mark.requirement("B4.5", "B4.6")
 @pytest.mark.parametrize(
     ("name", "refusal", "condition"),
     [

@@ -63,7 +63,7 @@ def test_what_is_no_response_is_refused(mechanism: str, response: bytes) -> None
     assert "secret" not in str(refusal.value)
 
 
-@pytest.mark.requirement("B2")
+@pytest.mark.requirement("B2.2")
 @pytest.mark.parametrize("anonymous", [False, True])
 def test_anonymous_is_offered_where_the_configuration_has_a_user_for_it(anonymous: bool) -> None:
     """In both protocols, and behind PLAIN: some clients take the first mechanism that they know."""

@@ -43,7 +43,7 @@ def refused(told: list[Any]) -> d.Error:
     return detach.error
 
 
-@pytest.mark.requirement("B13")
+@pytest.mark.requirement("B13.1")
 @pytest.mark.parametrize("address", ["far", "/queues/far"])
 @pytest.mark.parametrize("attach", [sender, receiver])
 def test_a_link_to_a_queue_of_another_node_is_sent_there(client: Client, attach: Any, address: str) -> None:
@@ -53,7 +53,6 @@ def test_a_link_to_a_queue_of_another_node_is_sent_there(client: Client, attach:
     assert not client.broker.consumed
 
 
-@pytest.mark.requirement("B13")
 @pytest.mark.parametrize("attach", [sender, receiver])
 def test_a_link_to_a_queue_of_this_node_is_attached(client: Client, attach: Any) -> None:
     told = client.send(attach(3, "near"))[0]

@@ -171,7 +171,6 @@ def test_an_answer_that_comes_too_late_changes_nothing(state: ConnectionState) -
 # -- Close ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("B3")
 @pytest.mark.sentence("1.0/2.7.9-1")
 def test_the_peers_close_is_answered_and_gives_deliveries_back() -> None:
     peer = receiving()
@@ -281,6 +280,7 @@ def test_a_frame_out_of_place_closes_the_connection(frame: Any, channel: int, co
     assert len(peer.effects) == (1 if type(frame) is bytes and frame[0] == 0 else 0)
 
 
+@pytest.mark.requirement("B3.3")
 @pytest.mark.sentence("1.0/2.7.1-6")
 @pytest.mark.parametrize(
     "frame",
@@ -288,7 +288,9 @@ def test_a_frame_out_of_place_closes_the_connection(frame: Any, channel: int, co
     ids=["begin", "end", "attach", "flow", "transfer", "disposition", "detach", "empty"],
 )
 def test_a_channel_that_is_not_supported_closes_the_connection(frame: Any) -> None:
-    peer = begun(limits=ConnectionLimits(channel_max=7))
+    peer = opened(ConnectionLimits(channel_max=7))
+    assert peer.last.channel_max == 7
+    assert isinstance(peer.send(begin(), channel=7)[0], d.Begin)
     (close,) = peer.send(frame, channel=8)
     assert error_in(close, d.Close).condition == FRAMING
 
@@ -301,7 +303,7 @@ def test_an_empty_frame_may_come_on_any_channel(channel: int) -> None:
     assert peer.tick(19) == [] and peer.connection.state is S.OPEN, "the peer is not silent"
 
 
-@pytest.mark.requirement("B3")
+@pytest.mark.requirement("B3.4")
 @pytest.mark.sentence("1.0/2.4.1-2", "1.0/2.7.1-5", "1.0/2.7.1-6")
 def test_the_lower_channel_max_holds() -> None:
     peer = opened(ConnectionLimits(channel_max=7), channel_max=3)
@@ -313,7 +315,7 @@ def test_the_lower_channel_max_holds() -> None:
 # -- idle time-outs ---------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("B3")
+@pytest.mark.requirement("B3.6")
 @pytest.mark.sentence("1.0/2.4.1-2", "1.0/2.4.5-2")
 def test_the_node_sends_empty_frames_within_the_peers_idle_time_out() -> None:
     peer = opened(ConnectionLimits(idle_time_out=0.0), idle_time_out=10_000)
@@ -335,7 +337,7 @@ def test_without_an_idle_time_out_the_node_sends_no_empty_frames(theirs: int | N
     assert peer.last.idle_time_out is None, "the node waits without a limit too"
 
 
-@pytest.mark.requirement("B3")
+@pytest.mark.requirement("B3.5")
 @pytest.mark.sentence("1.0/2.4.3-1")
 def test_a_silent_peer_is_closed_after_two_intervals() -> None:
     peer = opened(ConnectionLimits(idle_time_out=10.0))

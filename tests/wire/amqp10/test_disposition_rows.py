@@ -9,6 +9,7 @@ from __future__ import annotations
 from struct import pack
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -102,6 +103,7 @@ def told(one: Connection, octets_read: bytes) -> list[Any]:
     return [*found, one.take_output(), unsettled, session.outgoing.settled]
 
 
+@pytest.mark.requirement("B6.12")
 @settings(max_examples=300)
 @given(st.lists(rows(), min_size=1, max_size=3))
 def test_joint_dispositions_have_the_effects_of_each(program: list[list[Told]]) -> None:

@@ -225,7 +225,7 @@ def test_more_credit_within_a_drain_is_drained_too(ready: bool) -> None:
     assert answer(drained(peer)[0], 9)
 
 
-@pytest.mark.requirement("B8.3", "B8.6")
+@pytest.mark.requirement("B8.3", "B8.5")
 def test_less_credit_within_a_drain_is_told_to_the_broker() -> None:
     peer = begun(receiver())
     peer.send(credit(9, drain=True))

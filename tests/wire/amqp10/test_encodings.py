@@ -91,6 +91,7 @@ LONGER: list[tuple[bytes, Any]] = [
 """Values in another encoding than the shortest."""
 
 
+@pytest.mark.requirement("E10.1", "E10.2", "E10.3", "E10.4", "E10.5")
 @pytest.mark.parametrize(("octets", "value"), SHORTEST, ids=lambda one: repr(one)[:24])
 def test_a_value_is_written_in_its_shortest_encoding_and_read_from_it(octets: bytes, value: Any) -> None:
     assert encode_amqp(value) == octets

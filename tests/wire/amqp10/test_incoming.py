@@ -39,7 +39,6 @@ def sending(*attaches: d.Attach, limits: ConnectionLimits | None = None) -> Peer
 # -- runs -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("B5")
 def test_frames_that_are_alike_make_one_publish() -> None:
     peer = sending()
     messages = [message(body=b"m%03d" % n) for n in range(100)]
@@ -185,7 +184,7 @@ def cut(delivery_id: int, whole: bytes, size: int, **fields: Any) -> list[bytes]
     ]
 
 
-@pytest.mark.requirement("B5")
+@pytest.mark.requirement("B5.11")
 @pytest.mark.sentence("1.0/2.7.5-4", "1.0/2.7.5-5")
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_a_delivery_may_come_in_several_frames(size: int) -> None:
@@ -199,7 +198,7 @@ def test_a_delivery_may_come_in_several_frames(size: int) -> None:
     assert peer.session().incoming.next_id == len(cut(1, whole, size))
 
 
-@pytest.mark.requirement("B5")
+@pytest.mark.requirement("B5.14")
 def test_a_message_may_be_larger_than_any_frame() -> None:
     peer = sending(limits=ConnectionLimits(max_frame_size=4096))
     whole = message(body=bytes(range(256)) * 4096)
@@ -207,6 +206,7 @@ def test_a_message_may_be_larger_than_any_frame() -> None:
     assert bodies(peer) == [whole]
 
 
+@pytest.mark.requirement("B5.11")
 def test_deliveries_of_several_links_may_alternate_frame_by_frame() -> None:
     peer = sending(sender(0), sender(1))
     first, second = message(body=b"1" * 30), message(body=b"2" * 30)
@@ -217,7 +217,7 @@ def test_deliveries_of_several_links_may_alternate_frame_by_frame() -> None:
     assert bodies(peer) == [second, first]
 
 
-@pytest.mark.requirement("B5")
+@pytest.mark.requirement("B5.13")
 @pytest.mark.sentence("1.0/2.6.14-2", "1.0/2.7.5-13")
 def test_an_aborted_delivery_is_forgotten() -> None:
     peer = sending(limits=SMALL)
@@ -231,7 +231,7 @@ def test_an_aborted_delivery_is_forgotten() -> None:
     assert peer.send(transfer(3, b"", more=True, aborted=True), transfer(4))[0].link_credit == 4
 
 
-@pytest.mark.requirement("B5")
+@pytest.mark.requirement("B5.1")
 @pytest.mark.sentence("1.0/2.7.5-5")
 @pytest.mark.parametrize(("first", "last"), [(True, None), (None, True), (False, True)])
 def test_the_last_frame_may_settle_the_delivery(first: bool | None, last: bool | None) -> None:
@@ -272,7 +272,6 @@ def test_a_resumed_delivery_is_ignored(frames: str) -> None:
 # -- delivery ids -----------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("B5")
 def test_delivery_ids_begin_again_at_0() -> None:
     peer = sending()
     peer.send(*(transfer(number % 2**32) for number in range(2**32 - 3, 2**32 + 3)))

@@ -59,7 +59,7 @@ def kept(terminus: Any) -> Any:
     return type(terminus)(**fields | ({"filter": None} if isinstance(terminus, d.Source) else {}))
 
 
-@pytest.mark.requirement("B4")
+@pytest.mark.requirement("B4.1")
 @pytest.mark.sentence("1.0/2.6.3-3", "1.0/2.7.3-5")
 @pytest.mark.parametrize("mode", SenderSettleMode)
 @pytest.mark.parametrize("second", ReceiverSettleMode)
@@ -81,7 +81,7 @@ def test_a_sending_link_is_attached_as_it_was_asked_for(
     assert (link.exchange, link.routing_key) == ("", "a b")
 
 
-@pytest.mark.requirement("B4")
+@pytest.mark.requirement("B4.2")
 @pytest.mark.sentence("1.0/2.6.3-3", "1.0/2.7.3-5", "1.0/2.7.3-7")
 @pytest.mark.parametrize("mode", SenderSettleMode)
 @pytest.mark.parametrize("second", ReceiverSettleMode)
@@ -137,7 +137,7 @@ def test_the_answer_names_only_outcomes_that_there_are(default: Any) -> None:
     )
 
 
-@pytest.mark.requirement("B4")
+@pytest.mark.requirement("B4.5", "B4.6")
 @pytest.mark.sentence("1.0/2.6.3-1", "1.0/2.7.3-7")
 @pytest.mark.parametrize("attach", [sender(3, MISSING), receiver(3, MISSING)], ids=["sender", "receiver"])
 def test_a_refused_attach_has_a_null_terminus_and_a_closing_detach(attach: Any) -> None:
@@ -160,7 +160,6 @@ def test_a_refused_attach_has_a_null_terminus_and_a_closing_detach(attach: Any) 
 # -- names and roles --------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("B4")
 def test_a_link_pair_has_one_name() -> None:
     """A link's identity includes its role: request and response have links of the same name."""
     peer = begun(sender(0, name="pair"), receiver(1, name="pair"), credit(1, handle=1))
@@ -210,7 +209,6 @@ def test_links_that_were_taken_over_leave_nothing_behind() -> None:
 # -- detach -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("B4")
 @pytest.mark.parametrize("closed", [True, False])
 @pytest.mark.parametrize("attach", [sender(), receiver()], ids=["sender", "receiver"])
 def test_detach_is_answered_as_it_came(attach: Any, closed: bool) -> None:

@@ -20,8 +20,9 @@ from node.wire.amqp10.definitions import (
     Rejected,
     Released,
     Role,
+    SenderSettleMode,
 )
-from node.wire.amqp10.effects import SessionEnded, SettleEffect
+from node.wire.amqp10.effects import PublishEffect, SessionEnded, SettleEffect
 from node.wire.amqp10.values import Described, Symbol
 from tests.wire.amqp10.peer import Peer, begun, credit, receiver, receiving, sender, settled, transfer
 from tests.wire.amqp10.sections import message
@@ -42,7 +43,7 @@ def decided(peer: Peer, first: int, last: int, outcome: Any) -> None:
     peer.connection.sessions.decided(1, first + 1, last + 1, outcome)
 
 
-@pytest.mark.requirement("B6")
+@pytest.mark.requirement("B5.3", "B5.7", "B6.2", "B6.4", "B6.6")
 @pytest.mark.sentence("1.0/2.7.5-4", "1.0/2.7.5-8", "1.0/2.7.6-1")
 @pytest.mark.parametrize("outcome", [ACCEPTED, RELEASED, REJECTED])
 def test_the_peer_is_told_the_outcome_of_its_deliveries(outcome: Any) -> None:
@@ -54,7 +55,7 @@ def test_the_peer_is_told_the_outcome_of_its_deliveries(outcome: Any) -> None:
     assert peer.reads() == [d.Disposition(Role.RECEIVER, 1, None, True, outcome)]
 
 
-@pytest.mark.requirement("B6")
+@pytest.mark.requirement("B6.11", "B6.13")
 def test_outcomes_that_are_alike_share_a_disposition() -> None:
     peer = begun(sender())
     peer.send(*(transfer(number) for number in range(1, 11)))
@@ -68,7 +69,7 @@ def test_outcomes_that_are_alike_share_a_disposition() -> None:
     assert peer.session().incoming.unconfirmed == 1
 
 
-@pytest.mark.requirement("B5")
+@pytest.mark.requirement("B5.7", "B5.9")
 @pytest.mark.sentence("1.0/2.7.5-9")
 def test_the_peer_settles_first_where_it_asked_to() -> None:
     peer = begun(sender(0, rcv_settle_mode=SECOND), sender(1))
@@ -79,6 +80,7 @@ def test_the_peer_settles_first_where_it_asked_to() -> None:
     assert peer.send(d.Disposition(Role.SENDER, 1, 4, True, ACCEPTED)) == [], "the peer has settled"
 
 
+@pytest.mark.requirement("B5.7", "B5.9")
 @pytest.mark.sentence("1.0/2.7.5-8")
 def test_a_delivery_may_ask_for_one_step_on_a_link_of_two() -> None:
     peer = begun(sender(rcv_settle_mode=SECOND))
@@ -88,10 +90,24 @@ def test_a_delivery_may_ask_for_one_step_on_a_link_of_two() -> None:
     assert [(one.first, one.settled) for one in peer.reads()] == [(1, True), (2, False), (3, True)]
 
 
+@pytest.mark.requirement("B5.1")
 def test_presettled_deliveries_have_no_outcome() -> None:
     peer = begun(sender())
     peer.send(transfer(1, settled=True), transfer(2, settled=True))
     assert peer.reads() == [] and peer.session().incoming.unconfirmed == 0
+
+
+@pytest.mark.requirement("B5.5")
+def test_a_mixed_sender_is_told_the_outcomes_of_those_that_it_has_not_settled() -> None:
+    peer = begun(sender(snd_settle_mode=SenderSettleMode.MIXED))
+    peer.send(transfer(1), transfer(2, settled=True), transfer(3))
+    assert sum(one.run.count for one in peer.taken(PublishEffect)) == 3
+    assert peer.session().incoming.unconfirmed == 2
+    decided(peer, 1, 1, ACCEPTED)
+    decided(peer, 3, 3, RELEASED)
+    assert [(one.first, one.last, one.state) for one in peer.reads()] == [
+        (1, None, ACCEPTED), (3, None, RELEASED),
+    ]  # fmt: skip
 
 
 # -- outcomes of the peer ---------------------------------------------------------------------------
@@ -108,8 +124,7 @@ MODIFIED = [
 ]  # fmt: skip
 
 
-@pytest.mark.requirement("B6")
-@pytest.mark.requirement("E6.1", "E6.2", "E6.3")
+@pytest.mark.requirement("B5.8", "B6.1", "B6.3", "B6.5", "E6.1", "E6.2", "E6.3")
 @pytest.mark.sentence("1.0/3.4.4-1", "1.0/3.5.3-8")
 @pytest.mark.parametrize(("state", "outcome"), WHOLE)
 def test_the_outcome_of_a_delivery_reaches_the_queue(state: Any, outcome: Outcome) -> None:
@@ -120,6 +135,7 @@ def test_the_outcome_of_a_delivery_reaches_the_queue(state: Any, outcome: Outcom
     assert peer.session().outgoing.unsettled.count == 2
 
 
+@pytest.mark.requirement("B6.7", "B6.8")
 @pytest.mark.sentence("1.0/3.4.5-1", "1.0/3.4.5-2")
 @pytest.mark.parametrize(("state", "outcome"), MODIFIED)
 def test_modified_has_its_outcome_by_its_first_two_fields(state: Any, outcome: Outcome) -> None:
@@ -127,7 +143,7 @@ def test_modified_has_its_outcome_by_its_first_two_fields(state: Any, outcome: O
     test_the_outcome_of_a_delivery_reaches_the_queue(state, outcome)
 
 
-@pytest.mark.requirement("B5")
+@pytest.mark.requirement("B5.10")
 @pytest.mark.parametrize(("state", "outcome"), [*WHOLE, *MODIFIED])
 def test_the_node_settles_second_where_the_peer_asked_for_it(state: Any, outcome: Outcome) -> None:
     peer = receiving(rcv_settle_mode=SECOND)
@@ -139,7 +155,7 @@ def test_the_node_settles_second_where_the_peer_asked_for_it(state: Any, outcome
     assert peer.send(settled(0, 1, state)) == [] and settlements(peer) == []
 
 
-@pytest.mark.requirement("B6")
+@pytest.mark.requirement("B6.10")
 @pytest.mark.sentence("1.0/2.7.6-1")
 def test_dispositions_are_for_ranges_of_deliveries_on_any_links() -> None:
     peer = begun(receiver(0), receiver(1), credit(99), credit(99, handle=1))
@@ -153,7 +169,7 @@ def test_dispositions_are_for_ranges_of_deliveries_on_any_links() -> None:
     assert settlements(peer) == [(1, [(10, 10), (15, 15)], Outcome.RELEASED)], "each is settled once"
 
 
-@pytest.mark.requirement("B6")
+@pytest.mark.requirement("B6.12")
 def test_dispositions_of_one_input_are_one_settlement() -> None:
     peer = receiving(1000)
     peer.deliver(*[message()] * 200)
@@ -177,7 +193,7 @@ def test_dispositions_of_no_delivery_are_ignored(first: int, last: int | None) -
     assert peer.taken(SessionEnded)[0].unsettled == [(1, [(2, 3)])]
 
 
-@pytest.mark.requirement("B6")
+@pytest.mark.requirement("B6.10")
 def test_delivery_ids_of_the_node_begin_again_at_0() -> None:
     peer = receiving()
     peer.session().outgoing._next_delivery = 2**32 - 2
@@ -224,6 +240,7 @@ def test_the_peers_dispositions_as_a_sender_settle_nothing() -> None:
 # -- any order --------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("B6.10")
 @given(
     st.lists(
         st.tuples(

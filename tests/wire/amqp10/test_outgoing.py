@@ -57,7 +57,7 @@ def test_credit_may_come_in_the_piece_that_attaches() -> None:
     assert limits_told(peer) == [(1, 10)]
 
 
-@pytest.mark.requirement("B8.1", "B8.6")
+@pytest.mark.requirement("B8.1", "B8.5")
 @pytest.mark.sentence("1.0/2.6.7-1")
 def test_credit_is_raised_and_revoked_from_the_peers_delivery_count_on() -> None:
     peer = begun(receiver(), credit(10))
@@ -146,7 +146,7 @@ def test_links_have_their_own_credit() -> None:
 # -- frames -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("B5")
+@pytest.mark.requirement("B5.2", "B5.4", "B5.6")
 @pytest.mark.sentence("1.0/2.7.5-6", "1.0/2.7.5-7", "1.0/2.7.5-11")
 @pytest.mark.parametrize("mode", SenderSettleMode)
 def test_deliveries_are_settled_or_not_as_the_link_has_it(mode: SenderSettleMode) -> None:
@@ -159,6 +159,7 @@ def test_deliveries_are_settled_or_not_as_the_link_has_it(mode: SenderSettleMode
     assert (outgoing.sent, outgoing.sent_presettled) == (1, int(presettled))
 
 
+@pytest.mark.requirement("B5.12")
 @pytest.mark.sentence(
     "1.0/2.6.12-1", "1.0/2.6.14-1", "1.0/2.7.5-1", "1.0/2.7.5-2", "1.0/2.7.5-3", "1.0/2.7.5-6", "1.0/2.7.5-7"
 )
@@ -184,7 +185,7 @@ def test_delivery_tags_of_a_link_are_unique() -> None:
     assert len(set(tags)) == 900 and None not in tags
 
 
-@pytest.mark.requirement("B5")
+@pytest.mark.requirement("B3.2", "B5.12", "B5.15")
 @pytest.mark.sentence("1.0/2.4.1-2", "1.0/2.7.1-2")
 @pytest.mark.parametrize("size", [512, 4096])
 @pytest.mark.parametrize("octets", [0, 400, 512, 5000, 100_000])
@@ -234,7 +235,7 @@ def windowed(size: int, *more: Any, **fields: Any) -> Peer:
     return begun(receiver(), flow, *more, begins={"incoming_window": size}, **fields)
 
 
-@pytest.mark.requirement("B3")
+@pytest.mark.requirement("B3.8")
 @pytest.mark.sentence("1.0/2.5.6-1")
 def test_deliveries_wait_for_the_window_of_the_session() -> None:
     peer = windowed(3)
@@ -255,7 +256,7 @@ def test_deliveries_wait_for_the_window_of_the_session() -> None:
     assert peer.taken(SettleEffect)[0].ranges == [(1, 11)]
 
 
-@pytest.mark.requirement("B3")
+@pytest.mark.requirement("B3.8")
 @pytest.mark.sentence("1.0/2.5.6-1")
 def test_every_frame_of_a_delivery_waits_for_the_window() -> None:
     peer = windowed(2, max_frame_size=512)
@@ -376,7 +377,6 @@ def settled_by_node(peer: Peer) -> list[tuple[Outcome, list[tuple[int, int]]]]:
     return [(one.outcome, one.ranges) for one in peer.taken(SettleEffect)]
 
 
-@pytest.mark.requirement("B5")
 def test_a_message_that_is_larger_than_the_peer_accepts_ends_the_link() -> None:
     """Messages in front of it are sent; it counts as failed, and those behind it are not delivered."""
     peer = begun(receiver(max_message_size=LIMIT), credit(10))

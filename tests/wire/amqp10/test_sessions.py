@@ -38,7 +38,6 @@ from tests.wire.amqp10.peer import (
 from tests.wire.amqp10.sections import message, run_of
 
 
-@pytest.mark.requirement("B3")
 @pytest.mark.sentence("1.0/2.5.1-2", "1.0/2.7.2-2")
 def test_begin_is_answered_on_its_channel() -> None:
     peer = opened(ConnectionLimits(incoming_window=77, handle_max=31))
@@ -46,7 +45,7 @@ def test_begin_is_answered_on_its_channel() -> None:
     assert peer.frames[-1].channel == 5
 
 
-@pytest.mark.requirement("B3")
+@pytest.mark.requirement("B3.9")
 def test_a_connection_has_several_sessions() -> None:
     peer = opened(ConnectionLimits(channel_max=3))
     for channel in (3, 0, 2, 1):
@@ -59,6 +58,7 @@ def test_a_connection_has_several_sessions() -> None:
     assert len(set(numbers)) == 4 and max(numbers) == peer.connection.sessions.begun == 5
 
 
+@pytest.mark.requirement("B3.9")
 def test_sessions_have_their_own_links() -> None:
     peer = begun(sender(0))
     peer.send(begin(), sender(0, "r", "sender-0"), channel=1)
@@ -67,7 +67,6 @@ def test_sessions_have_their_own_links() -> None:
     assert runs == [(1, "q", 2), (1, "q", 3), (2, "r", 10)]
 
 
-@pytest.mark.requirement("B3")
 def test_end_gives_unsettled_deliveries_back() -> None:
     peer = receiving()
     peer.deliver(message(), message())
@@ -163,7 +162,7 @@ def test_a_handle_that_is_not_supported_closes_the_connection(frame: Any, ours: 
     assert error_in(close, d.Close).condition == ConnectionCondition.FRAMING_ERROR
 
 
-@pytest.mark.requirement("B3")
+@pytest.mark.requirement("B3.7")
 @pytest.mark.sentence("1.0/2.5.4-1")
 def test_a_transfer_beyond_the_window_ends_the_session() -> None:
     peer = begun(sender(), limits=ConnectionLimits(incoming_window=4))
@@ -214,7 +213,6 @@ def test_answers_for_a_session_that_has_ended_are_dropped() -> None:
 # -- the window of the session ----------------------------------------------------------------------
 
 
-@pytest.mark.requirement("B3")
 def test_the_window_opens_again_when_half_of_it_is_used_up() -> None:
     peer = begun(
         sender(), limits=ConnectionLimits(incoming_window=10), begins={"next_outgoing_id": 2**32 - 3}
