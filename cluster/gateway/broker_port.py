@@ -104,9 +104,7 @@ class FrontEnd:
         self._waiting.pop(subscriber, None)
 
     def tick(self, now: float) -> None:
-        """Let waiting sessions go on once the catalog is fresh again, and close the connections of deleted
-        users and virtual hosts. Called every few milliseconds.
-        """
+        """Let sessions go on once the catalog is fresh, and close connections of deleted users and hosts."""
         self._connections.tick(now)
         if self._waiting and self.ready():
             waiting, self._waiting = self._waiting, {}
@@ -170,6 +168,10 @@ class FrontEnd:
 
     def reply_queue(self, vhost: str, holder: int) -> QueueRef:
         return self._local.declare_reply(vhost, holder)
+
+    @property
+    def redirects(self) -> bool:
+        return self._redirects.wanted
 
     def owner_elsewhere(self, queue: QueueRef) -> tuple[str, int] | None:
         return self._redirects.owner_of(queue)

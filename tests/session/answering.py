@@ -237,9 +237,6 @@ class AnsweringBroker:
     ) -> None:
         self._release(consumer, ranges)
 
-    def owner_elsewhere(self, queue: QueueRef) -> tuple[str, int] | None:
-        return None
-
     def discard(self, consumer: int, ranges: list[Range]) -> None:
         self._release(consumer, ranges)
 

@@ -29,6 +29,7 @@ class NodeBroker(AnsweringBroker):
     keeps_sections = True
     keeps_keys = True
     knows_filters = True
+    redirects = False
 
     def __init__(self) -> None:
         super().__init__()

@@ -18,6 +18,8 @@ OWNER = ("node2.example.com", 5673)
 class Elsewhere(NodeBroker):
     """The queues with a name that begins with `far` are on another node."""
 
+    redirects = True
+
     def owner_elsewhere(self, queue: QueueRef) -> tuple[str, int] | None:
         return OWNER if queue.name.startswith("far") else None
 

@@ -137,6 +137,8 @@ class Termini:
         """Refuse a link to a queue that another node owns, and tell the peer where that node is (part 2,
         section 2.8.18). Returns whether the link is refused.
         """
+        if not self._port.redirects:
+            return False
         try:
             found = self._port.queue(self._core.vhost, queue, self._core.holder)
         except Refusal:
