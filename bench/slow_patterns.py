@@ -3,7 +3,8 @@
 python -m bench.slow_patterns [--rounds 3]. Four clients ask as fast as the node lets them (bench.beside),
 each time with another name that the node has to match. One pattern takes exponential time, and the node gives
 it up. Another takes about half of the time that the node gives a pattern: for the name of a queue, where the
-node refuses each request, and for a routing key, where the node takes each message.
+node refuses each request, and for a routing key, where the node takes each message. The last flood is of
+links of AMQP 1.0 that a quick pattern refuses.
 """
 
 from __future__ import annotations

@@ -80,7 +80,8 @@ class FrontEnd:
         self.permissions: Permissions = access
         self._connections = connections
         self._routes = Routes(context.replica, access, links, local)
-        self._descriptions, self._redirects = Descriptions(catalog.state, links, local), Redirects(context)
+        self._descriptions = Descriptions(catalog.state, links, local)
+        self._redirects = Redirects(context)
         self._commits = Commits(self._number, catalog.state)
         self._cancellations = Cancellations(
             catalog, formats, links, local, context.config.auto_delete_after_s
@@ -104,7 +105,9 @@ class FrontEnd:
         self._waiting.pop(subscriber, None)
 
     def tick(self, now: float) -> None:
-        """Let sessions go on once the catalog is fresh, and close connections of deleted users and hosts."""
+        """Let waiting sessions go on once the catalog is fresh again, and close the connections of deleted
+        users and virtual hosts. Called every few milliseconds.
+        """
         self._connections.tick(now)
         if self._waiting and self.ready():
             waiting, self._waiting = self._waiting, {}
@@ -169,12 +172,8 @@ class FrontEnd:
     def reply_queue(self, vhost: str, holder: int) -> QueueRef:
         return self._local.declare_reply(vhost, holder)
 
-    @property
-    def redirects(self) -> bool:
-        return self._redirects.wanted
-
-    def owner_elsewhere(self, queue: QueueRef) -> tuple[str, int] | None:
-        return self._redirects.owner_of(queue)
+    def owner_elsewhere(self, vhost: str, name: str, holder: int) -> tuple[str, int] | None:
+        return self._redirects.owner_of(self.queue(vhost, name, holder)) if self._redirects.wanted else None
 
     def find_local_queue(self, vhost: str, name: str) -> QueueRef:
         return self._routes.find_local(vhost, name)

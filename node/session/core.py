@@ -350,7 +350,7 @@ class MachineSession(Containment):
         """The node's catalog is not up to date: the session takes no input before `unblocked`."""
         self._releasing = False
         """The broker deletes the queues of the session. The session writes nothing before that is done."""
-        self._gone = self._failing = False
+        self._gone = self._failing = self._full = False
 
     def _drive(
         self,
@@ -377,9 +377,12 @@ class MachineSession(Containment):
         """The virtual host of the connection; empty before it is open."""
         return self._core.vhost
 
-    @abstractmethod
     def _read_on(self) -> None:
         """Read from the socket again where the machine may take further input."""
+        if self._full and not self._machine.paused:
+            self._full = False
+            if not self._blocked:
+                self._transport.resume_reading()
 
     @abstractmethod
     def _drop_input(self) -> None:

@@ -235,13 +235,9 @@ class BrokerPort(Protocol):
     def reply_queue(self, vhost: str, holder: int) -> QueueRef:
         """Declare a queue for direct replies to one channel. The queue is deleted with its consumer."""
 
-    @property
-    def redirects(self) -> bool:
-        """Whether links of AMQP 1.0 are redirected to the owners of their queues."""
-
-    def owner_elsewhere(self, queue: QueueRef) -> tuple[str, int] | None:
+    def owner_elsewhere(self, vhost: str, name: str, holder: int) -> tuple[str, int] | None:
         """The host and the port for clients of the node that owns the queue. None where this node owns the
-        queue, and where no owner is known.
+        queue, where no owner is known, and where the configuration wants no redirects. Raises as `queue`.
         """
 
     def find_local_queue(self, vhost: str, name: str) -> QueueRef:

@@ -18,6 +18,12 @@ class ProtocolMachine(Protocol):
     def has_input(self) -> bool:
         """Whether input waits for a turn: earlier turns have left it."""
 
+    @property
+    def paused(self) -> bool:
+        """Whether the session should stop reading the socket: input waits that the machine may not handle
+        now.
+        """
+
     def begin_turn(self, waiting: int) -> None:
         """Begin a new turn, whose work the `waiting` clients with such input divide: handle a share of the
         input.

@@ -29,7 +29,6 @@ class NodeBroker(AnsweringBroker):
     keeps_sections = True
     keeps_keys = True
     knows_filters = True
-    redirects = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,6 +52,9 @@ class NodeBroker(AnsweringBroker):
         """Exchanges that do not exist."""
         self.lost = False
         """The queues of all routes are deleted."""
+
+    def owner_elsewhere(self, vhost: str, name: str, holder: int) -> tuple[str, int] | None:
+        return None
 
     def _refuse(self, name: str) -> None:
         if name in self.refusals:

@@ -14,6 +14,7 @@ from node.wire.amqp10.frame_input import FLOW_WORK, FRAME_OCTETS, FrameInput
 from node.wire.amqp10.frames import EMPTY_FRAME, FRAMES_AT_ONCE
 from tests.session.attached import Client, NodeBroker
 from tests.session.test_amqp10_memory import Amqp10Port
+from tests.session.test_turns import Turns
 from tests.wire.amqp10.peer import begin, octets_of, receiver, sender, transfer, window
 
 ASKED = 200
@@ -30,12 +31,9 @@ class OfTurns(Client):
         self.now = self.seconds = 0.0
         super().__init__(Broker(self))
         self.session._clock = lambda: self.now
-        self.turns = 0
-        self.socket.wanted = self._wanted  # type: ignore[method-assign]
+        self.turns = Turns()
+        self.session._transport = self.turns
         self.looked_up = 0
-
-    def _wanted(self) -> None:
-        self.turns += 1
 
     @property
     def waits(self) -> bool:
@@ -47,8 +45,8 @@ class OfTurns(Client):
 
     def turn(self) -> int:
         """A turn that was asked for: the queues that were looked up in it."""
-        assert self.turns
-        self.turns, before = 0, self.looked_up
+        assert self.turns.asked
+        self.turns.asked, before = 0, self.looked_up
         self.session.take_output()
         return self.looked_up - before
 
@@ -80,10 +78,10 @@ def client() -> OfTurns:
 def test_the_turns_of_a_pipeline_come_without_new_input(client: OfTurns) -> None:
     client.hand_in(*ATTACHES)
     assert 0 < client.looked_up <= A_TURN
-    assert not client.socket.reading
+    assert not client.turns.reading
     while client.waits:
         assert 0 <= client.turn() <= A_TURN
-    assert client.looked_up == ASKED and client.socket.reading
+    assert client.looked_up == ASKED and client.turns.reading
 
 
 def test_a_client_that_reads_nothing_is_taken_from_all_the_same(client: OfTurns) -> None:
@@ -95,7 +93,7 @@ def test_a_client_that_reads_nothing_is_taken_from_all_the_same(client: OfTurns)
 
 def test_clients_divide_the_work_of_a_turn(client: OfTurns) -> None:
     client.hand_in(*ATTACHES)
-    client.socket.clients_waiting = 4
+    client.turns.clients_waiting = 4
     turns = 0
     while client.waits:
         assert client.turn() <= A_TURN // 4
@@ -105,7 +103,7 @@ def test_clients_divide_the_work_of_a_turn(client: OfTurns) -> None:
 
 def test_a_client_has_a_part_of_each_turn_whatever_the_number_of_clients(client: OfTurns) -> None:
     client.hand_in(*ATTACHES)
-    client.socket.clients_waiting = 10_000
+    client.turns.clients_waiting = 10_000
     found = [client.turn() for _ in range(10)]
     assert sum(found) >= 10 * (A_TURN // LEAST_PART) // 2
 
@@ -128,7 +126,7 @@ def test_input_that_was_left_waits_for_the_catalog(client: OfTurns) -> None:
     assert isinstance(client.broker, Broker)
     client.broker.behind = True
     assert client.turn() == 0
-    assert not client.turns
+    assert not client.turns.asked
     client.broker.behind = False
     (waiting,) = client.broker.blocked
     waiting.unblocked()

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from node.refusal import NotFoundError
-from node.session.ports import QueueRef
 from node.wire.amqp10 import definitions as d
 from tests.session.attached import Client, NodeBroker
 from tests.wire.amqp10.peer import LARGE, receiver, sender
@@ -18,10 +17,8 @@ OWNER = ("node2.example.com", 5673)
 class Elsewhere(NodeBroker):
     """The queues with a name that begins with `far` are on another node."""
 
-    redirects = True
-
-    def owner_elsewhere(self, queue: QueueRef) -> tuple[str, int] | None:
-        return OWNER if queue.name.startswith("far") else None
+    def owner_elsewhere(self, vhost: str, name: str, holder: int) -> tuple[str, int] | None:
+        return OWNER if self.queue(vhost, name, holder).name.startswith("far") else None
 
 
 class AtHost(Client):

@@ -61,7 +61,6 @@ class Session(MachineSession):
         self._held_back = Pieces()
         # Channels that have filled a link, and publish no more before `unblocked`.
         self._held: set[int] = set()
-        self._full = False
         self._channels_known = 0
         self.last_words = INTERNAL_ERROR
         handlers: dict[type[effects.Effect], Callable[[Any], None]] = {
@@ -168,12 +167,6 @@ class Session(MachineSession):
         with self:
             self.connection.close(error)
             self.answered()
-
-    def _read_on(self) -> None:
-        if self._full and not self.connection.paused:
-            self._full = False
-            if not self._blocked:
-                self._transport.resume_reading()
 
     def alarm(self, reason: str | None) -> None:
         """The cluster is short of a resource, for this reason; None: the shortage is over."""

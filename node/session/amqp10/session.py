@@ -64,7 +64,7 @@ class ConnectionSession(MachineSession):
         self._core = core = SessionCore(port, self, self._in_use)
         authentication = Authentication(port, core, transport, connection, self._authenticated)
         self._held_back = b""
-        self._full = self._unroutable = False
+        self._unroutable = False
         self._publishing: effects.PublishEffect | None = None
         """The latest publish. The count of published messages before this publish is `_published`."""
         self._published = self._sessions_known = 0
@@ -143,16 +143,9 @@ class ConnectionSession(MachineSession):
 
     def _stop_when_full(self) -> None:
         """Stop reading from the socket while the machine has input that it may not handle now."""
-        waits = self.connection.waits or self.connection.has_input
-        if waits and not self._blocked and not self._full:
+        if self.connection.paused and not self._blocked and not self._full:
             self._full = True
             self._transport.pause_reading()
-
-    def _read_on(self) -> None:
-        if self._full and not self.connection.waits and not self.connection.has_input:
-            self._full = False
-            if not self._blocked:
-                self._transport.resume_reading()
 
     def _sessions_begun(self) -> None:
         self._sessions_known = self.connection.sessions.begun

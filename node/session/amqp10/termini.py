@@ -110,8 +110,10 @@ class Termini:
                 self._make(link)
             elif source.address == MANAGEMENT_ADDRESS:
                 self._connection.sessions.responding(link)
-            elif not self._redirected(link, queue_of(source.address), source.address or ""):
-                self._consume(link, queue_of(source.address))
+            else:
+                queue = queue_of(source.address)
+                if not self._redirected(link, queue, source.address or ""):
+                    self._consume(link, queue)
         except WireError as error:
             self._connection.sessions.refuse(link, told(error))
 
@@ -131,20 +133,27 @@ class Termini:
                 self._core.carry_out(link.session, Cancel(result.consumer), ignored)
             self._session.answered()
 
+    def _end_consumer(self, effect: effects.EndConsumer) -> None:
+        """End the consumer of a link that has ended."""
+        answered = ignored if effect.link is None else partial(self._consumer_ended, effect.link)
+        self._core.carry_out(effect.session, Cancel(effect.consumer), answered)
+
+    def _consumer_ended(self, link: OutgoingLink, _: Result | Refusal) -> None:
+        with self._session:
+            self._connection.sessions.consumer_ended(link)
+            self._session.answered()
+
     # -- redirects ------------------------------------------------------------------------------
 
     def _redirected(self, link: IncomingLink | OutgoingLink, queue: str, address: str) -> bool:
         """Refuse a link to a queue that another node owns, and tell the peer where that node is (part 2,
         section 2.8.18). Returns whether the link is refused.
         """
-        if not self._port.redirects:
-            return False
         try:
-            found = self._port.queue(self._core.vhost, queue, self._core.holder)
+            place = self._port.owner_elsewhere(self._core.vhost, queue, self._core.holder)
         except Refusal:
             # The command behind this look is refused in the same way.
             return False
-        place = self._port.owner_elsewhere(found)
         if place is None:
             return False
         host, port = place
@@ -155,16 +164,6 @@ class Termini:
         text = f"the queue is on the node with the address {host}, port {port}"
         self._connection.sessions.refuse(link, Error(LinkCondition.REDIRECT, text, info))
         return True
-
-    def _end_consumer(self, effect: effects.EndConsumer) -> None:
-        """End the consumer of a link that has ended."""
-        answered = ignored if effect.link is None else partial(self._consumer_ended, effect.link)
-        self._core.carry_out(effect.session, Cancel(effect.consumer), answered)
-
-    def _consumer_ended(self, link: OutgoingLink, _: Result | Refusal) -> None:
-        with self._session:
-            self._connection.sessions.consumer_ended(link)
-            self._session.answered()
 
     # -- dynamic nodes --------------------------------------------------------------------------
 

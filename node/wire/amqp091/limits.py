@@ -57,8 +57,7 @@ class ConnectionLimits:
     transaction_operations: int = 250_000
     """Publishes and settlements in the open transactions of a connection. Runs of like ones count as one."""
     turn_work: int = TURN_WORK
-    """Work on a client's input in one turn, in the unit of `WorkShare`. The rest waits for later turns.
-    """
+    """Work on a client's input in one turn, in the unit of `WorkShare`. The rest waits for later turns."""
     wide_values_per_second: int = 20_000
     """Header values that a client may publish in a second, beyond the first 128 of each message."""
     parked_bytes: int = 1024 * 1024

@@ -152,6 +152,11 @@ class Connection:
         return self.state in AWAITING_ANSWER or bool(self.sessions.holding)
 
     @property
+    def paused(self) -> bool:
+        """Whether the session should stop reading the socket: input waits that may not be handled now."""
+        return self.waits or self.has_input
+
+    @property
     def has_input(self) -> bool:
         """Whether input waits for a turn: earlier turns have left it."""
         return self._input.waits and not self.waits and self.state not in DEAF
@@ -398,11 +403,9 @@ class Connection:
     def _check_memory(self) -> None:
         limits = self._limits
         if self.state is ConnectionState.OPEN:
-            held = self.held
-            if held > limits.budget:
-                text = (
-                    f"the connection holds {held} octets of memory; at most {limits.budget} are granted to it"
-                )
+            held, budget = self.held, limits.budget
+            if held > budget:
+                text = f"the connection holds {held} octets of memory; at most {budget} are granted to it"
                 self._fail(MemoryExhaustedError(text))
         elif self.state in NOT_OPEN_YET and self.held > limits.stranger_bytes:
             self._refuse(f"{self.held} octets before the connection is open")

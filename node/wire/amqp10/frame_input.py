@@ -24,7 +24,7 @@ FLOW_WORK: Final = 4 * 1024
 class FrameInput:
     """The frames of a connection, in order. `share` counts the work of those that are taken."""
 
-    __slots__ = ("_at", "_frames", "_uncut", "parser", "share")
+    __slots__ = ("_at", "_frames", "_octets", "_uncut", "parser", "share")
 
     def __init__(self, turn_work: int) -> None:
         self.parser: Final = FrameParser(STRANGER_FRAME_SIZE, rows=True)
@@ -33,6 +33,8 @@ class FrameInput:
         self._frames: list[Received] = []
         self._at = 0
         """The position of the first frame that is not taken yet."""
+        self._octets = 0
+        """The octets of `_frames`, which stay in memory together."""
 
     def add(self, data: bytes) -> None:
         """Octets of the peer."""
@@ -41,15 +43,21 @@ class FrameInput:
     def take(self) -> Received | None:
         """The next frame, or the next row of transfers; None where no complete frame is left."""
         if self._at == len(self._frames):
-            octets, self._uncut = self._uncut, b""
-            self._frames = self.parser.receive(octets) if octets or self.parser.unfinished else []
-            self._at = 0
+            self._cut()
             if not self._frames:
                 return None
         one = self._frames[self._at]
         self._at += 1
         self.share.done += _work_of(one)
         return one
+
+    def _cut(self) -> None:
+        """Cut the next frames from the octets."""
+        parser, octets = self.parser, self._uncut
+        self._octets = parser.held + len(octets)
+        self._frames = parser.receive(octets) if octets or parser.unfinished else []
+        self._octets -= parser.held
+        self._at, self._uncut = 0, b""
 
     @property
     def waits(self) -> bool:
@@ -64,10 +72,8 @@ class FrameInput:
     @property
     def held(self) -> int:
         """Octets of memory for the input that waits."""
-        octets = self.parser.held + len(self._uncut)
-        if self._at < len(self._frames):
-            octets += sum(_octets_of(one) for one in self._frames[self._at :])
-        return octets
+        octets, left = self.parser.held + len(self._uncut), len(self._frames) - self._at
+        return octets + left * FRAME_OCTETS + self._octets if left else octets
 
     def drop(self) -> None:
         """Drop the input that waits: the connection takes no more."""
@@ -84,8 +90,3 @@ def _work_of(received: Received) -> int:
     if performative is None or isinstance(performative, Transfer | Disposition):
         return octets
     return octets + (FLOW_WORK if isinstance(performative, Flow) else REQUEST_WORK)
-
-
-def _octets_of(received: Received) -> int:
-    """Octets of memory for input that waits."""
-    return FRAME_OCTETS + (received.end - received.begin if isinstance(received, Frame) else 0)

@@ -112,9 +112,8 @@ class OutgoingLink:
 
     __slots__ = (
         "advanced", "attach", "closed", "consumer", "credit_limit", "delivered", "drain_due", "drain_limit",
-        "draining", "ended", "filters", "handle", "made", "management",
-        "max_message_size", "presettled", "regranted", "responses", "session", "state", "tells_place",
-        "waiting",
+        "draining", "ended", "filters", "handle", "made", "management", "max_message_size", "presettled",
+        "regranted", "responses", "session", "state", "tells_place", "waiting",
     )  # fmt: skip
 
     def __init__(self, session: int, attach: Attach, handle: int) -> None:
