@@ -7,15 +7,17 @@ from typing import Final
 from node.delivery.shares import FRAME_WORK, REQUEST_WORK, WorkShare
 from node.wire.amqp10.definitions import Disposition, Flow, Transfer
 from node.wire.amqp10.errors import WireError
-from node.wire.amqp10.frames import Frame, FrameParser, Received
+from node.wire.amqp10.frames import FrameParser, ProtocolHeader, Received
 from node.wire.amqp10.limits import STRANGER_FRAME_SIZE
 from node.wire.amqp10.transfer_rows import TransferRow
 
 FRAME_OCTETS: Final = 256
 """Octets of memory for a frame that waits, beside its own octets."""
 
-ROW_PART: Final = 8
-"""An octet of a row of transfers is so small a part of the work of another octet: no frame is looked at."""
+OCTETS_PART: Final = 8
+"""An octet of a frame is so small a part of the work of an octet of AMQP 0-9-1: only the heads of messages
+are looked at.
+"""
 
 FLOW_WORK: Final = 4 * 1024
 """The work of a Flow: the link's credit, and maybe an answer."""
@@ -81,12 +83,12 @@ class FrameInput:
 
 
 def _work_of(received: Received) -> int:
-    if isinstance(received, TransferRow):
-        return (received.end - received.begin) // ROW_PART + FRAME_WORK
-    if not isinstance(received, Frame):
+    if isinstance(received, ProtocolHeader):
         return FRAME_WORK
+    work = (received.end - received.begin) // OCTETS_PART + FRAME_WORK
+    if isinstance(received, TransferRow):
+        return work
     performative = received.performative
-    octets = received.end - received.begin + FRAME_WORK
     if performative is None or isinstance(performative, Transfer | Disposition):
-        return octets
-    return octets + (FLOW_WORK if isinstance(performative, Flow) else REQUEST_WORK)
+        return work
+    return work + (FLOW_WORK if isinstance(performative, Flow) else REQUEST_WORK)
