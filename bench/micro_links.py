@@ -151,7 +151,7 @@ def sending(seconds: float, run: Run, together: int = 50) -> float:
     def turn() -> None:
         nonlocal sent
         for _ in range(MESSAGES // run.count):
-            one.sessions.deliver(1, run, range(sent, sent + run.count), False)
+            one.sessions.deliver(1, run, range(sent, sent + run.count), False, 1)
             one.take_output()
             one.receive(due.pop(), 0.0)
             sent += run.count

@@ -98,7 +98,7 @@ def deliveries(seconds: float, *, publisher_channel: int = 1, ack_every: int = 5
     def turn() -> None:
         nonlocal delivered
         for _ in range(MESSAGES // run.count):
-            one.deliver(1, run, range(delivered, delivered + run.count), False)
+            one.deliver(1, run, range(delivered, delivered + run.count), False, 1)
             one.take_output()
             one.begin_turn(1)
             one.receive(pieces_of_acks.pop(), 0.0)

@@ -89,20 +89,20 @@ class Broker:
         self._join()
         self.lost_entries = LostEntries(self.catalog.state.queue_name, events.messages_lost)
         self.links = Links(
-            self._node, self._front_end, self.latencies, events.wanted, events.waiting, observers.link
-        )
+            self._node, self._front_end, self.latencies, events.wanted, events.waiting, observers.link,
+            self.formats.know_tokens,
+        )  # fmt: skip
         self.partitions = Partitions(
             config, self, self.catalog, self._groups, self.links, journal, self.lost_entries, observers,
             events.wanted, self._owner_gone,
         )  # fmt: skip
         self.owners = self.partitions.owners
-        self.auto_delete_after_s = config.auto_delete_after_s
         self._transient = self.partitions.transient
         self._transient_entries: list[tuple[PartitionOwner, int, bytes]] = []
         self._announced: dict[int, tuple[str, int]] = {}
         self._dirty_owners: dict[int, PartitionOwner] = {}
         self._grown_owners: dict[int, PartitionOwner] = {}
-        self._next_announcement = self._now
+        self.auto_delete_after_s, self._next_announcement = config.auto_delete_after_s, self._now
         self._serve_clients()
         self._connect()
 
@@ -145,7 +145,7 @@ class Broker:
         )  # fmt: skip
         self.front_ends = KnownFrontEnds(
             self._front_end, self.links, self.catalog, self._peers, self._time, self.transit, self._send,
-            self._environment.backlog,
+            self._environment.backlog, self.formats.know_tokens,
         )  # fmt: skip
         self.receivers = self._receivers()
         for follower in (

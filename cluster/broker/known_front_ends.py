@@ -23,10 +23,14 @@ class KnownFrontEnds:
     def __init__(
         self, front_end: int, links: Links, catalog: Catalog, peers: PeerStatus,
         time: NodeTime, transit: Transit, send: Send, backlog: Callable[[str], int],
+        tokens: Callable[[], bool],
     ) -> None:  # fmt: skip
-        """`backlog` tells how many octets wait for a peer in the transport."""
+        """`backlog` tells how many octets wait for a peer in the transport. `tokens` tells whether every node
+        reads tokens of leases.
+        """
         self._front_end, self._links, self._catalog, self._peers = front_end, links, catalog, peers
         self._time, self._transit, self._send, self._backlog = time, transit, send, backlog
+        self._tokens = tokens
 
     def port(self, partition: int, front_end: int, node: str = "") -> FrontEndPort | None:
         """The way to a front end, for an owner of `partition`; None where the catalog does not know it.
@@ -40,7 +44,9 @@ class KnownFrontEnds:
         found = self._node_of(front_end)
         if found is None:
             return None
-        return RemoteFrontEnd(partition, front_end, partial(self._send, found), partial(self._backlog, found))
+        return RemoteFrontEnd(
+            partition, front_end, partial(self._send, found), partial(self._backlog, found), self._tokens
+        )
 
     def _node_of(self, front_end: int) -> str | None:
         nodes = self._catalog.state.nodes.values()

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMAT_LEVEL: Final = 4
+FORMAT_LEVEL: Final = 5
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
 of AMQP 1.0. With level 3 hashes of passwords in the catalog may have SCRAM verifiers. With level 4 the terms
-of consumers may have filters."""
+of consumers may have filters. With level 5 deliveries, settlements and greetings may have tokens of
+leases."""
 
 METHODS_IN_RUNS: Final = 1
 """From this level on nodes read runs whose messages state their routing keys each
@@ -29,6 +30,11 @@ VERIFIERS_IN_HASHES: Final = 3
 
 FILTERS_IN_TERMS: Final = 4
 """From this level on nodes read filters in the terms of consumers, and in the questions of browsing ones."""
+
+LEASE_TOKENS: Final = 5
+"""From this level on nodes read tokens of leases in deliveries, in settlements of front ends, and in the
+leases that front ends tell.
+"""
 
 SEALED_QUEUES: Final = 1
 """From this level on nodes read logs of partitions that seal a queue before it is deleted as empty or

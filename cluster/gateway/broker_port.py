@@ -33,7 +33,7 @@ from cluster.peers.link_messages import (
     NOTHING_TO_GET,
     Delivery,
 )
-from node.delivery.settlements import Settlement
+from node.delivery.settlements import Settlement, consumer_of, token_of
 from node.message.run import Run
 from node.queue.features.registry import rules_of
 from node.queue.settings import PLAIN, QueueSettings
@@ -393,7 +393,7 @@ class FrontEnd:
         described = rules_of(self._settings_of(queue) or PLAIN).described
         consumer = LinkConsumer(
             number, queue.id, subscriber, options.limit, options.no_ack, options.exclusive, options.priority,
-            grouped=described.by_consumer, single_active=described.takes_turns, lapses=described.lapses,
+            grouped=described.by_consumer, single_active=described.takes_turns,
             filter=options.filter,
         )  # fmt: skip
 
@@ -452,11 +452,11 @@ class FrontEnd:
         else:
             self._drains.drain(attached.link, attached.queue, consumer, limit, done)
 
-    def settle(self, consumer: int, ranges: list[Range]) -> None:
-        attached = self._consumers.get(consumer)
-        mine = [] if attached is None else attached.still_with(consumer, ranges)
+    def settle(self, lease: int, ranges: list[Range]) -> None:
+        attached = self._consumers.get(consumer_of(lease))
+        mine = [] if attached is None else attached.under(lease, ranges)
         if attached is not None and mine:
-            attached.link.settle(attached.queue, mine)
+            attached.link.settle(attached.queue, mine, token_of(lease))
 
     def _keep_from(self, consumer: int, ranges: list[Range]) -> None:
         """Have the owner keep messages from their consumer, before the queue has the messages again."""
@@ -467,20 +467,20 @@ class FrontEnd:
             self._links.request(attached.link, "undeliverable_here", arguments, unanswered)
 
     def give_back(
-        self, consumer: int, ranges: list[Range], failed: bool, undeliverable_here: bool = False
+        self, lease: int, ranges: list[Range], failed: bool, undeliverable_here: bool = False
     ) -> None:
-        attached = self._consumers.get(consumer)
-        mine = [] if attached is None else attached.still_with(consumer, ranges)
+        attached = self._consumers.get(consumer_of(lease))
+        mine = [] if attached is None else attached.under(lease, ranges)
         if attached is not None and mine:
             if undeliverable_here:
-                self._keep_from(consumer, mine)
-            attached.link.give_back(attached.queue, mine, failed=failed)
+                self._keep_from(consumer_of(lease), mine)
+            attached.link.give_back(attached.queue, mine, failed=failed, token=token_of(lease))
 
-    def discard(self, consumer: int, ranges: list[Range]) -> None:
-        attached = self._consumers.get(consumer)
-        mine = [] if attached is None else attached.still_with(consumer, ranges)
+    def discard(self, lease: int, ranges: list[Range]) -> None:
+        attached = self._consumers.get(consumer_of(lease))
+        mine = [] if attached is None else attached.under(lease, ranges)
         if attached is not None and mine:
-            attached.link.discard(attached.queue, mine)
+            attached.link.discard(attached.queue, mine, token_of(lease))
 
 
 def _binding_to_plain(vhost: str, binding: Binding, arguments: dict[str, Any]) -> dict[str, Any]:

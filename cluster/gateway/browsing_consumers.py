@@ -153,4 +153,5 @@ class BrowsingConsumers:
             consumer.place = Bookmark(level, number)
             consumer.delivered += 1
             numbers = range(number, number + 1)
-            consumer.subscriber.deliver(consumer.number, read_run(data, 0), numbers, redelivered)
+            run = read_run(data, 0)
+            consumer.subscriber.deliver(consumer.number, run, numbers, redelivered, consumer.number)

@@ -16,7 +16,7 @@ from cluster.gateway.link import PartitionLink
 from cluster.gateway.routes import Targets
 from cluster.gateway.state import Vote
 from cluster.peers.link_messages import Ranges
-from node.delivery.settlements import Outcome, Settlement
+from node.delivery.settlements import Outcome, Settlement, consumer_of, token_of
 from node.message.run import Run
 from node.queue.entry_format import Buffer, encode_discard, encode_publish, encode_return, encode_settle
 from node.queue.operations import TransactionKey
@@ -32,41 +32,44 @@ class Attached:
     link: PartitionLink
     queue: int
 
-    def still_with(self, consumer: int, ranges: Ranges) -> Ranges:
-        """The messages that no other consumer of this front end has got since. `consumer` is this number."""
-        latest = self.link.held.latest
-        return ranges if latest is None else latest.still_with(self.queue, consumer, ranges)
+    def under(self, lease: int, ranges: Ranges) -> Ranges:
+        """The messages that no client of this front end has got since they came under the lease `lease`
+        (`node.delivery.settlements.TOKEN_SHIFT`).
+        """
+        return self.link.held.under(self.queue, token_of(lease), ranges)
 
 
 @dataclass(slots=True)
 class Share:
-    """A transaction's part in one partition: runs with their queues, and leases with their outcomes."""
+    """A transaction's part in one partition: runs with their queues, and settlements as (queue, outcome,
+    token, messages).
+    """
 
     publishes: list[tuple[Run, list[int]]] = field(default_factory=list)
-    settled: list[tuple[int, Outcome, Ranges]] = field(default_factory=list)
+    settled: list[tuple[int, Outcome, int, Ranges]] = field(default_factory=list)
 
     def operations(self) -> list[Buffer]:
         """The encoded operations, as parts to join."""
         parts = [part for run, queues in self.publishes for part in encode_publish(run, queues)]
-        gathered: dict[tuple[int, Outcome], Ranges] = {}
-        for queue, outcome, ranges in self.settled:
-            gathered.setdefault((queue, outcome), []).extend(ranges)
+        gathered: dict[tuple[int, Outcome, int], Ranges] = {}
+        for queue, outcome, token, ranges in self.settled:
+            gathered.setdefault((queue, outcome, token), []).extend(ranges)
         parts += (_encode_settled(*one, ranges) for one, ranges in gathered.items())
         return parts
 
     def leases(self) -> list[tuple[int, int, int]]:
         """The leases that the share settles: (queue, first, last)."""
-        return [(queue, *one) for queue, _, ranges in self.settled for one in ranges]
+        return [(queue, *one) for queue, _, _, ranges in self.settled for one in ranges]
 
 
-def _encode_settled(queue: int, outcome: Outcome, ranges: Ranges) -> bytes:
+def _encode_settled(queue: int, outcome: Outcome, token: int, ranges: Ranges) -> bytes:
     match outcome:
         case Outcome.ACCEPTED:
-            return encode_settle(queue, ranges)
+            return encode_settle(queue, ranges, token)
         case Outcome.REJECTED:
-            return encode_discard(queue, ranges)
+            return encode_discard(queue, ranges, token)
         case _:
-            return encode_return(queue, ranges, outcome.failed)
+            return encode_return(queue, ranges, outcome.failed, token)
 
 
 PartitionShares = dict[PartitionLink, Share]
@@ -84,13 +87,14 @@ def shares_of(
         route.flow.routed += run.count * route.queues
         for link, queues in route.links:
             shares.setdefault(link, Share()).publishes.append((run, queues))
-    for consumer, ranges, outcome in settled:
-        attached = consumers.get(consumer)
+    for lease, ranges, outcome in settled:
+        attached = consumers.get(consumer_of(lease))
         if attached is not None:
             share = shares.setdefault(attached.link, Share())
-            mine = attached.still_with(consumer, ranges)
+            mine = attached.under(lease, ranges)
             if mine:
-                share.settled.append((attached.queue, outcome, mine))
+                token = attached.link.told_token(token_of(lease))
+                share.settled.append((attached.queue, outcome, token, mine))
     return shares
 
 
@@ -214,5 +218,5 @@ def incomplete() -> Refusal:
 
 def give_back(link: PartitionLink, share: Share) -> None:
     """Return the messages that a refused transaction would have settled: the client had them."""
-    for queue, _, ranges in share.settled:
-        link.give_back(queue, ranges, failed=True)
+    for queue, _, token, ranges in share.settled:
+        link.give_back(queue, ranges, failed=True, token=token)

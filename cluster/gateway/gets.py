@@ -18,6 +18,7 @@ from cluster.gateway.link import Links, PartitionLink
 from cluster.gateway.local_queues import LocalQueues
 from cluster.gateway.refusals import refusal_of
 from cluster.peers.link_messages import GET_LINK, STAYS_LEASED, Delivery, Ranges
+from node.delivery.settlements import NO_TOKEN, TOKEN_SHIFT
 from node.queue.entry_format import encode_settle
 from node.queue.operations import REMOVAL
 from node.queue.transaction_format import encode_decide
@@ -57,10 +58,13 @@ class Gets:
                 answer(None, refusal_of(queue, value))
                 return
             sequence = delivery.ranges[0][0]
-            found = Got(number, delivery.run, sequence, delivery.redelivered, value)
+            found = Got(
+                delivery.token << TOKEN_SHIFT | number, delivery.run, sequence, delivery.redelivered, value
+            )
             if no_ack and delivery.consumer == GET_LINK:
                 again = partial(self.get, queue, no_ack, answer)
-                request_removal(link, queue.id, sequence, Removal(partial(answer, found, None), again))
+                removal = Removal(partial(answer, found, None), again)
+                request_removal(link, queue.id, sequence, removal, delivery.token)
             else:
                 answer(found, None)
 
@@ -86,11 +90,13 @@ class Gets:
         self._limit = max(GET_LINKS, 2 * len(self._numbers))
 
 
-def request_removal(link: PartitionLink, queue: int, sequence: int, removal: Removal) -> None:
-    """Have the queue's owner remove a message that this front end has. The owner refuses where the message
-    has gone to another front end since.
+def request_removal(
+    link: PartitionLink, queue: int, sequence: int, removal: Removal, token: int = NO_TOKEN
+) -> None:
+    """Have the queue's owner remove a message that came under the lease `token`. The owner refuses where the
+    message has gone to another client since.
     """
-    settle = encode_settle(queue, [(sequence, sequence)])
+    settle = encode_settle(queue, [(sequence, sequence)], link.told_token(token))
     operation = b"".join(encode_decide(REMOVAL, [], [settle]))
     link.transact(operation, [(queue, sequence, sequence)], removal)
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from cluster.gateway.observer import LinkObserver
 from cluster.gateway.state import (
+    NO_HOLDER,
     Awaiting,
     Confirmation,
     HeldMessages,
@@ -30,6 +31,7 @@ from cluster.peers.link_messages import (
     OwnerPort,
     Ranges,
 )
+from node.delivery.settlements import NO_TOKEN, TOKEN_SHIFT
 from node.message.run import Run
 from node.queue.entry_format import encode_discard, encode_publish, encode_return, encode_settle
 from node.ranges.range_set import count_of, merged, numbers_of
@@ -60,8 +62,11 @@ class PartitionLink:
         mark_waiting: Callable[[PartitionLink], None],
         latencies: Latencies,
         observer: LinkObserver | None = None,
+        tokens: Callable[[], bool] = bool,
     ):
-        """`mark_dirty` asks for `flush` in this turn, `mark_waiting` for `flush_waiting` a little later."""
+        """`mark_dirty` asks for `flush` in this turn, `mark_waiting` for `flush_waiting` a little later.
+        `tokens` tells whether every owner, later ones too, reads tokens of leases.
+        """
         self.partition = partition
         self.owner: OwnerPort | None = None
         self.owner_node: str | None = None
@@ -70,12 +75,12 @@ class PartitionLink:
         self.lost = False
         """Unreachable, and the partition was in memory: its messages are lost."""
         self.consumers: dict[int, LinkConsumer] = {}
-        self.held = HeldMessages(self.consumers)
+        self.held = HeldMessages()
         self.unacknowledged: deque[OperationBatch] = deque()
         self.unacknowledged_bytes = 0
         self._front_end, self._node = front_end, node
         self._mark_dirty, self._mark_waiting = mark_dirty, mark_waiting
-        self._latencies, self._observer = latencies, observer
+        self._latencies, self._observer, self._tokens = latencies, observer, tokens
         self._epoch = self._number = self._request = 0
         self._requests: dict[int, PendingRequest] = {}
         self._parts: list[bytes | memoryview] = []
@@ -83,7 +88,7 @@ class PartitionLink:
         self._since = 0.0
         self._awaiting: list[Awaiting] = []
         self._offsets: list[int] = []
-        self._settled: dict[int, Ranges] = {}
+        self._settled: dict[tuple[int, int], Ranges] = {}
         self._credits: dict[int, LinkConsumer] = {}
         self._credit_urgent = False
         self._leaving: list[int] = []
@@ -135,13 +140,17 @@ class PartitionLink:
         """Have `subscriber.unblocked` called when the link is no longer full."""
         self._waiting.append(subscriber)
 
-    def settle(self, queue: int, ranges: Ranges) -> None:
-        """Settle messages that a consumer has acknowledged."""
+    def told_token(self, token: int) -> int:
+        """The token of a lease as an operation may name it; NO_TOKEN while a member does not read tokens."""
+        return token if token != NO_TOKEN and self._tokens() else NO_TOKEN
+
+    def settle(self, queue: int, ranges: Ranges, token: int = NO_TOKEN) -> None:
+        """Settle messages that a consumer has acknowledged, and that came under the lease `token`."""
         observed = None if self._observer is None else self._observer.settled(queue, ranges)
         if observed is not None:
             self._await(observed)
         self._release(queue, ranges)
-        settled = self._settled.setdefault(queue, [])
+        settled = self._settled.setdefault((queue, token), [])
         if settled and len(ranges) == 1 and settled[-1][1] + 1 == ranges[0][0]:
             settled[-1] = (settled[-1][0], ranges[0][1])
         else:
@@ -152,21 +161,15 @@ class PartitionLink:
         else:
             self._mark_dirty(self)
 
-    def give_back(self, queue: int, ranges: Ranges, *, failed: bool) -> None:
+    def give_back(self, queue: int, ranges: Ranges, *, failed: bool, token: int = NO_TOKEN) -> None:
         """Return leased messages to the queue; `failed` counts a failed delivery of each."""
         self._release(queue, ranges)
-        self._operation(encode_return(queue, ranges, failed))
+        self._operation(encode_return(queue, ranges, failed, self.told_token(token)))
 
-    def redeliver(self, queue: int, consumer: int, ranges: Ranges) -> None:
-        """Return leased messages, and have the owner deliver them to the same consumer again."""
-        self.give_back(queue, ranges, failed=True)
-        for leased in ranges:
-            self.request("redeliver", [queue, consumer, *leased], unanswered)
-
-    def discard(self, queue: int, ranges: Ranges) -> None:
+    def discard(self, queue: int, ranges: Ranges, token: int = NO_TOKEN) -> None:
         """Discard messages that a consumer has rejected without requeue."""
         self._release(queue, ranges)
-        self._operation(encode_discard(queue, ranges))
+        self._operation(encode_discard(queue, ranges, self.told_token(token)))
 
     def attach(self, consumer: LinkConsumer, answer: TakeAnswer) -> None:
         """Ask the owner, and every later owner, to serve a consumer. The answer is None or a refusal."""
@@ -254,7 +257,8 @@ class PartitionLink:
             batch.sent = True
             owner.operations(self._front_end, self._epoch, batch.number, batch.data)
         self._take_batch()
-        owner.held(self._front_end, self._epoch, *self.held.told())
+        leases, holders, tokens = self.held.told()
+        owner.held(self._front_end, self._epoch, leases, holders, tokens if self._tokens() else {})
         self._credits.clear()
         self._leaving.clear()
         self._credit_urgent = False
@@ -318,8 +322,8 @@ class PartitionLink:
 
     def _flush_settled(self) -> None:
         if self._settled:
-            for queue, ranges in self._settled.items():
-                data = encode_settle(queue, merged(ranges))
+            for (queue, token), ranges in self._settled.items():
+                data = encode_settle(queue, merged(ranges), self.told_token(token))
                 self._parts.append(data)
                 self._parts_bytes += len(data)
             self._settled.clear()
@@ -382,13 +386,15 @@ class PartitionLink:
             consumer = self.consumers.get(delivery.consumer)
             if consumer is None:
                 # The consumer was cancelled while the delivery was on its way: no client has seen it.
-                self._operation(encode_return(delivery.queue, merged(delivery.ranges), False))
+                token = self.told_token(delivery.token)
+                self._operation(encode_return(delivery.queue, merged(delivery.ranges), False, token))
                 continue
             consumer.delivered += delivery.run.count
             if not consumer.no_ack:
-                self.held.given(delivery, consumer)
+                self.held.given(delivery, consumer.id if consumer.grouped else NO_HOLDER)
             numbers = numbers_of(delivery.ranges)
-            consumer.subscriber.deliver(consumer.id, delivery.run, numbers, delivery.redelivered)
+            lease = delivery.token << TOKEN_SHIFT | consumer.id
+            consumer.subscriber.deliver(consumer.id, delivery.run, numbers, delivery.redelivered, lease)
             if observer is not None:
                 leased = None if consumer.no_ack else self.held.leases.get(delivery.queue)
                 observer.delivered(delivery, since, leased)
@@ -402,7 +408,7 @@ class PartitionLink:
         if pending.consumer is not None and value is None:
             self.consumers[pending.consumer.id] = pending.consumer
         if delivery is not None and delivery.consumer == GET_LINK:
-            self.held.got(delivery)
+            self.held.given(delivery)
         observer = self._observer
         since = 0 if observer is None else observer.arrived()
         pending.answer(value, delivery)
@@ -429,12 +435,13 @@ class Links:
     def __init__(
         self, node: str, front_end: int, latencies: Latencies, wanted: Callable[[], None],
         waiting: Callable[[], None], observer: Callable[[int], LinkObserver | None],
+        tokens: Callable[[], bool],
     ) -> None:  # fmt: skip
         """`wanted` asks for a turn, which calls `flush`. `waiting` asks for a call of `flush_waiting` a few
-        milliseconds later. `observer` makes the observer of a new link.
+        milliseconds later. `observer` makes the observer of a new link. `tokens`: see `PartitionLink`.
         """
         self.by_partition: dict[int, PartitionLink] = {}
-        self._observer = observer
+        self._observer, self._tokens = observer, tokens
         self._node, self._front_end, self._latencies = node, front_end, latencies
         self._wanted, self._begins_to_wait = wanted, waiting
         self._dirty: dict[int, PartitionLink] = {}
@@ -446,7 +453,7 @@ class Links:
         if link is None:
             link = self.by_partition[partition] = PartitionLink(
                 partition, self._front_end, self._node, self.mark_dirty, self.mark_waiting, self._latencies,
-                self._observer(partition),
+                self._observer(partition), self._tokens,
             )  # fmt: skip
         return link
 

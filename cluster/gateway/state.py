@@ -4,15 +4,18 @@ messages that they hold, requests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
-from cluster.gateway.latest_holders import LatestHolders
-from cluster.peers.link_messages import ConsumerTerms, Delivery, Holders, Ranges
+from cluster.peers.link_messages import ConsumerTerms, Delivery, Holders, Ranges, Tokens
+from node.delivery.settlements import NO_TOKEN
 from node.ranges.range_map import RangeMap
 from node.ranges.range_set import RangeSet, merged
 from node.session.ports import Subscriber
+
+NO_HOLDER: Final = 0
+"""No consumer has this number."""
 
 
 class Awaiting(Protocol):
@@ -119,9 +122,6 @@ class LinkConsumer:
     """Whether the queue keeps order by key: a new owner must learn which consumer has which messages."""
     single_active: bool = False
     """Whether the queue has a single active consumer."""
-    lapses: bool = False
-    """Whether leases of the queue may lapse: another consumer may get a message before this one settles
-    it."""
     filter: bytes = b""
     """The octets of its selector; empty for none."""
     joined: int = 0
@@ -150,38 +150,33 @@ class LinkConsumer:
 class HeldMessages:
     """The messages that a link's consumers have got and not settled, by queue.
 
-    `holders` has the consumer of each message, for queues that keep order by key: a new owner must know it.
-    `latest` is None while no consumer's leases may lapse.
+    `holders` has the consumer of each message, for queues that keep order by key. `tokens` has the token of
+    the lease under which each message came last, where leases have tokens. A new owner must know both.
     """
 
-    __slots__ = ("_consumers", "holders", "latest", "leases")
+    __slots__ = ("holders", "leases", "tokens")
 
-    def __init__(self, consumers: Container[int]) -> None:
-        """`consumers` are those of the link."""
+    def __init__(self) -> None:
         self.leases: dict[int, RangeSet] = {}
         self.holders: dict[int, RangeMap] = {}
-        self.latest: LatestHolders | None = None
-        self._consumers = consumers
+        self.tokens: dict[int, RangeMap] = {}
 
-    def given(self, delivery: Delivery, consumer: LinkConsumer) -> None:
-        """The owner has delivered messages to a consumer that acknowledges."""
+    def given(self, delivery: Delivery, holder: int = NO_HOLDER) -> None:
+        """A client has got messages that it is to settle, from a consumer or by basic.get. `holder` is the
+        consumer, where the queue keeps order by key.
+        """
         leased = self.leases.get(delivery.queue)
         if leased is None:
             leased = self.leases[delivery.queue] = RangeSet()
         leased.update(merged(delivery.ranges))
-        if consumer.lapses:
-            self.latest = self.latest or LatestHolders(self._consumers)
-            self.latest.given(delivery)
-        if consumer.grouped:
+        if delivery.token != NO_TOKEN:
+            tokens = self.tokens.setdefault(delivery.queue, RangeMap())
+            for first, last in delivery.ranges:
+                tokens.set(first, last, delivery.token)
+        if holder != NO_HOLDER:
             holders = self.holders.setdefault(delivery.queue, RangeMap())
             for first, last in delivery.ranges:
-                holders.set(first, last, consumer.id)
-
-    def got(self, delivery: Delivery) -> None:
-        """The owner has answered a basic.get with a message that is to be acknowledged."""
-        self.leases.setdefault(delivery.queue, RangeSet()).update(merged(delivery.ranges))
-        if self.latest is not None:
-            self.latest.given(delivery)
+                holders.set(first, last, holder)
 
     def released(self, queue: int, ranges: Ranges) -> None:
         """The front end does not hold the messages any more."""
@@ -190,14 +185,23 @@ class HeldMessages:
             leased.remove_all(ranges)
         if queue in self.holders:
             self.holders[queue].remove_all(ranges)
-        if self.latest is not None:
-            self.latest.released(queue, ranges)
+        if queue in self.tokens:
+            self.tokens[queue].remove_all(ranges)
 
-    def told(self) -> tuple[dict[int, Ranges], Holders]:
-        """The leases and the holders, as a new owner is told them."""
+    def under(self, queue: int, token: int, ranges: Ranges) -> Ranges:
+        """The messages among `ranges`, which came under the lease `token`, that have not come again since."""
+        tokens = self.tokens.get(queue)
+        if not tokens:
+            return ranges
+        found = (span for one in ranges for span in tokens.cover(*one, NO_TOKEN))
+        return [(first, last) for first, last, newest in found if newest in (token, NO_TOKEN)]
+
+    def told(self) -> tuple[dict[int, Ranges], Holders, Tokens]:
+        """The leases, the holders and the tokens, as a new owner is told them."""
         leases = {queue: list(leased.ranges()) for queue, leased in self.leases.items() if leased}
         holders = {queue: list(held.all()) for queue, held in self.holders.items() if held}
-        return leases, holders
+        tokens = {queue: list(held.all()) for queue, held in self.tokens.items() if held}
+        return leases, holders, tokens
 
 
 @dataclass(init=False, slots=True)

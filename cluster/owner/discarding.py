@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cluster.owner.state import OwnerState
+from node.delivery.settlements import NO_TOKEN
 from node.message.deaths import encode_death
 from node.message.reason import Reason
 from node.message.run import Run
@@ -47,13 +48,20 @@ def dead_letter_new(owner: OwnerState, number: int, first: int, last: int, reaso
 
 def take_discard(owner: OwnerState, front_end: int, operation: Discard) -> bytes | None:
     """A front end rejects messages without requeue. Returns the operation for the log, or None."""
-    return discard_leased(owner, operation.queue, front_end, operation.ranges, Reason.REJECTED)
+    return discard_leased(
+        owner, operation.queue, front_end, operation.ranges, Reason.REJECTED, operation.token
+    )
 
 
 def discard_leased(
-    owner: OwnerState, number: int, front_end: int, ranges: Sequence[Range], reason: Reason
+    owner: OwnerState,
+    number: int,
+    front_end: int,
+    ranges: Sequence[Range],
+    reason: Reason,
+    token: int = NO_TOKEN,
 ) -> bytes | None:
-    """Discard messages that are leased to a front end.
+    """Discard messages that are leased to a front end, with a `token` those under that lease.
 
     Returns the operation for the log; None where there is none, as for soft messages.
     """
@@ -61,9 +69,9 @@ def discard_leased(
     dead_letters = makes_dead_letters(owner, number)
     durable, soft = list(ranges), list[tuple[int, Run]]()
     if queue is not None:
-        durable = queue.lifecycle.settleable(front_end, durable)
+        durable = queue.delivery.settleable(front_end, durable, token)
         soft = _soft(queue, durable) if dead_letters else soft
-        settled = queue.lifecycle.settle(front_end, durable)
+        settled = queue.lifecycle.settle(front_end, durable, token)
         durable = settled.durable
         if dead_letters:
             # A front end that has lost its lease may settle a message that is dead already: it moves once.

@@ -43,7 +43,7 @@ def return_leased(owner: OwnerState, number: int, queue: QueueOwner, front_end: 
     """
     queue.delivery.lost.forget(front_end)
     leased = list(queue.delivery.leases[front_end].ranges()) if front_end in queue.delivery.leases else []
-    leased = queue.lifecycle.returnable(front_end, leased)
+    leased = queue.delivery.returnable(front_end, leased)
     if leased:
         spent, leased = discard_exhausted(owner, number, front_end, leased)
         if spent:

@@ -25,6 +25,7 @@ from cluster.owner.discarding import dead_letter_new, makes_dead_letters, take_d
 from cluster.owner.failures import discard_exhausted
 from cluster.owner.resting import let_rest
 from cluster.owner.state import OwnerState
+from node.delivery.settlements import NO_TOKEN
 from node.message.reason import Reason
 from node.message.run import Run
 from node.queue.entry_format import (
@@ -276,6 +277,8 @@ def _is_rewritten(owner: OwnerState, operation: Operation, data: bytes) -> bool:
     if type(operation) is Publish:
         return owner.durable and not read_run(data, operation.position).persistent
     if isinstance(operation, Settle | Return | Discard):
+        if operation.token != NO_TOKEN:
+            return True
         queue = owner.queues.get(operation.queue)
         if queue is not None and queue.delivery.timed is not None:
             return True
@@ -299,7 +302,7 @@ def take_settle(owner: OwnerState, front_end: int, operation: Settle) -> bytes |
     queue = owner.queues.get(operation.queue)
     durable = operation.ranges
     if queue is not None:
-        settled = queue.lifecycle.settle(front_end, operation.ranges)
+        settled = queue.lifecycle.settle(front_end, operation.ranges, operation.token)
         durable = settled.durable
         if queue.lifecycle.passes_on:
             owner.mark(operation.queue)
@@ -315,7 +318,7 @@ def take_return(owner: OwnerState, front_end: int, operation: Return) -> bytes |
     queue = owner.queues.get(operation.queue)
     spent, ranges = b"", operation.ranges
     if queue is not None and not owner.resuming(front_end, operation.queue):
-        ranges = queue.lifecycle.returnable(front_end, ranges)
+        ranges = queue.delivery.returnable(front_end, ranges, operation.token)
     if operation.failed:
         spent, ranges = discard_exhausted(owner, operation.queue, front_end, ranges)
         let_rest(owner, operation.queue, front_end, ranges)

@@ -22,12 +22,12 @@ def take_removal(taking: Taking, front_end: int, share: Sequence[Operation]) -> 
     settlements = [one for one in share if type(one) is Settle]
     for one in settlements:
         queue = owner.queues.get(one.queue)
-        if queue is None or not all(_is_there(queue, front_end, part) for part in one.ranges):
+        if queue is None or not all(_is_there(queue, front_end, part, one.token) for part in one.ranges):
             return False
     for one in settlements:
         queue = owner.queues[one.queue]
         # The get counted them as delivered without acknowledgement, so they do not count as acknowledged.
-        durable = queue.lifecycle.settle(front_end, one.ranges).durable
+        durable = queue.lifecycle.settle(front_end, one.ranges, one.token).durable
         if durable:
             taking.keep(encode_settle(one.queue, durable))
         if queue.lifecycle.passes_on:
@@ -35,10 +35,14 @@ def take_removal(taking: Taking, front_end: int, share: Sequence[Operation]) -> 
     return True
 
 
-def _is_there(queue: QueueOwner, front_end: int, messages: Range) -> bool:
-    """Whether each message of a range is leased to the front end, or to none as far as this owner knows."""
+def _is_there(queue: QueueOwner, front_end: int, messages: Range, token: int) -> bool:
+    """Whether each message of a range is leased to the front end, with a `token` under that lease, or to none
+    as far as this owner knows.
+    """
     first, last = messages
     delivery = queue.delivery
+    if queue.delivery.settleable(front_end, [messages], token) != [messages]:
+        return False
     places = (delivery.leases.get(front_end), delivery.held, delivery.ready, delivery.scheduled)
     found = [part for place in places if place is not None for part in place.intersection(first, last)]
     return count_of(found) == last - first + 1

@@ -249,7 +249,7 @@ class Serving:
                 redelivered=grant.redelivered,
             )
             deliveries = [
-                Delivery(grant.consumer, queue, ranges, grant.redelivered, run)
+                Delivery(grant.consumer, queue, ranges, grant.redelivered, run, grant.token)
                 for ranges, run in self._runs(owner, queue, grant)
             ]
             handouts.append(Handout(grant, queue, deliveries))
@@ -418,7 +418,7 @@ def _hand_over(owner: OwnerState, serving: Serving, handout: Handout, outgoing: 
     if link == GET_LINK_KEPT:
         link = GET_LINK_NO_ACK if grant.removal else GET_LINK
     ones = (
-        Delivery(link, one.queue, [(number, number)], one.redelivered, one.run.slice(i, 1))
+        Delivery(link, one.queue, [(number, number)], one.redelivered, one.run.slice(i, 1), one.token)
         for one in handout.deliveries
         for i, number in enumerate(numbers_of(one.ranges))
     )

@@ -24,6 +24,7 @@ from cluster.peers.link_messages import (
     ConsumerTerms,
     Holders,
     Ranges,
+    Tokens,
 )
 from node.expressions.nodes import TreeError
 from node.expressions.selector import Selector
@@ -100,17 +101,19 @@ class FrontEndSessions:
             owner.delivery.consumers.detach_all(front_end)
         self._serving.forget_gets(front_end)
 
-    def held(self, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders) -> None:
+    def held(
+        self, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders, tokens: Tokens
+    ) -> None:
         state = self._front_ends.state(front_end, epoch)
         if state is None:
             return
         state.held = {queue: RangeSet(ranges) for queue, ranges in leases.items()}
         # A message that one of its batches returns is not among its leases: until the return is applied, the
         # owner would take it for undelivered.
-        self._owner.after_proposed(partial(self._resume, front_end, epoch, holders))
+        self._owner.after_proposed(partial(self._resume, front_end, epoch, holders, tokens))
         self._owner.wake()
 
-    def _resume(self, front_end: int, epoch: int, holders: Holders) -> None:
+    def _resume(self, front_end: int, epoch: int, holders: Holders, tokens: Tokens) -> None:
         """Take over the leases of a front end that has greeted, then its consumers."""
         state = self._front_ends.state(front_end, epoch)
         if state is None:
@@ -120,7 +123,7 @@ class FrontEndSessions:
             if owner.delivery.timed is not None:
                 owner.delivery.now = self._owner.wall_ms()
             owner.lifecycle.release_unheld(front_end, mine)
-            owner.lifecycle.reattached(front_end, mine, holders.get(queue, ()))
+            owner.lifecycle.reattached(front_end, mine, holders.get(queue, ()), tokens.get(queue, ()))
             self._serving.mark(queue)
         state.held = {}
         for consumer, terms in list(state.returning.items()):

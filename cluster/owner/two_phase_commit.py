@@ -110,7 +110,7 @@ class TwoPhaseCommit:
         if queue is None or queue.delivery.state.semantics is Semantics.AT_MOST_ONCE:
             return
         lease, former = queue.delivery.lease_of(TRANSACTION), queue.delivery.leases.get(front_end)
-        for first, last in settlement.ranges:
+        for first, last in queue.delivery.settleable(front_end, settlement.ranges, settlement.token):
             if former is not None and former is not lease:
                 moved = former.intersection(first, last)
                 lease.update(moved)
@@ -204,7 +204,9 @@ class TwoPhaseCommit:
         for one in share:
             if type(one) is not Publish:
                 settlement = cast(SettlementOperation, one)
-                self._settle(taking, front_end, Return(settlement.queue, settlement.ranges, True))
+                self._settle(
+                    taking, front_end, Return(settlement.queue, settlement.ranges, True, settlement.token)
+                )
         taking.refused.add(index, index)
 
     # -- outcomes -------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from typing import Any, Final, Protocol, cast
 import msgpack
 
 from cluster.peers.tags import TO_FRONT_END, TO_OWNER
+from node.delivery.settlements import NO_TOKEN
 from node.message.run import OWN_METHODS, Run
 from node.wire.formats import FORMATS
 from replication.forms import expect
@@ -32,6 +33,9 @@ Ranges = list[tuple[int, int]]
 
 Holders = dict[int, list[tuple[int, int, int]]]
 """By queue, in ascending order: first and last message, and the consumer that has them."""
+
+Tokens = dict[int, list[tuple[int, int, int]]]
+"""By queue, in ascending order: first and last message, and the token of the lease."""
 
 
 GET_LINK: Final = 1
@@ -92,20 +96,33 @@ class ConsumerTerms:
 
 @dataclass(init=False, slots=True)
 class Delivery:
-    """Messages of one queue for one consumer. `ranges` has their sequence numbers, in the run's order."""
+    """Messages of one queue for one consumer. `ranges` has their sequence numbers, in the run's order.
+    `token` is that of the lease; NO_TOKEN where the queue's leases have none, or a node of the cluster is of
+    a release that knows no tokens.
+    """
 
     consumer: Final[int]
     queue: Final[int]
     ranges: Final[Ranges]
     redelivered: Final[bool]
     run: Final[Run]
+    token: Final[int]
 
-    def __init__(self, consumer: int, queue: int, ranges: Ranges, redelivered: bool, run: Run) -> None:
+    def __init__(
+        self,
+        consumer: int,
+        queue: int,
+        ranges: Ranges,
+        redelivered: bool,
+        run: Run,
+        token: int = NO_TOKEN,
+    ) -> None:
         self.consumer = consumer
         self.queue = queue
         self.ranges = ranges
         self.redelivered = redelivered
         self.run = run
+        self.token = token
 
 
 class OwnerPort(Protocol):
@@ -122,9 +139,12 @@ class OwnerPort(Protocol):
     def operations(self, front_end: int, epoch: int, number: int, data: bytes) -> None:
         """Take one numbered batch of operations (`node.queue.entry_format`). Batches come in order."""
 
-    def held(self, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders) -> None:
+    def held(
+        self, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders, tokens: Tokens
+    ) -> None:
         """End the greeting with the leases, by queue, that the front end still holds. For queues that keep
-        order by key, `holders` has the consumer of each lease.
+        order by key, `holders` has the consumer of each lease; for queues whose leases have tokens, `tokens`
+        has these.
         """
 
     def attach(self, front_end: int, epoch: int, request: int, terms: ConsumerTerms) -> None:
@@ -184,7 +204,11 @@ _DELIVERY_FORM: Final = (
     str, str | None, int, bool, int, int, int,
     bytes | None, int,
 )  # fmt: skip
-_DELIVERIES_FORM: Final = [_DELIVERY_FORM]
+_TOKEN_FORM: Final = (*_DELIVERY_FORM, int)
+"""A delivery with the token of its lease. Deliveries without one leave the field out."""
+
+_HELD_FORM: Final = ([(int, [(int, int)])], [(int, [(int, int, int)])], [(int, [(int, int, int)])])
+"""The end of a greeting. Where no queue has tokens the last field is left out."""
 
 _CHANNEL_BITS: Final = 16
 """A delivery's channel number stands in so many bits of an integer, the format of its messages above."""
@@ -276,8 +300,13 @@ class RemoteOwner:
     def operations(self, front_end: int, epoch: int, number: int, data: bytes) -> None:
         self._call(OwnerCall.OPERATIONS, front_end, epoch, number, data)
 
-    def held(self, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders) -> None:
+    def held(
+        self, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders, tokens: Tokens
+    ) -> None:
         plain = [list(leases.items()), list(holders.items())]
+        if tokens:
+            # An owner that knows no tokens reads two fields.
+            plain.append(list(tokens.items()))
         self._call(OwnerCall.HELD, front_end, epoch, plain)
 
     def attach(self, front_end: int, epoch: int, request: int, terms: ConsumerTerms) -> None:
@@ -326,9 +355,10 @@ def receive_for_owner(owner: OwnerPort, parts: Sequence[bytes]) -> None:
             node, consumers, tried = arguments
             owner.hello(front_end, epoch, node, [_terms_from_plain(plain) for plain in consumers], tried)
         case OwnerCall.HELD:
-            expect(arguments, ([(int, [(int, int)])], [(int, [(int, int, int)])]))
-            leases, holders = arguments
-            owner.held(front_end, epoch, _by_queue(leases), _by_queue(holders))
+            expect(arguments, _HELD_FORM[: max(len(arguments), 2)])
+            leases, holders, *tokens = arguments
+            told = _by_queue(tokens[0]) if tokens else {}
+            owner.held(front_end, epoch, _by_queue(leases), _by_queue(holders), told)
         case OwnerCall.ATTACH:
             expect(arguments, (int, list))
             owner.attach(front_end, epoch, arguments[0], _terms_from_plain(arguments[1]))
@@ -340,20 +370,22 @@ def receive_for_owner(owner: OwnerPort, parts: Sequence[bytes]) -> None:
             owner.request(front_end, epoch, *arguments)
 
 
-def _delivery_to_plain(delivery: Delivery) -> tuple[Any, ...]:
+def _delivery_to_plain(delivery: Delivery, tokens: Callable[[], bool]) -> tuple[Any, ...]:
     run = delivery.run
     lengths = None if run.lengths is None else run.lengths.tobytes()
-    return (
+    plain = (
         delivery.consumer, delivery.queue, delivery.ranges, delivery.redelivered,
         run.exchange, run.routing_key, run.channel | run.format << _CHANNEL_BITS, run.persistent, run.count,
         run.skip, run.stride,
         lengths, run.largest_frame,
     )  # fmt: skip
+    return (*plain, delivery.token) if delivery.token != NO_TOKEN and tokens() else plain
 
 
 def _delivery_from_plain(plain: Sequence[Any], raw: bytes) -> Delivery:
     """The delivery in a call's arguments and contents. Raises MessageError."""
-    consumer, queue, ranges, redelivered, *header, lengths_data, largest_frame = plain
+    expect(plain, _DELIVERY_FORM if len(plain) == len(_DELIVERY_FORM) else _TOKEN_FORM)
+    consumer, queue, ranges, redelivered, *header, lengths_data, largest_frame = plain[: len(_DELIVERY_FORM)]
     exchange, routing_key, kind, persistent, count, skip, stride = header
     format, channel = kind >> _CHANNEL_BITS, kind & _CHANNEL_MAX
     if format not in FORMATS:
@@ -370,22 +402,29 @@ def _delivery_from_plain(plain: Sequence[Any], raw: bytes) -> Delivery:
         exchange, routing_key, channel, persistent, count, skip, stride, lengths, largest_frame, raw,
         format=format,
     )  # fmt: skip
-    return Delivery(consumer, queue, [(first, last) for first, last in ranges], redelivered, run)
+    token = plain[-1] if len(plain) > len(_DELIVERY_FORM) else NO_TOKEN
+    return Delivery(consumer, queue, [(first, last) for first, last in ranges], redelivered, run, token)
 
 
 class RemoteFrontEnd:
     """`FrontEndPort` for a front end on another node."""
 
     def __init__(
-        self, partition: int, front_end: int, send: SendCall, backlog: Callable[[], int] | None = None
+        self,
+        partition: int,
+        front_end: int,
+        send: SendCall,
+        backlog: Callable[[], int] | None = None,
+        tokens: Callable[[], bool] = bool,
     ) -> None:
         """`backlog` tells how many octets wait in the transport for the node; None for a front end without
-        consumers.
+        consumers. `tokens` tells whether deliveries may have the tokens of their leases.
         """
         self._partition = partition
         self._front_end = front_end
         self._send = send
         self._backlog = backlog
+        self._tokens = tokens
 
     def room(self) -> int | None:
         return None if self._backlog is None else DELIVERY_BACKLOG_BYTES - self._backlog()
@@ -400,14 +439,14 @@ class RemoteFrontEnd:
         self._call(FrontEndCall.ACKNOWLEDGED, epoch, [number, refused] if refused else number)
 
     def delivered(self, epoch: int, deliveries: list[Delivery]) -> None:
-        plain = [_delivery_to_plain(delivery) for delivery in deliveries]
+        plain = [_delivery_to_plain(delivery, self._tokens) for delivery in deliveries]
         self._call(FrontEndCall.DELIVERED, epoch, plain, [delivery.run.raw for delivery in deliveries])
 
     def result(self, epoch: int, request: int, value: Any, delivery: Delivery | None) -> None:
         if delivery is None:
             self._call(FrontEndCall.RESULT, epoch, [request, value, None])
         else:
-            plain = _delivery_to_plain(delivery)
+            plain = _delivery_to_plain(delivery, self._tokens)
             self._call(FrontEndCall.RESULT, epoch, [request, value, plain], [delivery.run.raw])
 
     def consumer_cancelled(self, epoch: int, consumer: int) -> None:
@@ -437,7 +476,7 @@ def receive_for_front_end(front_end: FrontEndPort, parts: Sequence[bytes]) -> No
                 batches = [(batch, [(first, last) for first, last in ranges]) for batch, ranges in refused]
                 front_end.acknowledged(epoch, number, batches)
         case FrontEndCall.DELIVERED:
-            expect(arguments, _DELIVERIES_FORM)
+            expect(arguments, [list])
             pairs = zip(arguments, _contents(parts, len(arguments)), strict=True)
             front_end.delivered(epoch, [_delivery_from_plain(plain, raw) for plain, raw in pairs])
         case FrontEndCall.RESULT:
@@ -445,7 +484,7 @@ def receive_for_front_end(front_end: FrontEndPort, parts: Sequence[bytes]) -> No
             request, value, plain = arguments
             delivery = None
             if plain is not None:
-                expect(plain, _DELIVERY_FORM)
+                expect(plain, list)
                 delivery = _delivery_from_plain(plain, _contents(parts, 1)[0])
             front_end.result(epoch, request, value, delivery)
         case FrontEndCall.CONSUMER_CANCELLED:

@@ -157,7 +157,7 @@ _TO_OWNER: Final = MessageFamily("Calls to owners", tags.TO_OWNER, None, (
     ),
     MessageKind(
         "held", OwnerPort.held, FRONT_END, OWNER,
-        "Ends the greeting: the leases that consumers still have, by queue.",
+        "Ends the greeting: the leases that consumers still have, by queue. `tokens` are told since 5.",
     ),
     MessageKind("attach", OwnerPort.attach, FRONT_END, OWNER, "Adds a consumer."),
     MessageKind("detach", OwnerPort.detach, FRONT_END, OWNER, "Removes a consumer."),
@@ -180,7 +180,7 @@ _TO_FRONT_END: Final = MessageFamily("Calls to front ends", tags.TO_FRONT_END, N
     MessageKind(
         "delivered", FrontEndPort.delivered, OWNER, FRONT_END,
         "Messages for consumers; each run's contents are a part of their own. A run's channel has the "
-        "octet of its format (`node.wire.formats`) above its 16 bits.",
+        "octet of its format (`node.wire.formats`) above its 16 bits. The token of a lease is told since 5.",
     ),
     MessageKind(
         "result", FrontEndPort.result, OWNER, FRONT_END,

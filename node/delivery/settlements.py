@@ -3,9 +3,29 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from node.ranges.range_set import Numbers, Range, merged, ranges_of
+
+NO_TOKEN: Final = 0
+"""No lease has this token."""
+
+TOKEN_SHIFT: Final = 48
+"""The number of a lease, under which a session settles deliveries, has the number of their consumer in so
+many bits, and the token of their lease above these: `token << TOKEN_SHIFT | consumer`.
+"""
+
+_CONSUMER_MASK: Final = (1 << TOKEN_SHIFT) - 1
+
+
+def consumer_of(lease: int) -> int:
+    """The consumer's number in the number of a lease."""
+    return lease & _CONSUMER_MASK
+
+
+def token_of(lease: int) -> int:
+    """The token in the number of a lease; NO_TOKEN where the queue's leases have none."""
+    return lease >> TOKEN_SHIFT
 
 
 class Outcome(Enum):
@@ -36,15 +56,17 @@ class Outcome(Enum):
 
 
 class Settlement(NamedTuple):
-    """Disjoint, sorted ranges of sequence numbers that a consumer settles with one outcome."""
+    """Disjoint, sorted ranges of sequence numbers that a consumer settles with one outcome. `lease` is the
+    number of a lease (`TOKEN_SHIFT`).
+    """
 
-    consumer: int
+    lease: int
     ranges: list[Range]
     outcome: Outcome
 
 
 class Settlements:
-    """The settled sequence numbers of one client, gathered into one settlement for each channel, consumer and
+    """The settled sequence numbers of one client, gathered into one settlement for each channel, lease and
     outcome.
 
     `gathered` is empty while there is nothing to take. A protocol without channels uses one channel number.
@@ -55,9 +77,9 @@ class Settlements:
     def __init__(self) -> None:
         self.gathered: dict[tuple[Outcome, int, int], list[Range]] = {}
 
-    def add(self, outcome: Outcome, channel: int, consumer: int, numbers: Numbers) -> None:
+    def add(self, outcome: Outcome, channel: int, lease: int, numbers: Numbers) -> None:
         """Add sequence numbers: one or more, and none twice."""
-        key = (outcome, channel, consumer)
+        key = (outcome, channel, lease)
         ranges = self.gathered.get(key)
         if ranges is None:
             self.gathered[key] = ranges_of(numbers)
@@ -70,6 +92,6 @@ class Settlements:
         """Remove and return the settlements, each with its channel, in the order of their first numbers."""
         gathered, self.gathered = self.gathered, {}
         return [
-            (channel, Settlement(consumer, merged(ranges), outcome))
-            for (outcome, channel, consumer), ranges in gathered.items()
+            (channel, Settlement(lease, merged(ranges), outcome))
+            for (outcome, channel, lease), ranges in gathered.items()
         ]

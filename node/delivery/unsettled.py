@@ -29,8 +29,8 @@ NUMBER_OCTETS: Final = 80
 """Further octets of memory for each delivery of a run whose sequence numbers are not consecutive."""
 
 UnsettledRanges = list[tuple[int, list[Range]]]
-"""(consumer, ranges of sequence numbers) of deliveries that a client has not settled, in the order of
-delivery.
+"""(lease, ranges of sequence numbers) of deliveries that a client has not settled, in the order of delivery.
+`lease` is the number of a lease (`node.delivery.settlements.TOKEN_SHIFT`).
 """
 
 _FIRST = attrgetter("first")
@@ -48,18 +48,18 @@ class UnknownDeliveryError(Exception):
 class DeliveryRun:
     """Deliveries numbered from `first` on, and the sequence numbers of their messages.
 
-    `link` is the consumer's number at the broker, under which the session settles. `consumer` is None for
-    messages that the client got one by one.
+    The session settles them under the number `lease` (`node.delivery.settlements.TOKEN_SHIFT`). `consumer`
+    is None for messages that the client got one by one.
     """
 
     first: int
-    link: int
+    lease: int
     numbers: Numbers
     consumer: ChannelConsumer | None
 
-    def __init__(self, first: int, link: int, numbers: Numbers, consumer: ChannelConsumer | None) -> None:
+    def __init__(self, first: int, lease: int, numbers: Numbers, consumer: ChannelConsumer | None) -> None:
         self.first = first
-        self.link = link
+        self.lease = lease
         self.numbers = numbers
         self.consumer = consumer
 
@@ -67,7 +67,7 @@ class DeliveryRun:
 class Taken(NamedTuple):
     """Deliveries taken out of the unsettled ones: sequence numbers, and the number of the first delivery."""
 
-    link: int
+    lease: int
     numbers: Numbers
     consumer: ChannelConsumer | None
     first: int
@@ -87,32 +87,32 @@ class UnsettledDeliveries:
         self._head = 0
         self.count = 0
 
-    def append(self, first: int, link: int, numbers: Numbers, consumer: ChannelConsumer | None) -> None:
+    def append(self, first: int, lease: int, numbers: Numbers, consumer: ChannelConsumer | None) -> None:
         """Add deliveries, the first of which has the number `first`, above all numbers appended before."""
         self.count += len(numbers)
         if len(self._runs) > self._head and type(numbers) is range:
             newest = self._runs[-1]
             before = newest.numbers
             if (
-                newest.link == link
+                newest.lease == lease
                 and type(before) is range
                 and before.stop == numbers.start
                 and newest.first + len(before) == first
             ):
                 newest.numbers = range(before.start, numbers.stop)
                 return
-        self._runs.append(DeliveryRun(first, link, numbers, consumer))
+        self._runs.append(DeliveryRun(first, lease, numbers, consumer))
         self._credits.record_octets += octets_of(numbers)
 
     def restore(self, taken: Iterable[Taken]) -> None:
         """Put back deliveries that were taken: the transaction that was to settle them is not committed."""
-        back = [DeliveryRun(one.first, one.link, one.numbers, one.consumer) for one in taken]
+        back = [DeliveryRun(one.first, one.lease, one.numbers, one.consumer) for one in taken]
         if not back:
             return
         runs = sorted(self._runs[self._head :] + back, key=_FIRST)
         self.take_all()
         for run in runs:
-            self.append(run.first, run.link, run.numbers, run.consumer)
+            self.append(run.first, run.lease, run.numbers, run.consumer)
 
     def take(self, number: int) -> Taken:
         """Take out one delivery. Raises UnknownDeliveryError."""
@@ -127,11 +127,11 @@ class UnsettledDeliveries:
             run.numbers = numbers[:offset]
             octets = octets_of(run.numbers) - octets_of(numbers)
             if offset + 1 < len(numbers):
-                rest = DeliveryRun(number + 1, run.link, numbers[offset + 1 :], run.consumer)
+                rest = DeliveryRun(number + 1, run.lease, numbers[offset + 1 :], run.consumer)
                 self._runs.insert(position + 1, rest)
                 octets += octets_of(rest.numbers)
             self._credits.record_octets += octets
-        return Taken(run.link, numbers[offset : offset + 1], run.consumer, number)
+        return Taken(run.lease, numbers[offset : offset + 1], run.consumer, number)
 
     def take_row(self, first: int, last: int) -> Iterator[Taken]:
         """Take out deliveries `first` to `last`. Raises UnknownDeliveryError at the first number that is not
@@ -140,7 +140,7 @@ class UnsettledDeliveries:
         if len(self._runs) > self._head:
             run = self._runs[self._head]
             if run.first == first and last - first < len(run.numbers):
-                taken = Taken(run.link, run.numbers[: last - first + 1], run.consumer, first)
+                taken = Taken(run.lease, run.numbers[: last - first + 1], run.consumer, first)
                 self.count -= last - first + 1
                 self._cut_front(self._head, last - first + 1)
                 yield taken
@@ -152,7 +152,7 @@ class UnsettledDeliveries:
         """Take out those of the deliveries `first` to `last` that are unsettled, in the order of delivery."""
         low = self._split(first)
         high = self._split(last + 1)
-        taken = [Taken(one.link, one.numbers, one.consumer, one.first) for one in self._runs[low:high]]
+        taken = [Taken(one.lease, one.numbers, one.consumer, one.first) for one in self._runs[low:high]]
         for one in taken:
             self.count -= len(one.numbers)
             self._credits.record_octets -= octets_of(one.numbers)
@@ -174,7 +174,7 @@ class UnsettledDeliveries:
             offset, numbers = number - run.first, run.numbers
             if offset < len(numbers):
                 run.numbers = numbers[:offset]
-                rest = DeliveryRun(number, run.link, numbers[offset:], run.consumer)
+                rest = DeliveryRun(number, run.lease, numbers[offset:], run.consumer)
                 runs.insert(position, rest)
                 self._credits.record_octets += (
                     octets_of(run.numbers) + octets_of(rest.numbers) - octets_of(numbers)
@@ -188,10 +188,11 @@ class UnsettledDeliveries:
         position = self._position(number)
         run = self._runs[position]
         taken = [
-            Taken(one.link, one.numbers, one.consumer, one.first) for one in self._runs[self._head : position]
+            Taken(one.lease, one.numbers, one.consumer, one.first)
+            for one in self._runs[self._head : position]
         ]
         count = number - run.first + 1
-        taken.append(Taken(run.link, run.numbers[:count], run.consumer, run.first))
+        taken.append(Taken(run.lease, run.numbers[:count], run.consumer, run.first))
         self.count -= sum(len(one.numbers) for one in taken)
         self._credits.record_octets -= sum(octets_of(one.numbers) for one in taken[:-1])
         self._head = position
@@ -209,11 +210,11 @@ class UnsettledDeliveries:
 
     def take_ranges(self) -> UnsettledRanges:
         """Settle every delivery, for a client that has gone."""
-        return [(taken.link, merged(ranges_of(taken.numbers))) for taken in self.take_all()]
+        return [(taken.lease, merged(ranges_of(taken.numbers))) for taken in self.take_all()]
 
     def __iter__(self) -> Iterator[Taken]:
         for run in self._runs[self._head :]:
-            yield Taken(run.link, run.numbers, run.consumer, run.first)
+            yield Taken(run.lease, run.numbers, run.consumer, run.first)
 
     def _position(self, number: int) -> int:
         """Index of the run that has the delivery. Raises UnknownDeliveryError."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from node.delivery.settlements import NO_TOKEN
 from node.message.reason import Reason
 from node.queue.annotations import Annotations
 from node.queue.consumers import Consumers
 from node.queue.filtering import FilteredOrder
-from node.queue.leases import Leases
+from node.queue.leases import TERM_SHIFT, Leases
 from node.queue.lost_leases import LostLeases
 from node.queue.operations import OWNER, Semantics
 from node.queue.order import Order, ReadyByAge
@@ -82,7 +83,8 @@ class DeliveryState:
     while the front end was out of reach. `timed` has the leases with tokens and deadlines; None where no
     feature asks for them. `now` is the time of the current turn for their deadlines, in milliseconds
     since the epoch. `awaited` are the front ends that may have the messages in `held`. `granted` is the
-    newest message that an owner has ever delivered. `filtered` is `ready` where a consumer has a filter, and
+    newest message that an owner has ever delivered. `token` is that of the newest lease in `timed`: the term
+    of the owner, and below it a count. `filtered` is `ready` where a consumer has a filter, and
     None elsewhere. `term` is the owner's term. `fresh`: no former owner can have leased a message of the
     queue.
     """
@@ -90,6 +92,7 @@ class DeliveryState:
     __slots__ = (
         "annotations", "awaited", "consumers", "filtered", "fresh", "granted", "held", "leases", "lost",
         "now", "ready", "redelivered", "scheduled", "settings", "soft", "state", "tally", "term", "timed",
+        "token",
     )  # fmt: skip
 
     def __init__(self, state: QueueState, settings: QueueSettings, term: int, fresh: bool) -> None:
@@ -105,6 +108,7 @@ class DeliveryState:
         self.leases: dict[int, RangeSet] = {}
         self.lost = LostLeases()
         self.timed: Leases | None = None
+        self.token = term << TERM_SHIFT
         self.now = 0
         self.awaited: set[int] = set()
         self.redelivered = state.returned.copy()
@@ -136,6 +140,23 @@ class DeliveryState:
         """The messages of the range that are leased to the front end, or held."""
         lease = self.leases.get(front_end)
         return (lease.intersection(first, last) if lease else []) + self.held.intersection(first, last)
+
+    def settleable(self, front_end: int, ranges: list[Range], token: int = NO_TOKEN) -> list[Range]:
+        """The messages that the front end may settle. Where leases have tokens, no message under a lease of
+        another front end, or, with a `token`, under a lease with another token.
+        """
+        return ranges if self.timed is None else self.timed.settleable(front_end, ranges, token)
+
+    def returnable(self, front_end: int, ranges: list[Range], token: int = NO_TOKEN) -> list[Range]:
+        """The messages that the front end can give back. Where leases have tokens, no message under a lease
+        with another token, and no message whose lease has lapsed: the owner gives these back itself, and
+        counts the failed self.
+        """
+        if self.timed is None:
+            return ranges
+        mine = self.timed.settleable(front_end, ranges, token)
+        parts = RangeSet(part for one in mine for part in self.leased(front_end, *one))
+        return list(parts.without(self.timed.lapsing.ranges()).ranges())
 
     def leased_elsewhere(self, front_end: int, ranges: list[Range]) -> list[Range]:
         """The messages of the ranges that the queue still has, and that a front end tells as its leases while

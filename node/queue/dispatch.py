@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from node.delivery.settlements import NO_TOKEN
 from node.message.run import Run
 from node.queue.consumers import Consumer, UndeliverableMessages
 from node.queue.delivery_state import DeliveryState
@@ -27,7 +28,7 @@ class Grant(NamedTuple):
 
     All are marked redelivered or none, and all are soft (`SoftMessages`) or none. With `removal` the messages
     must be removed before they are delivered: the owner commits a SETTLE (soft messages need none), delivers,
-    and then calls `settle(OWNER, ranges)`.
+    and then calls `settle(OWNER, ranges)`. `token` is that of their lease, where leases have tokens.
     """
 
     front_end: int
@@ -36,6 +37,7 @@ class Grant(NamedTuple):
     redelivered: bool
     removal: bool
     soft: bool
+    token: int = NO_TOKEN
 
     @property
     def messages(self) -> int:
@@ -238,7 +240,7 @@ class QueueOwner:
             grant = self._grant(consumer, offered, removal, fit) if offered else None
             if grant is None:
                 break
-            count = self._give_out(consumer, grant)
+            count, grant = self._give_out(consumer, grant)
             if granted and grants[-1].goes_on(grant):
                 grants[-1].ranges.extend(grant.ranges)
             else:
@@ -253,8 +255,10 @@ class QueueOwner:
             wanted = feature.room(consumer, wanted)
         return wanted
 
-    def _give_out(self, consumer: Consumer, grant: Grant) -> int:
-        """Move granted messages from ready to leased; return how many they are."""
+    def _give_out(self, consumer: Consumer, grant: Grant) -> tuple[int, Grant]:
+        """Move granted messages from ready to leased; return how many they are, and the grant with its
+        token.
+        """
         delivery = self.delivery
         ranges, count = grant.ranges, grant.messages
         key = consumer.front_end, consumer.number
@@ -266,13 +270,14 @@ class QueueOwner:
         ranges = ranges if len(ranges) == 1 else merged(ranges)
         delivery.lease_of(OWNER if grant.removal else grant.front_end).update(ranges)
         if delivery.timed is not None and not grant.removal:
-            self.lifecycle.begin_lease(grant.front_end, consumer, ranges)
+            token = self.lifecycle.begin_lease(grant.front_end, consumer, ranges)
+            grant = grant._replace(token=token)
         for feature in () if grant.removal else self.lifecycle.hooks.given:
             feature.given(consumer, ranges)
         newest = ranges[-1][1]
         if newest > delivery.granted:
             delivery.granted = newest
-        return count
+        return count, grant
 
     def _grant(
         self, consumer: Consumer, offered: list[Range], removal: bool, fit: Fit | None
@@ -339,12 +344,11 @@ class QueueOwner:
                     return grants
                 delivery.ready.claim((front_end, number), low, end)
                 delivery.lease_of(front_end).add(low, end)
-                if delivery.timed is not None:
-                    self.lifecycle.begin_lease(front_end, consumer, [(low, end)])
+                token = self.lifecycle.begin_lease(front_end, consumer, [(low, end)])
                 for feature in self.lifecycle.hooks.given:
                     feature.given(consumer, [(low, end)])
                 grants.append(
-                    Grant(front_end, number, [(low, end)], redelivered=True, removal=False, soft=soft)
+                    Grant(front_end, number, [(low, end)], True, removal=False, soft=soft, token=token)
                 )
                 delivery.consumers.given(consumer, end - low + 1)
                 low = end + 1

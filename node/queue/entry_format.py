@@ -7,6 +7,7 @@
              format u8 (`node.wire.formats`), channel u16, queue count u16, exchange length u8, key length u8,
              message count u32, skip u16, stride u32, largest frame u32, raw length u32,
              queue ids u64 each, exchange, key, [lengths u32 each], raw
+    lease    kind u8, token u64, then a settlement: in the batch of a front end, and in no log
     others   kind u8, then: a queue u64 and what its structure says, or a front end u64
 
 With `own methods` the routing key is empty and `skip` is 0: each message states its key (`run.OWN_METHODS`).
@@ -26,8 +27,9 @@ from functools import partial
 from itertools import chain
 from struct import Struct
 from struct import error as StructError
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
+from node.delivery.settlements import NO_TOKEN
 from node.message.run import OWN_METHODS, Run, StoredRun
 from node.queue.decision_format import DECISION_READERS
 from node.queue.operations import (
@@ -115,16 +117,20 @@ def encode_publish(run: Run, queues: Sequence[int], *, dead_letters: bool = Fals
     return b"".join((head, _ids(len(queues)).pack(*queues), exchange, key, sizes)), run.raw
 
 
-def encode_settle(queue: int, ranges: Sequence[Range]) -> bytes:
-    return _encode_ranges(OpKind.SETTLE, queue, ranges)
+def encode_settle(queue: int, ranges: Sequence[Range], token: int = NO_TOKEN) -> bytes:
+    return _lease(token) + _encode_ranges(OpKind.SETTLE, queue, ranges)
 
 
-def encode_return(queue: int, ranges: Sequence[Range], failed: bool) -> bytes:
-    return _encode_ranges(OpKind.RETURN_FAILED if failed else OpKind.RETURN, queue, ranges)
+def encode_return(queue: int, ranges: Sequence[Range], failed: bool, token: int = NO_TOKEN) -> bytes:
+    return _lease(token) + _encode_ranges(OpKind.RETURN_FAILED if failed else OpKind.RETURN, queue, ranges)
 
 
-def encode_discard(queue: int, ranges: Sequence[Range]) -> bytes:
-    return _encode_ranges(OpKind.DISCARD, queue, ranges)
+def encode_discard(queue: int, ranges: Sequence[Range], token: int = NO_TOKEN) -> bytes:
+    return _lease(token) + _encode_ranges(OpKind.DISCARD, queue, ranges)
+
+
+def _lease(token: int) -> bytes:
+    return b"" if token == NO_TOKEN else _ALONE.pack(OpKind.UNDER_LEASE, token)
 
 
 def encode_purge(queue: int, ranges: Sequence[Range]) -> bytes:
@@ -270,6 +276,16 @@ def _read_ranges(data: Buffer, offset: int) -> tuple[int, list[Range], int]:
     return queue, ranges_of_columns(numbers[::2], numbers[1::2]), end
 
 
+def _read_under_lease(data: Buffer, offset: int) -> tuple[Operation, int]:
+    """A settlement under a lease: one of the three kinds alone may follow the token."""
+    _, token = _ALONE.unpack_from(data, offset)
+    offset += _ALONE.size
+    if token == NO_TOKEN or offset >= len(data) or data[offset] not in _UNDER_LEASE:
+        raise ValueError("a lease without a token or a settlement")
+    operation, end = _READERS[data[offset]](data, offset)
+    return cast(Settle | Return | Discard, operation)._replace(token=token), end
+
+
 def _read_return(data: Buffer, offset: int) -> tuple[Return, int]:
     queue, ranges, end = _read_ranges(data, offset)
     return Return(queue, ranges, data[offset] == OpKind.RETURN_FAILED), end
@@ -311,6 +327,8 @@ def _pair_reader(
     return read
 
 
+_UNDER_LEASE: Final = frozenset((OpKind.SETTLE, OpKind.RETURN, OpKind.RETURN_FAILED, OpKind.DISCARD))
+
 _READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
     OpKind.PUBLISH: _read_publish,
     OpKind.SETTLE: _ranges_reader(Settle),
@@ -326,6 +344,7 @@ _READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
     OpKind.DROP_QUEUE: _alone_reader(DropQueue),
     OpKind.SEAL_QUEUE: _pair_reader(SealQueue),
     OpKind.FORGET: _alone_reader(Forget),
+    OpKind.UNDER_LEASE: _read_under_lease,
     **DECISION_READERS,
     **TRANSACTION_READERS,
 }

@@ -209,8 +209,7 @@ class Description:
     queue refuses are dead letters, too. `unused_ms`: the queue is deleted after so many milliseconds without
     use by a client; None for never. `by_consumer`: front ends must tell a new owner which of their consumers
     has which message. `takes_turns`: one consumer at a time is active, and front ends must tell a new owner
-    which one. `lapses`: a message may be leased to another consumer before the first one has settled it; the
-    late settlement of the first one is then ignored.
+    which one.
     """
 
     dead_letters: DeadLetterTarget | None = None
@@ -218,7 +217,6 @@ class Description:
     unused_ms: int | None = None
     by_consumer: bool = False
     takes_turns: bool = False
-    lapses: bool = False
 
 
 class Rule:

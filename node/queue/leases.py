@@ -10,17 +10,16 @@ that costs a redelivery or time, and no message.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
-from node.ranges.range_map import RangeMap
+from node.delivery.settlements import NO_TOKEN
+from node.ranges.range_map import RangeMap, Span
 from node.ranges.range_set import Range, RangeSet, count_of
 
 NO_DEADLINE: Final = 1 << 63
 """The deadline of a lease without one."""
-
-NO_TOKEN: Final = 0
-"""No lease has this token."""
 
 STEP_RANGES: Final = 1024
 """About so many ranges lapse in one step."""
@@ -39,13 +38,17 @@ class Lease(NamedTuple):
     ranges: list[Range]
 
 
+TERM_SHIFT: Final = 32
+"""The bits of a token below the term of the owner that made the token. So tokens ascend over all owners."""
+
+
 class Leases:
-    """The lease of each message. Tokens ascend; no token is used twice while the owner leads.
+    """The lease of each message.
 
     `lapsing` are the messages whose lease has lapsed, and that have not been settled or given back since.
     """
 
-    __slots__ = ("_deadlines", "_leases", "_left", "_token", "_tokens", "lapsing")
+    __slots__ = ("_deadlines", "_leases", "_left", "_tokens", "lapsing")
 
     def __init__(self) -> None:
         self._tokens = RangeMap()
@@ -54,28 +57,31 @@ class Leases:
         self._left: dict[int, int] = {}
         # A heap of (deadline, token); leases that have ended may still be in it.
         self._deadlines: list[tuple[int, int]] = []
-        self._token = NO_TOKEN
         self.lapsing = RangeSet()
 
     def __len__(self) -> int:
         """The number of leases."""
         return len(self._leases)
 
-    def begin(self, front_end: int, consumer: int, ranges: list[Range], deadline: int) -> int:
-        """Lease the messages until `deadline`; returns the token. Earlier leases of them end."""
+    def begin(self, front_end: int, consumer: int, token: int, ranges: list[Range], deadline: int) -> None:
+        """Lease the messages until `deadline`. Earlier leases of them end. Where a lease has the token
+        already, the messages join that lease.
+        """
         self.end(ranges)
-        self._token += 1
-        token = self._token
-        self._leases[token] = Lease(front_end, consumer, token, deadline, ranges)
-        self._left[token] = count_of(ranges)
         for first, last in ranges:
             self._tokens.set(first, last, token)
+        known = self._leases.get(token)
+        if known is not None:
+            known.ranges.extend(ranges)
+            self._left[token] += count_of(ranges)
+            return
+        self._leases[token] = Lease(front_end, consumer, token, deadline, list(ranges))
+        self._left[token] = count_of(ranges)
         if deadline < NO_DEADLINE:
             heappush(self._deadlines, (deadline, token))
             if len(self._deadlines) > 2 * len(self._leases) + REPLACED_DEADLINES:
                 self._deadlines = [(one.deadline, one.token) for one in self._leases.values()]
                 heapify(self._deadlines)
-        return token
 
     def end(self, ranges: list[Range]) -> None:
         """End the leases of the messages, which are settled or given back."""
@@ -113,6 +119,18 @@ class Leases:
                     found[-1] = (found[-1][0], last)
                 else:
                     found.append((first, last))
+        return found
+
+    def outranked(self, front_end: int, spans: Iterable[Span]) -> list[tuple[int, Range]]:
+        """The messages that other front ends have under an older lease than the one in `spans`, which are
+        (first, last, token) of the front end's leases. Returns (the other front end, messages).
+        """
+        found: list[tuple[int, Range]] = []
+        for first, last, token in spans:
+            for start, end, current in self._tokens.spans(first, last):
+                holder = self._leases[current].front_end
+                if current < token and holder != front_end:
+                    found.append((holder, (start, end)))
         return found
 
     @property

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from node.delivery.settlements import NO_TOKEN
 from node.message.run import Run
 from node.queue.consumers import Consumer
 from node.queue.delivery_state import DeliveryState
 from node.queue.hooks import FeatureRegistry, Hooks, Shares
-from node.queue.leases import NO_DEADLINE, NO_TOKEN, Leases
+from node.queue.leases import NO_DEADLINE, Leases
 from node.queue.operations import OWNER, Aspect, Semantics
 from node.queue.schedule import Schedule
 from node.queue.settings import PLAIN, QueueSettings
@@ -221,18 +222,26 @@ class Lifecycle:
             self._unschedule(*part)
         return found
 
-    def begin_lease(self, front_end: int, consumer: Consumer | None, ranges: list[Range]) -> None:
-        """Begin a lease with a token, on a queue that has such leases. `consumer` is None where only the
-        front end knows it.
+    def begin_lease(
+        self, front_end: int, consumer: Consumer | None, ranges: list[Range], token: int = NO_TOKEN
+    ) -> int:
+        """Begin a lease with a token, on a queue that has such leases; NO_TOKEN on others. Returns the token,
+        which is a new one unless the front end has told `token`.
+
+        `consumer` is None where only the front end knows it.
         """
         delivery = self._delivery
-        if delivery.timed is not None:
-            now = delivery.now
-            deadline = min(
-                [one.lease_until(consumer, now) for one in self.hooks.lease_until], default=NO_DEADLINE
-            )
-            number = UNKNOWN if consumer is None else consumer.number
-            delivery.timed.begin(front_end, number, ranges, deadline)
+        if delivery.timed is None:
+            return NO_TOKEN
+        now = delivery.now
+        deadline = min(
+            [one.lease_until(consumer, now) for one in self.hooks.lease_until], default=NO_DEADLINE
+        )
+        if token == NO_TOKEN:
+            token = delivery.token = delivery.token + 1
+        number = UNKNOWN if consumer is None else consumer.number
+        delivery.timed.begin(front_end, number, token, ranges, deadline)
+        return token
 
     def lapsed(self, front_end: int, ranges: list[Range]) -> None:
         """Make messages of the front end whose lease has lapsed ready again, marked redelivered; not those
@@ -250,35 +259,18 @@ class Lifecycle:
             delivery.soft.count_failure(*part)
         self.give_back(lease, parts, redelivered=True)
 
-    def settleable(self, front_end: int, ranges: list[Range], token: int = NO_TOKEN) -> list[Range]:
-        """The messages that the front end may settle. Where leases have tokens, no message under a lease of
-        another front end, or, with a `token`, under a lease with another token.
-        """
-        timed = self._delivery.timed
-        return ranges if timed is None else timed.settleable(front_end, ranges, token)
-
-    def returnable(self, front_end: int, ranges: list[Range]) -> list[Range]:
-        """The messages that the front end can give back. Where leases have tokens, no message whose lease has
-        lapsed: the owner gives these back itself, and counts the failed delivery.
-        """
-        delivery = self._delivery
-        if delivery.timed is None:
-            return ranges
-        parts = RangeSet(part for one in ranges for part in delivery.leased(front_end, *one))
-        return list(parts.without(delivery.timed.lapsing.ranges()).ranges())
-
     def settle(self, front_end: int, ranges: list[Range], token: int = NO_TOKEN) -> Settled:
         """The front end settles messages.
 
         A front end may also settle messages whose lease it has lost, as its client has processed them, unless
-        another lease with a token has begun (`settleable`). On an at-most-once queue only the owner's removal
-        settles.
+        another lease with a token has begun (`DeliveryState.settleable`). On an at-most-once queue only the
+        owner's removal settles.
         """
         delivery = self._delivery
         if front_end != OWNER and delivery.state.semantics is Semantics.AT_MOST_ONCE:
             return Settled(0, [])
         if delivery.timed is not None:
-            ranges = self.settleable(front_end, ranges, token)
+            ranges = delivery.settleable(front_end, ranges, token)
             if not ranges:
                 return Settled(0, [])
             delivery.timed.end(ranges)
@@ -369,7 +361,7 @@ class Lifecycle:
         regained, left = self._delivery.lost.take(part, living)
         for front_end, first, last, consumer in regained:
             self._rests.remove(first, last)
-            self._take_over(front_end, (first, last), RangeMap([(first, last, consumer)]))
+            self._take_over(front_end, (first, last), RangeMap([(first, last, consumer)]), RangeMap())
         return left
 
     def _come_back(self, first: int, last: int) -> None:
@@ -448,33 +440,41 @@ class Lifecycle:
             self._answered(front_end)
 
     def reattached(
-        self, front_end: int, ranges: Iterable[Range], holders: Iterable[Span] = ()
+        self, front_end: int, ranges: list[Range], holders: Iterable[Span] = (), tokens: Iterable[Span] = ()
     ) -> list[Range]:
         """The front end answers a new owner: `ranges` are the messages that it has not settled, and those
         that it has settled in batches without an answer. Returns the ranges leased to it from now on.
-        `holders` are (first, last, consumer), for queues whose order is by consumer.
+        `holders` are (first, last, consumer), for queues whose order is by consumer. `tokens` are (first,
+        last, token), for queues whose leases have tokens: of two front ends that tell a message, the one with
+        the newer lease has it.
 
         Deadlines begin anew, as only the former owner had them. When all awaited front ends have answered,
         messages that no front end has are ready.
         """
-        delivery, told, consumers = self._delivery, list(ranges), RangeMap(holders)
-        accepted = [part for one in told for part in self.find_waiting(*one)]
+        delivery, consumers, leases = self._delivery, RangeMap(holders), RangeMap(tokens)
+        accepted = [part for one in ranges for part in self.find_waiting(*one)]
+        if delivery.timed is not None:
+            for other, part in delivery.timed.outranked(front_end, leases.all()):
+                delivery.lease_of(other).remove(*part)
+                delivery.ready.done(*part)
+                accepted.append(part)
         for part in accepted:
-            self._take_over(front_end, part, consumers)
+            self._take_over(front_end, part, consumers, leases)
         if accepted:
             self.given_out(max(accepted)[1])
         if delivery.timed is None:
             # A message whose lease has lapsed is its consumer's no more.
-            lost = delivery.leased_elsewhere(front_end, told)
+            lost = delivery.leased_elsewhere(front_end, ranges)
             delivery.lost.tell(front_end, [span for one in lost for span in consumers.cover(*one, UNKNOWN)])
         self._answered(front_end)
         return sorted(accepted)
 
-    def _take_over(self, front_end: int, part: Range, consumers: RangeMap) -> None:
+    def _take_over(self, front_end: int, part: Range, consumers: RangeMap, tokens: RangeMap) -> None:
         """Lease messages to a front end whose consumers have them already."""
         delivery = self._delivery
         delivery.lease_of(front_end).add(*part)
-        self.begin_lease(front_end, None, [part])
+        for start, end, token in tokens.cover(*part, NO_TOKEN) if delivery.timed is not None else ():
+            self.begin_lease(front_end, None, [(start, end)], token)
         if delivery.ready.by_consumer:
             for start, end, consumer in consumers.cover(*part, UNKNOWN):
                 delivery.ready.claim((front_end, consumer), start, end)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Final, NamedTuple
 
+from node.delivery.settlements import NO_TOKEN
 from node.message.reason import Reason
 from node.queue.transfers import Transfer
 from node.ranges.range_set import Range, RangeSet
@@ -91,6 +92,10 @@ class OpKind(IntEnum):
     TRANSFER = 17
     TRANSFERRED = 18
     SEAL_QUEUE = 19
+    UNDER_LEASE = 20
+    """In front of a SETTLE, RETURN, RETURN_FAILED or DISCARD of a front end: the token of the lease. No log
+    has it: the owner leaves out messages that the lease does not cover.
+    """
     REMEMBER_IDS = 30
     FORGET_IDS = 31
     PREPARE = 40
@@ -139,10 +144,15 @@ class Publish:
 
 
 class Settle(NamedTuple):
-    """A front end, or the owner, settles the messages: the queue removes them."""
+    """A front end, or the owner, settles the messages: the queue removes them.
+
+    `token` is that of the lease under which the front end has got them; NO_TOKEN in a log, and where leases
+    have none. The same is true of `Return` and `Discard`.
+    """
 
     queue: int
     ranges: list[Range]
+    token: int = NO_TOKEN
 
 
 class Return(NamedTuple):
@@ -151,6 +161,7 @@ class Return(NamedTuple):
     queue: int
     ranges: list[Range]
     failed: bool
+    token: int = NO_TOKEN
 
 
 class Discard(NamedTuple):
@@ -158,6 +169,7 @@ class Discard(NamedTuple):
 
     queue: int
     ranges: list[Range]
+    token: int = NO_TOKEN
 
 
 class Purge(NamedTuple):

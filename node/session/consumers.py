@@ -72,8 +72,8 @@ class SessionConsumers:
         countdown = _Countdown(len(numbers) + 1, done)
         for number in numbers:
             self._port.cancel(number, countdown.one_less)
-        for number, ranges in unsettled:
-            self._port.give_back(number, ranges, True)
+        for lease, ranges in unsettled:
+            self._port.give_back(lease, ranges, True)
         for number in numbers:
             self._port.forget(number)
         countdown.one_less()

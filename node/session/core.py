@@ -107,7 +107,7 @@ class SessionCore:
         if isinstance(result, Consuming):
             self._consumers.came_late(result.consumer)
         elif isinstance(result, Got):
-            self._port.give_back(result.consumer, [(result.sequence, result.sequence)], False)
+            self._port.give_back(result.lease, [(result.sequence, result.sequence)], False)
 
     # -- publishing -----------------------------------------------------------------------------
 
@@ -206,17 +206,17 @@ class SessionCore:
         if not self.ended:
             done()
 
-    def settle(self, consumer: int, ranges: list[Range], outcome: Outcome) -> None:
+    def settle(self, lease: int, ranges: list[Range], outcome: Outcome) -> None:
         """Settle deliveries, or messages that the client got, by ranges of their sequence numbers.
 
-        A consumer settles only what it still has: the front end ignores other numbers.
+        A consumer settles only what it still has: the broker ignores other messages.
         """
         if outcome is Outcome.ACCEPTED:
-            self._port.settle(consumer, ranges)
+            self._port.settle(lease, ranges)
         elif outcome is Outcome.REJECTED:
-            self._port.discard(consumer, ranges)
+            self._port.discard(lease, ranges)
         else:
-            self._port.give_back(consumer, ranges, outcome.failed, outcome.undeliverable_here)
+            self._port.give_back(lease, ranges, outcome.failed, outcome.undeliverable_here)
 
     # -- the end --------------------------------------------------------------------------------
 

@@ -103,18 +103,18 @@ class ConsumerOptions:
 
 @dataclass(init=False, slots=True)
 class Got:
-    """A run of one message that a client got (basic.get). The session settles it under the number `consumer`.
-    `ready` messages are left in the queue.
+    """A run of one message that a client got (basic.get). The session settles it under the number `lease`
+    (`node.delivery.settlements.TOKEN_SHIFT`). `ready` messages are left in the queue.
     """
 
-    consumer: Final[int]
+    lease: Final[int]
     run: Final[Run]
     sequence: Final[int]
     redelivered: Final[bool]
     ready: Final[int]
 
-    def __init__(self, consumer: int, run: Run, sequence: int, redelivered: bool, ready: int) -> None:
-        self.consumer = consumer
+    def __init__(self, lease: int, run: Run, sequence: int, redelivered: bool, ready: int) -> None:
+        self.lease = lease
         self.run = run
         self.sequence = sequence
         self.redelivered = redelivered
@@ -144,9 +144,10 @@ class VhostConnection:
 class Subscriber(Protocol):
     """A session, as the broker sees it. Its methods raise nothing: a defect ends the session."""
 
-    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
+    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool, lease: int) -> None:
         """Deliver the messages of a run, with their sequence numbers, to a consumer that has credit
-        for them.
+        for them. The session settles them under the number `lease`
+        (`node.delivery.settlements.TOKEN_SHIFT`).
         """
 
     def confirm(self, channel: int, first: int, last: int) -> None:
@@ -381,6 +382,7 @@ class BrokerPort(Protocol):
         self, queue: QueueRef, no_ack: bool, answer: Callable[[Got | None, Refusal | None], None]
     ) -> None: ...
 
+    # `lease` is the number that came with the messages, see `node.delivery.settlements.TOKEN_SHIFT`.
     # Settlements of messages that the consumer has no more, and of unknown consumers, are ignored.
 
     def credit(self, consumer: int, limit: int) -> None:
@@ -394,16 +396,16 @@ class BrokerPort(Protocol):
         `done` stands: that credit is not taken away.
         """
 
-    def settle(self, consumer: int, ranges: list[Range]) -> None:
+    def settle(self, lease: int, ranges: list[Range]) -> None:
         """The client has accepted the messages: the queue removes them."""
 
     def give_back(
-        self, consumer: int, ranges: list[Range], failed: bool, undeliverable_here: bool = False
+        self, lease: int, ranges: list[Range], failed: bool, undeliverable_here: bool = False
     ) -> None:
         """Return the messages to the queue. `failed`: the deliveries count as failed. `undeliverable_here`:
         the queue keeps the messages for other consumers, as long as its owner and this consumer stay. In a
         queue with groups the consumer gets no later message before another one has them.
         """
 
-    def discard(self, consumer: int, ranges: list[Range]) -> None:
+    def discard(self, lease: int, ranges: list[Range]) -> None:
         """The client has rejected the messages: the queue removes them, or makes them dead letters."""

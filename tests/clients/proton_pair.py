@@ -189,7 +189,7 @@ class Broker:
         bodies = [message(body=b"%d " % at + b"x" * size) for at in numbers]
         one.numbers += numbers
         one.bodies += bodies
-        self.machine.sessions.deliver(number, run_of(*bodies), numbers, False)
+        self.machine.sessions.deliver(number, run_of(*bodies), numbers, False, number)
         self.carry_out(self.machine.take_effects())
 
     def decide(self, index: int, outcome: Any) -> None:

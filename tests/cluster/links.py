@@ -51,7 +51,7 @@ class Taker(RecordedSubscriber):
         assert refusal is None
         self._attached.append(consumer)
 
-    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
+    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool, lease: int) -> None:
         self.said += [messages.parts(content)[1] for content in run.contents()]
         self.numbers += numbers
         self.redelivered += [redelivered] * len(numbers)

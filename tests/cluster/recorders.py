@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cluster.peers.link_messages import ConsumerTerms, Delivery, Holders, Ranges
+from cluster.peers.link_messages import ConsumerTerms, Delivery, Holders, Ranges, Tokens
 from node.message.run import Run
 from node.ranges.range_set import Numbers
 
@@ -34,8 +34,10 @@ class RecordedOwner:
     def operations(self, front_end: int, epoch: int, number: int, data: bytes) -> None:
         self.calls.append(("operations", epoch, number, data))
 
-    def held(self, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders) -> None:
-        self.calls.append(("held", epoch, leases, holders))
+    def held(
+        self, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders, tokens: Tokens
+    ) -> None:
+        self.calls.append(("held", epoch, leases, holders, tokens))
 
     def attach(self, front_end: int, epoch: int, request: int, terms: ConsumerTerms) -> None:
         self.calls.append(("attach", epoch, request, terms))
@@ -88,14 +90,16 @@ class RecordedSubscriber:
 
     def __init__(self) -> None:
         self.delivered: list[tuple[int, int, int, bool]] = []
+        self.leases: list[int] = []
         self.confirmed: list[tuple[int, int, int]] = []
         self.rejected: list[tuple[int, int, int]] = []
         self.cancelled: list[int] = []
         self.times_unblocked = 0
         self.closed_for: list[str] = []
 
-    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
+    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool, lease: int) -> None:
         self.delivered.append((consumer, numbers[0], run.count, redelivered))
+        self.leases.append(lease)
 
     def confirm(self, channel: int, first: int, last: int) -> None:
         self.confirmed.append((channel, first, last))

@@ -181,8 +181,8 @@ def test_credit_asks_the_owner_nothing_while_a_question_for_messages_waits(site:
 class Leaver(Taker):
     """Leaves with its first message."""
 
-    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
-        super().deliver(consumer, run, numbers, redelivered)
+    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool, lease: int) -> None:
+        super().deliver(consumer, run, numbers, redelivered, lease)
         self.front_end.leave(consumer, lambda: self.said.append("left"))
 
 

@@ -22,8 +22,9 @@ from cluster.peers.link_messages import (
     receive_for_front_end,
     receive_for_owner,
 )
+from node.delivery.settlements import consumer_of, token_of
 from node.queue.entry_format import read_operations
-from node.queue.operations import Publish, Settle
+from node.queue.operations import Discard, Publish, Return, Settle
 from node.wire.amqp091.routing_keys import by_key
 from replication.raft import MessageError
 from tests.cluster.recorders import RecordedFrontEnd, RecordedOwner, RecordedSubscriber, run_of
@@ -36,12 +37,12 @@ CONSUMER = 16
 class Linked:
     """A link with an owner, an epoch and a session."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tokens: bool = False) -> None:
         self.dirty = 0
         self.waiting = 0
         self.now = 0.0
         self.latencies = Latencies(lambda: self.now)
-        self.link = PartitionLink(4, 77, "n1", self._dirty, self._wait, self.latencies)
+        self.link = PartitionLink(4, 77, "n1", self._dirty, self._wait, self.latencies, tokens=lambda: tokens)
         self.owner = RecordedOwner()
         self.session = RecordedSubscriber()
         self.link.owner_elected("n2", 1, self.owner)
@@ -129,7 +130,7 @@ def test_a_new_owner_gets_what_is_not_committed_in_order_and_before_the_leases()
     names = [call[0] for call in successor.calls]
     assert names == ["hello", "operations", "operations", "operations", "held"]
     assert [number for _, number, _ in successor.named("operations")] == [2, 3, 4]
-    ((_, leases, _),) = successor.named("held")
+    ((_, leases, _, _),) = successor.named("held")
     assert leases == {QUEUE: [(102, 103)]}
     ((epoch, _, consumers, tried),) = successor.named("hello")
     assert tried == 3, "another owner may have what was sent to it"
@@ -393,6 +394,49 @@ def test_a_new_owner_is_told_which_consumer_has_what_of_a_queue_with_groups() ->
     linked.link.give_back(QUEUE, [(103, 103)], failed=True)
     successor = RecordedOwner()
     linked.link.owner_elected("n3", 2, successor)
-    ((_, leases, holders),) = successor.named("held")
+    ((_, leases, holders, _),) = successor.named("held")
     assert leases == {QUEUE: [(100, 100), (102, 102)]}
     assert holders == {QUEUE: [(100, 100, CONSUMER), (102, 102, CONSUMER)]}
+
+
+def under(token: int, first: int, last: int) -> Delivery:
+    """Messages for the consumer under a lease with a token."""
+    return Delivery(CONSUMER, QUEUE, [(first, last)], False, run_of(last - first + 1), token)
+
+
+def test_a_settlement_names_the_lease_under_which_its_messages_came() -> None:
+    linked = Linked(tokens=True)
+    linked.consume()
+    linked.link.delivered(linked.epoch, [under(7, 1, 2), under(8, 3, 4), under(9, 2, 2)])
+    assert [token_of(lease) for lease in linked.session.leases] == [7, 8, 9]
+    assert {consumer_of(lease) for lease in linked.session.leases} == {CONSUMER}
+    held = linked.link.held
+    assert held.under(QUEUE, 7, [(1, 2)]) == [(1, 1)], "message 2 came again"
+    linked.link.settle(QUEUE, [(1, 1)], 7)
+    linked.link.settle(QUEUE, [(3, 3)], 8)
+    linked.link.give_back(QUEUE, [(4, 4)], failed=True, token=8)
+    linked.link.discard(QUEUE, [(2, 2)], 9)
+    linked.link.flush()
+    ((_, _, data),) = linked.owner.named("operations")
+    assert list(read_operations(data)) == [
+        Settle(QUEUE, [(1, 1)], 7),
+        Settle(QUEUE, [(3, 3)], 8),
+        Return(QUEUE, [(4, 4)], True, 8),
+        Discard(QUEUE, [(2, 2)], 9),
+    ]
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_new_owner_is_told_the_tokens_if_every_node_reads_them(known: bool) -> None:
+    linked = Linked(tokens=known)
+    linked.consume()
+    linked.link.delivered(linked.epoch, [under(7, 1, 2), under(8, 2, 3)])
+    successor = RecordedOwner()
+    linked.link.owner_elected("n3", 2, successor)
+    ((_, leases, _, tokens),) = successor.named("held")
+    assert leases == {QUEUE: [(1, 3)]}
+    assert tokens == ({QUEUE: [(1, 1, 7), (2, 3, 8)]} if known else {})
+    linked.link.settle(QUEUE, [(1, 1)], 7)
+    linked.link.flush_waiting()
+    ((_, _, data),) = successor.named("operations")
+    assert list(read_operations(data)) == [Settle(QUEUE, [(1, 1)], 7 if known else 0)]

@@ -9,7 +9,16 @@ from unittest import mock
 import pytest
 
 from cluster.broker.broker import Broker
+from cluster.gateway.link import PartitionLink, unanswered
+from cluster.peers.link_messages import Ranges
 from tests.site import Site
+
+
+def redeliver(link: PartitionLink, queue: int, consumer: int, ranges: Ranges) -> None:
+    """Return leased messages, and ask the owner to deliver them to the same consumer again."""
+    link.give_back(queue, ranges, failed=True)
+    for leased in ranges:
+        link.request("redeliver", [queue, consumer, *leased], unanswered)
 
 
 @pytest.mark.interpreted
@@ -29,7 +38,7 @@ def test_nothing_is_delivered_again_without_a_lease() -> None:
     given = [(of_queue.delivery.granted, of_queue.delivery.granted)]
     link = site.nodes["n1"].broker.links.by_partition[queue.partition]
     with mock.patch.object(Broker, "may_serve", lambda self, partition: False):
-        client.node.input(lambda: link.redeliver(queue.id, consumer, given))
+        client.node.input(lambda: redeliver(link, queue.id, consumer, given))
         site.run(0.5)
         assert len(client.deliveries) == 1
     site.until(lambda: len(client.deliveries) == 2)

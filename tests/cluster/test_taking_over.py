@@ -163,7 +163,7 @@ def greeted(node: Recording, *consumers: ConsumerTerms) -> PartitionOwner:
     owner = taken_over(node)
     owner.sessions.hello(FRONT_END, 1, "n1", list(consumers), 1)
     state_of(owner).operation(encode_mark(QUEUE, 10))
-    owner.sessions.held(FRONT_END, 1, {QUEUE: [(1, 1)]}, {})
+    owner.sessions.held(FRONT_END, 1, {QUEUE: [(1, 1)]}, {}, {})
     return owner
 
 

@@ -50,7 +50,7 @@ class Transactor(RecordedSubscriber):
         got = answers[0]
         assert got is not None
         ranges = [(got.sequence, got.sequence)]
-        self.settled.append(Settlement(got.consumer, ranges, Outcome.ACCEPTED))
+        self.settled.append(Settlement(got.lease, ranges, Outcome.ACCEPTED))
 
     def commit(self) -> Refusal | None:
         answers: list[Refusal | None] = []

@@ -24,12 +24,12 @@ def new_credits() -> Credits:
 
 
 def expanded(taken: list[Taken]) -> list[tuple[int, int]]:
-    return [(one.link, sequence) for one in taken for sequence in one.numbers]
+    return [(one.lease, sequence) for one in taken for sequence in one.numbers]
 
 
 def numbered(taken: list[Taken]) -> list[tuple[int, int, int]]:
     """The number, link and sequence number of each delivery."""
-    return [(one.first + n, one.link, number) for one in taken for n, number in enumerate(one.numbers)]
+    return [(one.first + n, one.lease, number) for one in taken for n, number in enumerate(one.numbers)]
 
 
 steps = st.lists(

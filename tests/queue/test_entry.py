@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from node.delivery.settlements import NO_TOKEN
 from node.message.run import OWN_METHODS, Run
 from node.queue.decision_format import (
     encode_annotate,
@@ -75,6 +76,7 @@ from node.queue.transfers import Transfer
 from tests.queue.building import RUNS, contents, one_batch, published, uniform_run, varied_run
 
 U64 = st.integers(0, 2**64 - 1)
+TOKENS = st.one_of(st.just(NO_TOKEN), U64)
 U64S = st.lists(U64, max_size=4)
 RANGES = st.lists(st.tuples(U64, U64).map(lambda pair: (min(pair), max(pair))), max_size=4)
 ENCODED_BY_TYPE = {
@@ -110,9 +112,9 @@ def disjoint(pairs: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
 
 
 OPERATIONS = st.one_of(
-    st.builds(Settle, U64, RANGES),
-    st.builds(Return, U64, RANGES, st.booleans()),
-    st.builds(Discard, U64, RANGES),
+    st.builds(Settle, U64, RANGES, TOKENS),
+    st.builds(Return, U64, RANGES, st.booleans(), TOKENS),
+    st.builds(Discard, U64, RANGES, TOKENS),
     st.builds(Purge, U64, RANGES),
     st.builds(Mark, U64, U64),
     st.builds(Attach, U64, U64, st.booleans()),
@@ -293,9 +295,24 @@ def test_kinds_in_journals_keep_their_numbers() -> None:
         "PUBLISH": 1, "SETTLE": 2, "RETURN": 3, "RETURN_FAILED": 4, "DISCARD": 5, "PURGE": 6, "MARK": 7,
         "ATTACH": 8, "DETACH": 9, "CREATE_QUEUE": 10, "DROP_QUEUE": 11, "FORGET": 12, "ANNOTATE": 13,
         "REMOVE": 14, "ATTACH_CONSUMER": 15, "REFUSE": 16, "TRANSFER": 17, "TRANSFERRED": 18,
-        "SEAL_QUEUE": 19, "REMEMBER_IDS": 30, "FORGET_IDS": 31,
+        "SEAL_QUEUE": 19, "UNDER_LEASE": 20, "REMEMBER_IDS": 30, "FORGET_IDS": 31,
         "PREPARE": 40, "DECIDE": 41, "PREPARED": 42, "DECIDED": 43, "CONCLUDE": 44, "END": 45, "ABANDON": 46,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "octets",
+    [
+        pytest.param("14 0000000000000000 02 0700000000000000 00000000", id="no token"),
+        pytest.param("14 0100000000000000", id="no settlement"),
+        pytest.param("14 01000000", id="half a token"),
+        pytest.param("14 0100000000000000 14 0200000000000000", id="a lease under a lease"),
+        pytest.param("14 0100000000000000 06 0700000000000000 00000000", id="a purge"),
+    ],
+)
+def test_a_lease_stands_in_front_of_a_settlement_alone(octets: str) -> None:
+    with pytest.raises(EntryFormatError):
+        list(read_operations(bytes.fromhex(octets)))
 
 
 def test_the_format_of_version_1_stays() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from node.delivery.settlements import NO_TOKEN
 from node.queue.dispatch import QueueOwner
-from node.queue.leases import NO_DEADLINE, NO_TOKEN, STEP_RANGES, Leases
+from node.queue.leases import NO_DEADLINE, STEP_RANGES, TERM_SHIFT, Leases
 from node.queue.operations import Semantics
 from node.queue.settings import QueueSettings
 from tests.queue.building import uniform_run
@@ -28,11 +30,11 @@ def leased_to_a(messages: int) -> tuple[QueueOwner, Leases]:
 
 def test_a_grant_is_one_entry_whatever_its_size() -> None:
     leases = Leases()
-    token = leases.begin(A, 1, [(1, 1000), (2000, 3000)], 50)
+    leases.begin(A, 1, 7, [(1, 1000), (2000, 3000)], 50)
     assert len(leases) == 1
     lease = leases.of(2500)
     assert lease is not None
-    assert (lease.front_end, lease.consumer, lease.token, lease.deadline) == (A, 1, token, 50)
+    assert (lease.front_end, lease.consumer, lease.token, lease.deadline) == (A, 1, 7, 50)
     leases.end([(1, 1000)])
     assert leases.of(1000) is None and len(leases) == 1
     leases.end([(2000, 3000)])
@@ -41,8 +43,8 @@ def test_a_grant_is_one_entry_whatever_its_size() -> None:
 
 def test_a_lease_lapses_with_the_messages_that_are_left() -> None:
     leases = Leases()
-    leases.begin(A, 1, [(1, 9)], 50)
-    leases.begin(B, 1, [(10, 12)], 40)
+    leases.begin(A, 1, 1, [(1, 9)], 50)
+    leases.begin(B, 1, 2, [(10, 12)], 40)
     leases.end([(4, 5), (10, 10)])
     assert leases.wake == 40
     assert leases.lapse(39) == []
@@ -56,7 +58,7 @@ def test_a_lease_lapses_with_the_messages_that_are_left() -> None:
 def test_a_step_lets_a_bounded_number_lapse() -> None:
     leases = Leases()
     for number in range(2 * STEP_RANGES):
-        leases.begin(A, 1, [(2 * number, 2 * number)], 10)
+        leases.begin(A, 1, number + 1, [(2 * number, 2 * number)], 10)
     assert len(leases.lapse(10)) == STEP_RANGES
     assert leases.wake <= 10
     assert len(leases.lapse(10)) == STEP_RANGES
@@ -66,16 +68,17 @@ def test_a_step_lets_a_bounded_number_lapse() -> None:
 def test_deadlines_of_leases_that_are_over_are_not_kept() -> None:
     leases = Leases()
     for number in range(10_000):
-        leases.begin(A, 1, [(number, number)], 1_000_000)
+        leases.begin(A, 1, number + 1, [(number, number)], 1_000_000)
         leases.end([(number, number)])
     assert len(leases._deadlines) < 100
 
 
 def test_a_settlement_names_a_lease_by_its_holder_or_its_token() -> None:
     leases = Leases()
-    over = leases.begin(A, 1, [(1, 4)], NO_DEADLINE)
-    current = leases.begin(A, 2, [(1, 2)], NO_DEADLINE)
-    leases.begin(B, 1, [(3, 3)], NO_DEADLINE)
+    over, current = 1, 2
+    leases.begin(A, 1, over, [(1, 4)], NO_DEADLINE)
+    leases.begin(A, 2, current, [(1, 2)], NO_DEADLINE)
+    leases.begin(B, 1, 3, [(3, 3)], NO_DEADLINE)
     assert leases.settleable(A, [(1, 9)]) == [(1, 2), (4, 9)]
     assert leases.settleable(A, [(1, 9)], over) == [(4, 9)]
     assert leases.settleable(A, [(1, 9)], current) == [(1, 2), (5, 9)]
@@ -99,10 +102,10 @@ def test_each_message_is_under_the_lease_that_began_last(
 ) -> None:
     leases = Leases()
     model: dict[int, tuple[int, int, int]] = {}
-    for step, front_end, (first, last), time in steps:
+    for token, (step, front_end, (first, last), time) in enumerate(steps, 1):
         numbers = range(first, last + 1)
         if step == "begin":
-            token = leases.begin(front_end, 1, [(first, last)], time)
+            leases.begin(front_end, 1, token, [(first, last)], time)
             model |= dict.fromkeys(numbers, (front_end, token, time))
         elif step == "end":
             leases.end([(first, last)])
@@ -117,7 +120,7 @@ def test_each_message_is_under_the_lease_that_began_last(
             }
             assert lapsed == due
             model = {number: each for number, each in model.items() if number not in due}
-        assert len(leases) == len({token for _, token, _ in model.values()})
+        assert len(leases) == len({each[1] for each in model.values()})
         assert leases.wake == min((time for _, _, time in model.values()), default=NO_DEADLINE)
         for number in range(50):
             lease = leases.of(number)
@@ -165,7 +168,7 @@ def test_a_late_settlement_settles_no_lease_of_another_front_end() -> None:
     settled = owner.lifecycle.settle(A, [(1, 3)])
     assert (settled.count, settled.durable) == (1, [(3, 3)])
     assert list(owner.delivery.leases[B].ranges()) == [(1, 2)]
-    assert owner.lifecycle.returnable(A, [(1, 2)]) == []
+    assert owner.delivery.returnable(A, [(1, 2)]) == []
     assert owner.lifecycle.settle(B, [(1, 2)]).count == 2
 
 
@@ -187,7 +190,7 @@ def test_until_its_return_is_applied_what_lapses_may_be_settled_and_not_given_ba
     owner, timed = leased_to_a(2)
     ((_, lapsing),) = timed.lapse(100)
     assert owner.delivery.leased_count == 2
-    assert owner.lifecycle.returnable(A, [(1, 2)]) == []
+    assert owner.delivery.returnable(A, [(1, 2)]) == []
     assert owner.lifecycle.settle(A, [(1, 1)]).count == 1
     owner.lifecycle.lapsed(A, lapsing)
     assert list(owner.delivery.ready.ranges()) == [(2, 2)]
@@ -236,3 +239,66 @@ def test_a_policy_turns_deadlines_on_and_off() -> None:
     assert owner.lifecycle.settle(A, [(1, 2)]).count == 2
     owner.lifecycle.reconfigure(QueueSettings(max_length=9))
     assert owner.delivery.timed is None
+
+
+def test_no_token_is_used_twice_when_a_policy_turns_deadlines_off_and_on() -> None:
+    owner, timed = leased_to_a(1)
+    first = timed.of(1)
+    owner.lifecycle.reconfigure(QueueSettings(max_length=9))
+    owner.lifecycle.release(A, 1, 1)
+    owner.lifecycle.reconfigure(PERIOD)
+    attach(owner, A, 2, limit=1)
+    owner.dispatch(99)
+    assert first is not None and owner.delivery.timed is not None
+    second = owner.delivery.timed.of(1)
+    assert second is not None and second.token > first.token
+
+
+def test_a_consumer_gives_back_what_is_under_its_own_lease_alone() -> None:
+    owner, timed = leased_to_a(2)
+    first = timed.of(1)
+    owner.lifecycle.lapsed(A, timed.lapse(100)[0][1])
+    attach(owner, A, 2, limit=1)
+    owner.dispatch(99)
+    second = timed.of(1)
+    assert first is not None and second is not None
+    assert owner.delivery.returnable(A, [(1, 2)], first.token) == []
+    assert owner.delivery.returnable(A, [(1, 2)], second.token) == [(1, 1)]
+    assert owner.delivery.returnable(A, [(1, 2)]) == [(1, 1)]
+
+
+def successor(messages: int) -> tuple[QueueOwner, Leases]:
+    """A new owner in term 3, to whom A and B have yet to tell their leases."""
+    state = state_with(messages, mark=messages, attached=(A, B))
+    owner = owner_of(state, settings=PERIOD, term=3)
+    assert owner.delivery.timed is not None
+    return owner, owner.delivery.timed
+
+
+OLDER, NEWER = (2 << TERM_SHIFT) + 1, (2 << TERM_SHIFT) + 2
+
+
+def test_a_new_owner_keeps_the_tokens_that_front_ends_tell() -> None:
+    owner, timed = successor(5)
+    owner.lifecycle.reattached(A, [(1, 3), (5, 5)], tokens=[(1, 1, OLDER), (2, 2, NEWER), (5, 5, OLDER)])
+    found = [timed.of(number) for number in (1, 2, 3, 5)]
+    tokens = [lease.token for lease in found if lease is not None]
+    assert tokens == [OLDER, NEWER, (3 << TERM_SHIFT) + 1, OLDER]
+    assert len(timed) == 3
+    assert owner.lifecycle.settle(A, [(1, 5)], OLDER).durable == [(1, 1), (4, 5)]
+    assert owner.lifecycle.settle(A, [(2, 2)], NEWER).durable == [(2, 2)]
+
+
+@pytest.mark.parametrize("newer_first", [False, True])
+def test_of_two_front_ends_that_tell_a_message_the_one_with_the_newer_lease_has_it(newer_first: bool) -> None:
+    owner, timed = successor(1)
+    told = [(A, OLDER), (B, NEWER)]
+    for front_end, token in reversed(told) if newer_first else told:
+        owner.lifecycle.reattached(front_end, [(1, 1)], tokens=[(1, 1, token)])
+    lease = timed.of(1)
+    assert lease is not None and (lease.front_end, lease.token, len(timed)) == (B, NEWER, 1)
+    assert owner.delivery.leased_count == 1
+    assert owner.delivery.returnable(A, [(1, 1)], OLDER) == []
+    assert owner.lifecycle.settle(A, [(1, 1)], OLDER).count == 0
+    assert owner.lifecycle.settle(B, [(1, 1)], NEWER).count == 1
+    assert owner.delivery.leased_count == 0

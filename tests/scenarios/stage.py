@@ -14,12 +14,13 @@ from cluster.gateway.commits import PartitionShares, Share
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.state import Confirmation, LinkConsumer
 from cluster.peers.link_messages import FIRST_CONSUMER, Delivery
-from node.delivery.settlements import Outcome
+from node.delivery.settlements import NO_TOKEN, Outcome
 from node.message.run import Run
 from node.queue.features.registry import rules_of
 from node.queue.transactions import TransactionTable
 from node.ranges.range_set import Numbers, numbers_of
 from node.refusal import Refusal
+from tests.cluster.test_redelivery import redeliver
 from tests.inside import machine_of
 from tests.messages import content as content_of
 from tests.messages import parts, run_of
@@ -41,7 +42,7 @@ class Client:
         self.leased: dict[str, int] = {}
         self.consumer = 0
 
-    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
+    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool, lease: int) -> None:
         names = []
         for sequence, content in zip(numbers, run.contents(), strict=True):
             name = parts(content)[1].decode()
@@ -108,7 +109,6 @@ class Stage(ScenarioNodes):
         consumer = LinkConsumer(
             self._consumers, client.definition.id, client, int(limit), False, False, 0,
             grouped=described.by_consumer, single_active=described.takes_turns,
-            lapses=described.lapses,
         )  # fmt: skip
         client.link.attach(
             consumer, lambda value, _: self.tell(f"{name} consumes") if value is None else None
@@ -150,7 +150,7 @@ class Stage(ScenarioNodes):
         self._each(
             name,
             contents,
-            lambda client, at: client.link.redeliver(client.definition.id, number, [(at, at)]),
+            lambda client, at: redeliver(client.link, client.definition.id, number, [(at, at)]),
         )
 
     def _each(self, name: str, contents: tuple[str, ...], act: Callable[[Client, int], None]) -> None:
@@ -170,7 +170,7 @@ class Stage(ScenarioNodes):
             else:
                 client = self.clients[name]
                 at = client.leased.pop(word.removeprefix("settle="))
-                settled = (client.definition.id, Outcome.ACCEPTED, [(at, at)])
+                settled = (client.definition.id, Outcome.ACCEPTED, NO_TOKEN, [(at, at)])
                 shares.setdefault(client.link, Share()).settled.append(settled)
 
         def answered(refusal: Refusal | None) -> None:
@@ -186,7 +186,8 @@ class Stage(ScenarioNodes):
             if delivery is None:
                 self.tell(f"{name} gets nothing")
             else:
-                client.deliver(0, delivery.run, numbers_of(delivery.ranges), delivery.redelivered)
+                numbers = numbers_of(delivery.ranges)
+                client.deliver(0, delivery.run, numbers, delivery.redelivered, 0)
 
         client.link.request("get", [client.definition.id, False], got)
 

@@ -148,7 +148,7 @@ class AnsweringBroker:
     def commit(self, publishes: Any, settled: Any, answer: Callable[[Refusal | None], None]) -> None:
         self._called()
         for one in settled:
-            self._release(one.consumer, one.ranges)
+            self._release(one.lease, one.ranges)
         answer(None)
 
     def when_visible(self, done: Callable[[], None]) -> None:

@@ -124,7 +124,7 @@ class NodeBroker(AnsweringBroker):
 
         def answered(refusal: Refusal | None) -> None:
             for one in settled:
-                self._release(one.consumer, one.ranges)
+                self._release(one.lease, one.ranges)
             answer(refusal)
 
         self._answer("commit", answered)

@@ -15,7 +15,7 @@ from dataclasses import astuple
 from functools import partial
 
 from node.delivery.credit import ChannelConsumer, Credits, Windows
-from node.delivery.settlements import Outcome, Settlements
+from node.delivery.settlements import Outcome, Settlements, consumer_of
 from node.delivery.shares import Framing, Output
 from node.delivery.unsettled import Taken, UnknownDeliveryError, UnsettledDeliveries
 from node.message.run import Run
@@ -107,7 +107,7 @@ class LineSession:
         return self._output.waiting
 
     def _in_use(self) -> set[int]:
-        return {*self._links, *(one.link for one in self._unsettled)}
+        return {*self._links, *(consumer_of(one.lease) for one in self._unsettled)}
 
     def receive(self, data: bytes) -> None:
         self._input += data
@@ -185,7 +185,7 @@ class LineSession:
             self._unsettled.restore(taken)
             raise
         for one in taken:
-            self._settlements.add(outcome, CHANNEL, one.link, one.numbers)
+            self._settlements.add(outcome, CHANNEL, one.lease, one.numbers)
 
     def _tell_settled(self) -> None:
         """The settlements in one piece of input are one call for each consumer and outcome."""
@@ -221,8 +221,8 @@ class LineSession:
             self._answer(f"refused {result}")
         elif isinstance(result, Got):
             numbers = range(result.sequence, result.sequence + 1)
-            number = self._record(result.consumer, numbers, None)
-            self._answer(f"ok {result.consumer} {number} {_text(result.run)}")
+            number = self._record(result.lease, numbers, None)
+            self._answer(f"ok {consumer_of(result.lease)} {number} {_text(result.run)}")
         elif isinstance(result, c.Nothing):
             self._answer("nothing")
         else:
@@ -244,16 +244,16 @@ class LineSession:
         self._tell_credits()
         return output
 
-    def _record(self, link: int, numbers: Numbers, consumer: ChannelConsumer | None) -> int:
+    def _record(self, lease: int, numbers: Numbers, consumer: ChannelConsumer | None) -> int:
         """The number of the first delivery of some that are unsettled from now on."""
         first = self._deliveries + 1
         self._deliveries += len(numbers)
-        self._unsettled.append(first, link, numbers, consumer)
+        self._unsettled.append(first, lease, numbers, consumer)
         return first
 
-    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
+    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool, lease: int) -> None:
         to = self._links[consumer].consumer
-        first = self._record(consumer, numbers, to)
+        first = self._record(lease, numbers, to)
         texts = [_text(run.slice(place, 1)) for place in range(len(numbers))]
         lines = "".join(f"message {consumer} {first + place} {text}\n" for place, text in enumerate(texts))
         self._output.write_deliveries(lines.encode())

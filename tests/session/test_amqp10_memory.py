@@ -50,7 +50,7 @@ class Amqp10Port(Port):
         """A message to the client's latest consumer, and the end of the turn."""
         consumer = max(number for number in self.broker.consumers)
         pipe.client.session.deliver(
-            consumer, run_of(message(body=body)), self.broker.lease(consumer, 1), False
+            consumer, run_of(message(body=body)), self.broker.lease(consumer, 1), False, consumer
         )
         self.listener.flush()
 

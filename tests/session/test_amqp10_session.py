@@ -71,7 +71,7 @@ def test_sessions_are_shown_with_their_links() -> None:
     client = Client(broker)
     client.send(sender(9, target=d.Coordinator()), sender(0), receiver(1), credit(10, handle=1))
     (consumer,) = broker.consumers
-    client.session.deliver(consumer, run_of(message(), message()), broker.lease(consumer, 2), False)
+    client.session.deliver(consumer, run_of(message(), message()), broker.lease(consumer, 2), False, consumer)
     client.reads()
     (view,) = client.session.session_views()
     assert (view.number, view.unsettled, view.unconfirmed) == (0, 2, 0)

@@ -171,7 +171,7 @@ def test_who_reads_nothing_of_what_it_asked_for_is_cut_off() -> None:
             break
         (consumer,) = port.broker.consumers
         numbers = port.broker.lease(consumer, 1)
-        bad.client.session.deliver(consumer, run_of([bytes(50 * KIB)]), numbers, False)
+        bad.client.session.deliver(consumer, run_of([bytes(50 * KIB)]), numbers, False, consumer)
         port.listener.flush()
     assert bad.aborted and not good.aborted
     assert port.listener.memory.total < 100 * KIB
@@ -225,7 +225,7 @@ def act(port: Port, pipe: Pipe, step: str) -> None:
             pipe.client.data_received(encode_method(1, m.BasicConsume("q")))
             for consumer in session.connection.life.credits.consumers:
                 numbers = port.broker.lease(consumer, 1)
-                session.deliver(consumer, run_of([bytes(20 * KIB)]), numbers, False)
+                session.deliver(consumer, run_of([bytes(20 * KIB)]), numbers, False, consumer)
                 break
 
 
@@ -240,7 +240,8 @@ def test_a_client_that_is_gone_leaves_nothing_for_the_collector() -> None:
             pipe = port.connect()
             pipe.client.data_received(encode_method(1, m.BasicConsume("q", "t")) + begin(100))
             (consumer,) = pipe.client.session.connection.life.credits.consumers
-            pipe.client.session.deliver(consumer, run_of([b"x"]), port.broker.lease(consumer, 1), False)
+            held = port.broker.lease(consumer, 1)
+            pipe.client.session.deliver(consumer, run_of([b"x"]), held, False, consumer)
             port.lose(pipe)
             del pipe
         left = len(gc.get_objects()) - before

@@ -49,7 +49,7 @@ def test_channels_and_consumers_tell_their_counts() -> None:
     assert second == ConsumerView(2, second.number, "u", True, 0)
     for consumer, count in ((first.number, 3), (second.number, 2)):
         run = run_of([b"x"] * count)
-        session.deliver(consumer, run, client.broker.lease(consumer, count), False)
+        session.deliver(consumer, run, client.broker.lease(consumer, count), False, consumer)
     client.send(encode_method(1, m.BasicAck(1)), publish(1, b"x"), publish(1, b"x"))
     delivering, transactional = session.channel_views()
     assert delivering == ChannelView(

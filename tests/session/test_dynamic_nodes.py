@@ -71,7 +71,7 @@ def test_messages_in_a_dynamic_source_come_to_its_link(client: Client, broker: N
     ((consumer, queue),) = broker.consumed.items()
     assert queue == NAME
     numbers = broker.lease(consumer, 1)
-    broker.consumers[consumer].deliver(consumer, run_of(message()), numbers, False)
+    broker.consumers[consumer].deliver(consumer, run_of(message()), numbers, False, consumer)
     (delivered,) = client.reads()
     assert isinstance(delivered, d.Transfer) and delivered.handle == 0
 

@@ -109,7 +109,7 @@ def take(client: Connected, step: str, number: int) -> None:
         case "deliver":
             for consumer in list(client.broker.consumers):
                 numbers = client.broker.lease(consumer, 2)
-                session.deliver(consumer, run_of([b"a", b"b"]), numbers, False)
+                session.deliver(consumer, run_of([b"a", b"b"]), numbers, False, consumer)
 
 
 @given(st.integers(1, 60), st.lists(STEPS, min_size=1, max_size=30))
@@ -137,6 +137,6 @@ def test_what_is_delivered_to_a_session_whose_encoder_fails_goes_back() -> None:
     (consumer,) = broker.consumers
     broken = replace(run_of([b"a"]), stride=-1)
     client.socket.session_failed = client.socket.failures.append  # type: ignore[method-assign]
-    client.session.deliver(consumer, broken, broker.lease(consumer, 1), False)
+    client.session.deliver(consumer, broken, broker.lease(consumer, 1), False, consumer)
     assert len(client.socket.failures) == 1
     assert not broker.consumers and not broker.leased and not broker.holders

@@ -147,7 +147,7 @@ def working(broker: NodeBroker) -> tuple[Client, bytes, int]:
     (told,) = client.send(transfer(0, control(d.Declare()), 2))
     ((consumer, _),) = broker.consumed.items()
     numbers = broker.lease(consumer, 3)
-    broker.consumers[consumer].deliver(consumer, run_of(*[message()] * 3), numbers, False)
+    broker.consumers[consumer].deliver(consumer, run_of(*[message()] * 3), numbers, False, consumer)
     client.reads()
     return client, told.state.txn_id, consumer
 

@@ -13,7 +13,7 @@ from cluster.gateway import gets
 from cluster.gateway.routes import Routes, Targets
 from cluster.owner.linearizable_reads import LinearizableReads
 from cluster.owner.sessions import FrontEndSessions
-from cluster.peers.link_messages import Holders, Ranges
+from cluster.peers.link_messages import Holders, Ranges, Tokens
 from node.message.run import Run
 from node.queue.delivery_state import DeliveryState
 from node.queue.features import limits
@@ -109,9 +109,14 @@ def unheard_leases() -> AbstractContextManager[object]:
     intact = FrontEndSessions.held
 
     def deaf(
-        self: FrontEndSessions, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders
+        self: FrontEndSessions,
+        front_end: int,
+        epoch: int,
+        leases: dict[int, Ranges],
+        holders: Holders,
+        tokens: Tokens,
     ) -> None:
-        intact(self, front_end, epoch, {}, {})
+        intact(self, front_end, epoch, {}, {}, {})
 
     return mock.patch.object(FrontEndSessions, "held", deaf)
 

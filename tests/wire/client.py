@@ -145,7 +145,7 @@ class Client:
 
     def deliver(self, consumer: int, run: Run, first: int, redelivered: bool) -> None:
         """Messages for a consumer, numbered from `first` on."""
-        self.connection.deliver(consumer, run, range(first, first + run.count), redelivered)
+        self.connection.deliver(consumer, run, range(first, first + run.count), redelivered, consumer)
 
     def tick(self, seconds: float) -> list[Effect]:
         self.now += seconds

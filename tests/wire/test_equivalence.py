@@ -92,7 +92,7 @@ def normal(found: list[e.Effect]) -> list[Any]:
                     ordered.append((channel, run.exchange, key, run.persistent, mandatory, tag, content))
             case e.SettleEffect():
                 settled += [
-                    (effect.outcome.name, effect.channel, effect.consumer, sequence)
+                    (effect.outcome.name, effect.channel, effect.lease, sequence)
                     for sequence in numbers_of(effect.ranges)
                 ]
             case e.Credit(consumer, limit):

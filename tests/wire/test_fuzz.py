@@ -106,7 +106,7 @@ class Accounting(RuleBasedStateMachine):
             match effect:
                 case e.SettleEffect():
                     assert effect.ranges
-                    self.end([(effect.consumer, effect.ranges)])
+                    self.end([(effect.lease, effect.ranges)])
                 case e.ChannelClosed(channel, unsettled, awaited):
                     assert all(request.channel != channel for request in self.requests)
                     self.end(unsettled)

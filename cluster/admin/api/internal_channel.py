@@ -50,7 +50,7 @@ class InternalChannel:
     def close(self) -> None:
         """Return unsettled messages to their queue, those that still arrive included."""
         held, self._held = self._held, []
-        self._core.end([(got.consumer, [(got.sequence, got.sequence)]) for got in held], nothing)
+        self._core.end([(got.lease, [(got.sequence, got.sequence)]) for got in held], nothing)
 
     # -- requests -------------------------------------------------------------------------------
 
@@ -112,7 +112,7 @@ class InternalChannel:
             nonlocal left
             left -= 1
             if got is not None and self._core.ended:
-                self._core.settle(got.consumer, [(got.sequence, got.sequence)], Outcome.RELEASED)
+                self._core.settle(got.lease, [(got.sequence, got.sequence)], Outcome.RELEASED)
             elif got is not None:
                 found.append(got)
                 self._held.append(got)
@@ -134,7 +134,7 @@ class InternalChannel:
         held, self._held = self._held, []
         outcome = Outcome.RETURNED if requeue else Outcome.REJECTED
         for got in held:
-            self._core.settle(got.consumer, [(got.sequence, got.sequence)], outcome)
+            self._core.settle(got.lease, [(got.sequence, got.sequence)], outcome)
         if held:
             # The owner answers behind the settlements of this channel (0-9-1 §4.7).
             await self.call(FindQueue(queue))
@@ -145,9 +145,9 @@ class InternalChannel:
 
     async def remove(self, got: Sequence[Got]) -> None:
         """Settle messages, and wait until the settlement is durable. Raises Refusal and ApiError."""
-        removed = {(one.consumer, one.sequence) for one in got}
-        self._held = [one for one in self._held if (one.consumer, one.sequence) not in removed]
-        settled = [Settlement(one.consumer, [(one.sequence, one.sequence)], Outcome.ACCEPTED) for one in got]
+        removed = {(one.lease, one.sequence) for one in got}
+        self._held = [one for one in self._held if (one.lease, one.sequence) not in removed]
+        settled = [Settlement(one.lease, [(one.sequence, one.sequence)], Outcome.ACCEPTED) for one in got]
 
         def done(refusal: Refusal | None) -> None:
             if refusal is None:
@@ -234,7 +234,7 @@ class InternalChannel:
     def force_close(self, reason: str) -> None:
         self._refuse(ApiError(404, "not_found", reason))
 
-    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
+    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool, lease: int) -> None:
         """This channel never consumes."""
 
     def consumer_cancelled(self, consumer: int) -> None:

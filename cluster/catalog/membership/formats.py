@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from cluster.catalog.replica import Catalog
-from cluster.config.formats import MAJORITIES_IN_VOTES
+from cluster.config.formats import LEASE_TOKENS, MAJORITIES_IN_VOTES
 
 
 class PeerFormats:
@@ -64,6 +64,10 @@ class Formats:
     def everywhere(self) -> int:
         """The level that all members read, as far as this node's replica of the catalog knows."""
         return min(self._peers.own, self._catalog.state.members.formats_of_all)
+
+    def know_tokens(self) -> bool:
+        """Whether all members read tokens of leases, which operations of front ends may have then."""
+        return self.everywhere >= LEASE_TOKENS
 
     def tick(self, now: float) -> None:
         """Submit this node's level again where a replica of the catalog may not have it.

@@ -8,8 +8,7 @@ from node.queue.argument import Argument, PolicyUse
 from node.queue.argument_types import read_positive_time
 from node.queue.consumers import Consumer
 from node.queue.delivery_state import DeliveryState
-from node.queue.feature import Declaration, Description, Feature, Rule
-from node.queue.settings import QueueSettings
+from node.queue.feature import Declaration, Feature
 
 LEASE_PERIOD: Final = Argument(
     "x-lease-period", read_positive_time, "lease_period_ms", policy=PolicyUse.LIMIT
@@ -30,22 +29,9 @@ class LeasePeriod(Feature):
         return now + self._period
 
 
-class Lapsing(Rule):
-    """Has front ends keep which of their consumers has which message, so that they ignore a late
-    settlement.
-    """
-
-    def describe(self, description: Description) -> None:
-        description.lapses = True
-
-
-def _rule(settings: QueueSettings) -> Rule | None:
-    return None if LEASE_PERIOD.of(settings) is None else Lapsing()
-
-
 def _share(delivery: DeliveryState, former: Feature | None) -> Feature | None:
     period = LEASE_PERIOD.of(delivery.settings)
     return None if period is None else LeasePeriod(period)
 
 
-FEATURE: Final[Declaration] = Declaration(LEASE_PERIOD, make=_share, rule=_rule)
+FEATURE: Final[Declaration] = Declaration(LEASE_PERIOD, make=_share)

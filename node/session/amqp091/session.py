@@ -212,7 +212,7 @@ class Session(MachineSession):
     # -- settling -------------------------------------------------------------------------------
 
     def _settle(self, effect: effects.SettleEffect) -> None:
-        self._core.settle(effect.consumer, effect.ranges, effect.outcome)
+        self._core.settle(effect.lease, effect.ranges, effect.outcome)
 
     def _credit(self, effect: effects.Credit) -> None:
         self._core.credit(effect.consumer, effect.limit)
@@ -237,7 +237,7 @@ class Session(MachineSession):
             elif isinstance(result, Got):
                 run = result.run if result.run.format == AMQP_0_9_1 else converted(result.run, AMQP_0_9_1)
                 connection.deliver_get(
-                    channel, run, result.sequence, result.redelivered, result.ready, result.consumer
+                    channel, run, result.sequence, result.redelivered, result.ready, result.lease
                 )
             elif isinstance(result, Nothing):
                 connection.get_empty(channel)
@@ -337,11 +337,11 @@ class Session(MachineSession):
 
     # -- calls of the broker (Subscriber) -------------------------------------------------------
 
-    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
+    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool, lease: int) -> None:
         with self:
             if run.format != AMQP_0_9_1:
                 run = converted(run, AMQP_0_9_1)
-            self.connection.deliver(consumer, run, numbers, redelivered)
+            self.connection.deliver(consumer, run, numbers, redelivered, lease)
             self._transport.wanted()
 
     def confirm(self, channel: int, first: int, last: int) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Any, Final
 
+from node.delivery.settlements import consumer_of
 from node.message.run import Run
 from node.ranges.range_set import Numbers
 from node.refusal import Refusal
@@ -232,7 +233,7 @@ class ConnectionSession(MachineSession):
         found, session = sessions.transactions.consumers(channel), sessions.numbered(channel)
         if session is not None:
             found |= {link.consumer.number for link in session.outgoing_links() if link.consumer is not None}
-            found |= {one.link for one in session.outgoing.unsettled}
+            found |= {consumer_of(one.lease) for one in session.outgoing.unsettled}
         return found
 
     # -- publishing, settling, credit -----------------------------------------------------------
@@ -247,7 +248,7 @@ class ConnectionSession(MachineSession):
         self.connection.sessions.publish_held(effect)
 
     def _settle(self, effect: effects.SettleEffect) -> None:
-        self._core.settle(effect.consumer, effect.ranges, effect.outcome)
+        self._core.settle(effect.lease, effect.ranges, effect.outcome)
 
     def _credit(self, effect: effects.Credit) -> None:
         self._core.credit(effect.consumer, effect.limit)
@@ -275,19 +276,17 @@ class ConnectionSession(MachineSession):
 
     # -- calls of the broker (PublishingSession) ------------------------------------------------
 
-    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
+    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool, lease: int) -> None:
+        deliver, first = self.connection.sessions.deliver, 0
         with self:
             if run.routing_key is None:
-                first = 0
                 for _, piece in format_of(run).by_key(run):
-                    self._deliver(consumer, piece, numbers[first : first + piece.count], redelivered)
+                    mine = numbers[first : first + piece.count]
+                    deliver(consumer, converted(piece, AMQP_1_0), mine, redelivered, lease)
                     first += piece.count
             else:
-                self._deliver(consumer, run, numbers, redelivered)
+                deliver(consumer, converted(run, AMQP_1_0), numbers, redelivered, lease)
             self._transport.wanted()
-
-    def _deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
-        self.connection.sessions.deliver(consumer, converted(run, AMQP_1_0), numbers, redelivered)
 
     def confirm(self, channel: int, first: int, last: int) -> None:
         with self:

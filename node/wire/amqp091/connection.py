@@ -304,12 +304,12 @@ class Connection:
             self.reader.resume(channel)
 
     def deliver_get(
-        self, channel: int, run: Run, sequence: int, redelivered: bool, message_count: int, consumer: int = 0
+        self, channel: int, run: Run, sequence: int, redelivered: bool, message_count: int, lease: int = 0
     ) -> None:
         """The answer to basic.get: a run of one message. `message_count` ready messages are left in the
         queue.
 
-        The settlement will have the number `consumer`.
+        The settlement will have the number `lease`.
         """
         found = self.life.channels.get(channel)
         if found is None:
@@ -317,11 +317,9 @@ class Connection:
         if isinstance(found.pending, m.BasicGet) and found.state is ChannelState.OPEN:
             no_ack = found.pending.no_ack
             found.answer(None)
-            found.deliveries.send_got(run, sequence, redelivered, message_count, consumer, no_ack)
+            found.deliveries.send_got(run, sequence, redelivered, message_count, lease, no_ack)
         else:
-            self.life.outbox.settlements.add(
-                Outcome.RELEASED, channel, consumer, range(sequence, sequence + 1)
-            )
+            self.life.outbox.settlements.add(Outcome.RELEASED, channel, lease, range(sequence, sequence + 1))
             found.answer(None)
         self.reader.resume(channel)
 
@@ -331,8 +329,8 @@ class Connection:
 
     # -- deliveries -----------------------------------------------------------------------------
 
-    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
-        """Messages for a consumer, and their sequence numbers.
+    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool, lease: int) -> None:
+        """Messages for a consumer, with their sequence numbers and the number of their lease.
 
         A delivery for a consumer that has gone is returned, as not delivered, on channel 0.
         """
@@ -341,9 +339,9 @@ class Connection:
             return
         found = life.credits.consumers.get(consumer)
         if found is None:
-            life.outbox.settlements.add(Outcome.RELEASED, 0, consumer, numbers)
+            life.outbox.settlements.add(Outcome.RELEASED, 0, lease, numbers)
             return
-        life.channels[found.channel].deliveries.deliver(found, run, numbers, redelivered)
+        life.channels[found.channel].deliveries.deliver(found, run, numbers, redelivered, lease)
         life.credits.look_at_output()
 
     def cancel_consumer(self, consumer: int) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from node.delivery.credit import ChannelConsumer, Credits
 from node.delivery.octets import OctetWindows
-from node.delivery.settlements import Outcome
+from node.delivery.settlements import Outcome, consumer_of
 from node.delivery.unsettled import Taken, UnsettledDeliveries, UnsettledRanges
 from node.message.run import Run
 from node.ranges.range_set import Numbers
@@ -28,6 +28,7 @@ class HeldDelivery(NamedTuple):
     run: Run
     numbers: Numbers
     redelivered: bool
+    lease: int
 
 
 class HeldDeliveries:
@@ -144,7 +145,9 @@ class ChannelDeliveries:
 
     def in_use(self) -> set[int]:
         """The numbers of the channel's consumers, and of ended ones with unsettled deliveries."""
-        found = {one.number for one in self.consumers.values()} | {one.link for one in self.unsettled}
+        found = {one.number for one in self.consumers.values()} | {
+            consumer_of(one.lease) for one in self.unsettled
+        }
         return found if self.transaction is None else found | self.transaction.links()
 
     # -- sending --------------------------------------------------------------------------------
@@ -174,16 +177,23 @@ class ChannelDeliveries:
         """Further deliveries that the shared prefetch admits; None without one."""
         return max(0, self.prefetch - self._in_flight) if self.prefetch else None
 
-    def deliver(self, consumer: ChannelConsumer, run: Run, numbers: Numbers, redelivered: bool) -> None:
+    def deliver(
+        self,
+        consumer: ChannelConsumer,
+        run: Run,
+        numbers: Numbers,
+        redelivered: bool,
+        lease: int,
+    ) -> None:
         self._credits.delivered(consumer, run.count, len(run.raw))
-        delivery = HeldDelivery(consumer, run, numbers, redelivered)
+        delivery = HeldDelivery(consumer, run, numbers, redelivered, lease)
         if self._held:
             self._held.add(delivery)
         else:
             self._send_or_hold(delivery)
 
     def send_got(
-        self, run: Run, sequence: int, redelivered: bool, waiting: int, link: int, no_ack: bool
+        self, run: Run, sequence: int, redelivered: bool, waiting: int, lease: int, no_ack: bool
     ) -> None:
         """Send the message of a basic.get; `waiting` ready messages are left in the queue."""
         tag = self._next_tag
@@ -194,7 +204,7 @@ class ChannelDeliveries:
         else:
             self.got += 1
             # Before the encoding: if that fails, the message goes back with the channel.
-            self.unsettled.append(tag, link, range(sequence, sequence + 1), None)
+            self.unsettled.append(tag, lease, range(sequence, sequence + 1), None)
         ((key, message),) = by_key(run)
         method = BasicGetOk(tag, redelivered, run.exchange, key, waiting)
         self._outbox.write(encode_contents(self.channel, method, message, self._frame_max))
@@ -235,13 +245,13 @@ class ChannelDeliveries:
         )
 
     def _send_or_hold(self, delivery: HeldDelivery) -> None:
-        consumer, run, numbers, redelivered = delivery
+        consumer, run, numbers, redelivered, lease = delivery
         allowed = self._may_send(consumer, run)
         if allowed:
-            self._send(consumer, run.slice(0, allowed), numbers[:allowed], redelivered)
+            self._send(HeldDelivery(consumer, run.slice(0, allowed), numbers[:allowed], redelivered, lease))
         if allowed < run.count:
             rest = run.slice(allowed, run.count - allowed)
-            held = HeldDelivery(consumer, rest, numbers[allowed:], redelivered)
+            held = HeldDelivery(consumer, rest, numbers[allowed:], redelivered, lease)
             if consumer.awaited_octets and consumer.returnable:
                 self._give_back(held)
             else:
@@ -249,7 +259,8 @@ class ChannelDeliveries:
                 self._credits.holds(self)
                 self._credits.touch_all(self.consumers.values())
 
-    def _send(self, consumer: ChannelConsumer, run: Run, numbers: Numbers, redelivered: bool) -> None:
+    def _send(self, delivery: HeldDelivery) -> None:
+        consumer, run, numbers, redelivered, lease = delivery
         tag = self._next_tag
         self._next_tag = tag + run.count
         if redelivered:
@@ -258,7 +269,7 @@ class ChannelDeliveries:
             self.sent_no_ack += run.count
         else:
             self._in_flight += run.count
-            self.unsettled.append(tag, consumer.number, numbers, consumer)
+            self.unsettled.append(tag, lease, numbers, consumer)
             if self.octets is not None:
                 self.octets.sent(consumer, body_octets(run), numbers)
         # Last: if the encoding fails, the messages are among the unsettled, and go back with the channel.
@@ -291,7 +302,7 @@ class ChannelDeliveries:
         removed it.
         """
         if held.consumer.returnable:
-            self._outbox.settlements.add(Outcome.RELEASED, self.channel, held.consumer.number, held.numbers)
+            self._outbox.settlements.add(Outcome.RELEASED, self.channel, held.lease, held.numbers)
             # The consumer's credit counts all received messages: these are settled.
             held.consumer.settled += held.run.count
 
@@ -349,7 +360,7 @@ class ChannelDeliveries:
         self._release()
 
     def _settle(self, outcome: Outcome, taken: Taken) -> None:
-        self._outbox.settlements.add(outcome, self.channel, taken.link, taken.numbers)
+        self._outbox.settlements.add(outcome, self.channel, taken.lease, taken.numbers)
         self._count(outcome, taken)
 
     def _count(self, outcome: Outcome, taken: Taken) -> None:

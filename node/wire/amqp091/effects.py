@@ -82,13 +82,13 @@ class SettleEffect:
     """Settle deliveries with an outcome. Deliveries that the client never got are released."""
 
     channel: Final[int]
-    consumer: Final[int]
+    lease: Final[int]
     ranges: Final[list[Range]]
     outcome: Final[Outcome]
 
-    def __init__(self, channel: int, consumer: int, ranges: list[Range], outcome: Outcome) -> None:
+    def __init__(self, channel: int, lease: int, ranges: list[Range], outcome: Outcome) -> None:
         self.channel = channel
-        self.consumer = consumer
+        self.lease = lease
         self.ranges = ranges
         self.outcome = outcome
 
@@ -278,4 +278,4 @@ class Outbox(Output):
 
     def _flush_settled(self) -> None:
         for channel, one in self.settlements.take_all():
-            self._effects.append(SettleEffect(channel, one.consumer, one.ranges, one.outcome))
+            self._effects.append(SettleEffect(channel, one.lease, one.ranges, one.outcome))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from node.delivery.settlements import Outcome, Settlement, Settlements
+from node.delivery.settlements import Outcome, Settlement, Settlements, consumer_of
 from node.delivery.unsettled import Taken, UnsettledDeliveries
 from node.message.run import Run
 from node.wire.amqp091.effects import (
@@ -113,12 +113,12 @@ class ChannelTransaction:
         """One for each consumer and outcome."""
         settlements = Settlements()
         for outcome, taken in self._committing:
-            settlements.add(outcome, self._channel, taken.link, taken.numbers)
+            settlements.add(outcome, self._channel, taken.lease, taken.numbers)
         return [settlement for _, settlement in settlements.take_all()]
 
     def links(self) -> set[int]:
         """The numbers of the consumers whose deliveries the transaction settles."""
-        return {taken.link for _, taken in (*self._settled, *self._committing)}
+        return {consumer_of(taken.lease) for _, taken in (*self._settled, *self._committing)}
 
     def committed(self) -> list[tuple[Outcome, Taken]]:
         """The session has committed. Returns the settled deliveries, which make room for further ones now."""

@@ -130,12 +130,12 @@ class PublishEffect:
 
 @dataclass(init=False, slots=True)
 class SettleEffect:
-    consumer: Final[int]
+    lease: Final[int]
     ranges: Final[list[Range]]
     outcome: Final[Outcome]
 
-    def __init__(self, consumer: int, ranges: list[Range], outcome: Outcome) -> None:
-        self.consumer = consumer
+    def __init__(self, lease: int, ranges: list[Range], outcome: Outcome) -> None:
+        self.lease = lease
         self.ranges = ranges
         self.outcome = outcome
 
@@ -256,9 +256,9 @@ class Outbox(Output):
             self._flush_settled()
         self._effects.append(effect)
 
-    def give_back(self, consumer: int, ranges: list[Range]) -> None:
+    def give_back(self, lease: int, ranges: list[Range]) -> None:
         """Return deliveries that the peer has not settled to their queue."""
-        self.emit(SettleEffect(consumer, ranges, Outcome.RETURNED))
+        self.emit(SettleEffect(lease, ranges, Outcome.RETURNED))
 
     def take_effects(self) -> list[Effect]:
         if self.settlements.gathered:
@@ -268,4 +268,4 @@ class Outbox(Output):
 
     def _flush_settled(self) -> None:
         for _, one in self.settlements.take_all():
-            self._effects.append(SettleEffect(one.consumer, one.ranges, one.outcome))
+            self._effects.append(SettleEffect(one.lease, one.ranges, one.outcome))

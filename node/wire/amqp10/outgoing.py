@@ -52,12 +52,15 @@ _CONTINUATION_OCTETS: Final = 40
 
 
 class WaitingDelivery:
-    """Deliveries that wait for the window, from message `index` on, of which `offset` octets are sent."""
+    """Deliveries that wait for the window, from message `index` on, of which `offset` octets are sent. They
+    are settled under the number `lease`.
+    """
 
-    __slots__ = ("index", "link", "numbers", "offset", "run")
+    __slots__ = ("index", "lease", "link", "numbers", "offset", "run")
 
-    def __init__(self, link: OutgoingLink, run: Run, numbers: Numbers) -> None:
+    def __init__(self, link: OutgoingLink, run: Run, numbers: Numbers, lease: int) -> None:
         self.link = link
+        self.lease = lease
         self.run = run
         self.numbers = numbers
         self.index = 0
@@ -88,7 +91,7 @@ class OutgoingTransfers:
         self._next_delivery = 0
         self._waiting: deque[WaitingDelivery] = deque()
 
-    def deliver(self, link: OutgoingLink, run: Run, numbers: Numbers, redelivered: bool) -> int:
+    def deliver(self, link: OutgoingLink, run: Run, numbers: Numbers, redelivered: bool, lease: int) -> int:
         """Send messages on a link as far as the window admits; the others wait for the window.
 
         Returns how many messages are taken: those in front of the first one that is larger than the peer
@@ -111,7 +114,7 @@ class OutgoingTransfers:
         if link.presettled:
             self.sent_presettled += run.count
         self._credits.delivered(consumer, run.count, len(run.raw))
-        waiting = WaitingDelivery(link, run, numbers)
+        waiting = WaitingDelivery(link, run, numbers, lease)
         if self._waiting or not self._write(waiting):
             self._waiting.append(waiting)
             self._credits.held_octets += len(run.raw)
@@ -135,7 +138,7 @@ class OutgoingTransfers:
             octets = link.responses.popleft()
             self._credits.held_octets -= len(octets)
             run = Run("", "", 0, False, 1, 0, len(octets), None, len(octets), octets, False, FORMAT_OCTET)
-            waiting = WaitingDelivery(link, run, range(1))
+            waiting = WaitingDelivery(link, run, range(1), 0)
             self.sent += 1
             self.sent_presettled += 1
             if self._waiting or not self._write(waiting):
@@ -166,7 +169,7 @@ class OutgoingTransfers:
         for one in self.unsettled.take_all():
             (taken if link is None or one.consumer is link.consumer else kept).append(one)
         self.unsettled.restore(kept)
-        found = [(one.link, merged(ranges_of(one.numbers))) for one in taken]
+        found = [(one.lease, merged(ranges_of(one.numbers))) for one in taken]
         if link is None or link.consumer is not None:
             number = None if link is None or link.consumer is None else link.consumer.number
             found += self._transactions.take_unsettled(self._session, number)
@@ -178,7 +181,7 @@ class OutgoingTransfers:
             self._credits.held_octets -= len(late.run.raw)
             consumer, unsent = late.link.consumer, late.numbers[late.index + (1 if late.offset else 0) :]
             if consumer is not None and len(unsent) and not late.link.presettled:
-                found.append((consumer.number, merged(ranges_of(unsent))))
+                found.append((late.lease, merged(ranges_of(unsent))))
         return found
 
     # -- writing --------------------------------------------------------------------------------
@@ -188,7 +191,7 @@ class OutgoingTransfers:
         run, room = waiting.run, self._room
         whole = run.largest_frame - run.skip <= room and not waiting.index and not waiting.offset
         if whole and run.count <= self.limit - self.next_id:
-            self._write_all(waiting.link, run, waiting.numbers)
+            self._write_all(waiting)
             return True
         lengths = run.lengths
         at = sum(lengths[: waiting.index]) if lengths is not None else run.stride * waiting.index
@@ -201,8 +204,9 @@ class OutgoingTransfers:
             waiting.offset = 0
         return True
 
-    def _write_all(self, link: OutgoingLink, run: Run, numbers: Numbers) -> None:
-        self._record(link, numbers)
+    def _write_all(self, waiting: WaitingDelivery) -> None:
+        link, run = waiting.link, waiting.run
+        self._record(waiting, waiting.numbers)
         raw, skip, channel, handle = run.raw, run.skip, self._channel, link.handle
         rest = _RESTS[link.presettled, False]
         number, tag, at = self._next_delivery, link.delivered, 0
@@ -225,10 +229,11 @@ class OutgoingTransfers:
         self.next_id += run.count
         self._outbox.write_deliveries(b"".join(pieces))
 
-    def _record(self, link: OutgoingLink, numbers: Numbers) -> None:
+    def _record(self, waiting: WaitingDelivery, numbers: Numbers) -> None:
         """The next deliveries, which have these sequence numbers, are unsettled unless sent settled."""
+        link = waiting.link
         if not link.presettled and link.consumer is not None:
-            self.unsettled.append(self._next_delivery, link.consumer.number, numbers, link.consumer)
+            self.unsettled.append(self._next_delivery, waiting.lease, numbers, link.consumer)
 
     def _write_one(self, waiting: WaitingDelivery, start: int, end: int) -> bool:
         """Send the frames of one message, or the next of them. Returns whether the last one is sent."""
@@ -237,7 +242,7 @@ class OutgoingTransfers:
         while self.next_id < self.limit:
             at = start + waiting.offset
             if not waiting.offset:
-                self._record(link, waiting.numbers[waiting.index : waiting.index + 1])
+                self._record(waiting, waiting.numbers[waiting.index : waiting.index + 1])
                 more = end - at > self._room
                 stop = at + self._room if more else end
                 head = _TRANSFER.pack(
@@ -310,7 +315,7 @@ class OutgoingTransfers:
         return taken
 
     def _settle(self, taken: Taken, outcome: Outcome) -> None:
-        self._outbox.settlements.add(outcome, self._session, taken.link, taken.numbers)
+        self._outbox.settlements.add(outcome, self._session, taken.lease, taken.numbers)
         self.settled += len(taken.numbers)
         consumer = taken.consumer
         if consumer is not None:

@@ -422,16 +422,16 @@ class SessionEndpoint:
 
     # -- deliveries -----------------------------------------------------------------------------
 
-    def deliver(self, link: OutgoingLink, run: Run, numbers: Numbers, redelivered: bool) -> None:
+    def deliver(self, link: OutgoingLink, run: Run, numbers: Numbers, redelivered: bool, lease: int) -> None:
         """Deliver messages. One that is larger than the peer accepts ends the link, and counts as failed."""
-        taken = self.outgoing.deliver(link, run, numbers, redelivered)
+        taken = self.outgoing.deliver(link, run, numbers, redelivered, lease)
         if taken == run.count:
             return
         consumer, left = link.consumer, numbers[taken:]
         if consumer is not None and not link.presettled:
-            self._outbox.settlements.add(Outcome.RETURNED, self.number, consumer.number, left[:1])
+            self._outbox.settlements.add(Outcome.RETURNED, self.number, lease, left[:1])
             if len(left) > 1:
-                self._outbox.settlements.add(Outcome.RELEASED, self.number, consumer.number, left[1:])
+                self._outbox.settlements.add(Outcome.RELEASED, self.number, lease, left[1:])
         text = f"a message is larger than the {link.max_message_size} octets that the link takes"
         self._detach_with(link, error_of(MessageTooLargeError(text)))
 

@@ -198,14 +198,14 @@ class SessionTable:
             self._ending.remove(channel)
             self._outbox.send(channel, End())
 
-    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
+    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool, lease: int) -> None:
         """Deliver messages. They go back to their queue if the link has gone."""
         link = self._links.get(consumer)
         session = None if link is None else self._by_number.get(link.session)
         if link is None or session is None or link.ended:
-            self._outbox.emit(SettleEffect(consumer, merged(ranges_of(numbers)), Outcome.RELEASED))
+            self._outbox.emit(SettleEffect(lease, merged(ranges_of(numbers)), Outcome.RELEASED))
         else:
-            session.deliver(link, run, numbers, redelivered)
+            session.deliver(link, run, numbers, redelivered, lease)
             self.parts.credits.look_at_output()
 
     def granted(self, consumer: int, limit: int) -> None:

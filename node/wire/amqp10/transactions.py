@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from node.delivery.settlements import Outcome, Settlements
+from node.delivery.settlements import Outcome, Settlements, consumer_of
 from node.delivery.unsettled import RUN_OCTETS, Taken, UnsettledDeliveries, UnsettledRanges, octets_of
 from node.ranges.range_set import merged, ranges_of
 from node.wire.amqp10.definitions import (
@@ -193,7 +193,7 @@ class DeclaredTransactions:
         self._ending[transaction.number] = transaction
         settlements = Settlements()
         for one in transaction.retired:
-            settlements.add(one.outcome, 0, one.taken.link, one.taken.numbers)
+            settlements.add(one.outcome, 0, one.taken.lease, one.taken.numbers)
         settled = [settlement for _, settlement in settlements.take_all()]
         self._outbox.emit(CommitEffect(transaction.number, link.session, tag, settled))
         return None
@@ -256,7 +256,8 @@ class DeclaredTransactions:
     def consumers(self, session: int) -> set[int]:
         """The consumers of a session whose deliveries a transaction settles."""
         everything = (*self._live.values(), *self._ending.values())
-        return {one.taken.link for held in everything for one in held.retired if one.session == session}
+        mine = (one for held in everything for one in held.retired if one.session == session)
+        return {consumer_of(one.taken.lease) for one in mine}
 
     # -- the end --------------------------------------------------------------------------------
 
@@ -280,7 +281,7 @@ class DeclaredTransactions:
     def _settle(self, taken: Taken) -> None:
         """Settle deliveries that the peer has settled."""
         ranges = merged(ranges_of(taken.numbers))
-        self._outbox.emit(SettleEffect(taken.link, ranges, default_outcome(taken.consumer)))
+        self._outbox.emit(SettleEffect(taken.lease, ranges, default_outcome(taken.consumer)))
 
     def coordinator_gone(self, coordinator: IncomingLink) -> None:
         """A closed link to the coordinator rolls its transactions back (section 4.2)."""
@@ -295,8 +296,8 @@ class DeclaredTransactions:
         for transaction in self._live.values():
             kept: list[Retired] = []
             for one in transaction.retired:
-                if one.session == session and consumer in (None, one.taken.link):
-                    found.append((one.taken.link, merged(ranges_of(one.taken.numbers))))
+                if one.session == session and consumer in (None, consumer_of(one.taken.lease)):
+                    found.append((one.taken.lease, merged(ranges_of(one.taken.numbers))))
                 else:
                     kept.append(one)
             if len(kept) < len(transaction.retired):

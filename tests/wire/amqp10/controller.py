@@ -162,7 +162,7 @@ def unsettled(controller: Controller, channel: int = 0) -> list[int]:
 
 def given_back(controller: Controller) -> list[tuple[int, list[tuple[int, int]], Outcome]]:
     found = controller.peer.taken(e.SettleEffect)
-    return [(one.consumer, one.ranges, one.outcome) for one in found]
+    return [(one.lease, one.ranges, one.outcome) for one in found]
 
 
 def failure(outcome: Any) -> str:

@@ -276,13 +276,13 @@ class Broker:
     def look_at(self, effect: Any) -> None:
         """Keep the books of an effect."""
         match effect:
-            case e.SettleEffect(consumer=consumer, ranges=ranges, outcome=outcome):
+            case e.SettleEffect(lease=consumer, ranges=ranges, outcome=outcome):
                 assert self.wild or outcome is not ONLY_IN_TRANSACTIONS, "a rollback settles nothing"
                 self.settled(consumer, ranges)
             case e.CommitEffect(transaction=number, settled=settlements):
                 self.end(number, e.CommitEffect)
                 for one in settlements:
-                    self.settled(one.consumer, one.ranges)
+                    self.settled(one.lease, one.ranges)
             case e.DeleteNode(queue=queue):
                 self.nodes.remove(queue)
             case e.Rollback(transaction=number):

@@ -268,7 +268,7 @@ class Peer:
 
     def deliver_run(self, run: Run, first: int = 1, consumer: int = 1) -> None:
         numbers = range(first, first + run.count)
-        self.connection.sessions.deliver(consumer, run, numbers, False)
+        self.connection.sessions.deliver(consumer, run, numbers, False, consumer)
 
     # -- the machine ----------------------------------------------------------------------------
 

@@ -85,7 +85,7 @@ def delivering() -> Connection:
     for turn in range(DELIVERED // 20):
         for handle in (7, 8):
             begin = 500 + 20 * turn
-            one.sessions.deliver(handle, few, range(begin, begin + 10), False)
+            one.sessions.deliver(handle, few, range(begin, begin + 10), False, handle)
     one.take_effects()
     one.take_output()
     return one
@@ -96,10 +96,10 @@ def told(one: Connection, octets_read: bytes) -> list[Any]:
     found: list[Any] = []
     for effect in one.receive(octets_read, 1.0):
         settles = isinstance(effect, SettleEffect)
-        found.append((effect.consumer, effect.ranges, effect.outcome) if settles else type(effect))
+        found.append((effect.lease, effect.ranges, effect.outcome) if settles else type(effect))
     session = one.sessions.numbered(1)
     assert session is not None
-    unsettled = [(taken.link, taken.first, list(taken.numbers)) for taken in session.outgoing.unsettled]
+    unsettled = [(taken.lease, taken.first, list(taken.numbers)) for taken in session.outgoing.unsettled]
     return [*found, one.take_output(), unsettled, session.outgoing.settled]
 
 

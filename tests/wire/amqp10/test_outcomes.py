@@ -32,7 +32,7 @@ ACCEPTED, RELEASED, REJECTED = Accepted(), Released(), Rejected(Error("x", "no")
 
 
 def settlements(peer: Peer) -> list[tuple[int, list[tuple[int, int]], Outcome]]:
-    return [(one.consumer, one.ranges, one.outcome) for one in peer.taken(SettleEffect)]
+    return [(one.lease, one.ranges, one.outcome) for one in peer.taken(SettleEffect)]
 
 
 # -- outcomes of the broker -------------------------------------------------------------------------
