@@ -121,7 +121,8 @@ class Strangers(Section):
 
 
 class TlsSettings(Section):
-    """The port for clients that speak TLS; without this table the node has no such port.
+    """The port for clients that speak TLS, and TLS in place over AMQP 1.0; without this table the node has
+    neither.
 
     The node reads the files again when they change, and on SIGHUP, for connections made from then on.
     """

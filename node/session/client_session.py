@@ -134,3 +134,5 @@ class ClientProtocol:
     mechanisms: tuple[str, ...]
     """The SASL mechanisms that clients without a certificate may log in by."""
     begin: Callable[[Transport], ClientSession]
+    tls_header: bytes = b""
+    """The header, among `headers`, that asks for TLS on the same connection; empty where there is none."""

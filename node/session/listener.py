@@ -120,6 +120,17 @@ class Listener:
         self._last_client += 1
         return Client(self, self._last_client, certified_name)
 
+    def turned_client(self, certified_name: str) -> Client:
+        """Make the client of a connection that the listener has opened before, and that now has TLS."""
+        client = self.new_client(certified_name)
+        client.turned = True
+        return client
+
+    @property
+    def tls(self) -> TlsPort | None:
+        """The port that begins TLS on connections without it; None where the node has no certificate."""
+        return self._tls if self._open else None
+
     def admit(self, address: str) -> bool:
         """Whether the gate admits a socket from this address. Once the ports are closed it admits none: the
         operating system may have accepted a socket before.
@@ -152,8 +163,12 @@ class Listener:
 
     def opened(self, client: Client) -> None:
         """The client has its socket."""
-        self.accepted += 1
+        self.accepted += not client.turned
         self.clients[client.number] = client
+
+    def turned(self, client: Client) -> None:
+        """The client's socket belongs to the TLS port, and still counts at the gate."""
+        del self.clients[client.number]
 
     def gone(self, client: Client) -> None:
         """The client's socket is closed."""
@@ -225,6 +240,8 @@ class Client(asyncio.Protocol):
         self.certified_name = certified_name
         self.stranger = True
         """True until the client has opened its connection."""
+        self.turned = False
+        """Whether the connection began without TLS."""
         self.received_bytes = 0
         self.sent_bytes = 0
         self.since = listener.clock()
@@ -253,7 +270,7 @@ class Client(asyncio.Protocol):
         """
         begun, self._begun = self._begun + data, b""
         name = handshake.receive(data)
-        if name is None:
+        if name is None or self._asks_for_tls(self._listener.protocols[name].tls_header, begun):
             self._begun = begun
             return b""
         self._handshake = None
@@ -261,6 +278,38 @@ class Client(asyncio.Protocol):
             self.session.lost()
             self.session = self._begin_session(self._listener.protocols[name])
         return begun
+
+    def _asks_for_tls(self, header: bytes, begun: bytes) -> bool:
+        """Whether the octets are the header that asks for TLS, or begin it. Gives the socket to the TLS port
+        when the header is complete.
+
+        Octets behind the header have come without TLS: the session refuses them together with the header.
+        """
+        port, transport, descriptor = self._listener.tls, self._transport, self._descriptor
+        if not header.startswith(begun) or port is None or transport is None or descriptor is None:
+            return False
+        if begun == header:
+            self._turn_to_tls(header, port, transport, descriptor)
+        return True
+
+    def _turn_to_tls(
+        self, header: bytes, port: TlsPort, transport: asyncio.Transport, descriptor: int
+    ) -> None:
+        """Answer the header with itself. From here on the node reads from the socket through TLS alone."""
+        listener = self._listener
+        left = listener.handshake_timeout - (listener.clock() - self.since)
+        try:
+            if left <= 0 or os.write(descriptor, header) != len(header):
+                raise TimeoutError
+            below = socket.socket(fileno=os.dup(descriptor))
+        except OSError:
+            transport.abort()
+            return
+        below.setblocking(False)
+        self._transport = None
+        listener.turned(self)
+        port.take_over(below, self.remote, left, listener.turned_client)
+        transport.abort()
 
     # -- asyncio.Protocol -----------------------------------------------------------------------
 

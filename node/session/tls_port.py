@@ -1,7 +1,8 @@
 """The TLS port: the listener admits a socket before its handshake, and makes it a client after it.
 
 asyncio's servers report a connection only after its handshake, so that any number of peers could begin
-handshakes and not end them. This port therefore accepts sockets itself.
+handshakes and not end them. This port therefore accepts sockets itself. It takes over those of clients that
+ask for TLS on the port without TLS.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, cast
 
 SHUTDOWN_S: Final = 5.0
@@ -57,15 +58,17 @@ class ClientListener(Protocol):
 class PendingClient(asyncio.Protocol):
     """The protocol of a socket until its handshake is over."""
 
-    def __init__(self, listener: ClientListener, identity: ServerIdentity, address: str) -> None:
-        self._listener = listener
+    def __init__(
+        self, new_client: Callable[[str], AcceptedClient], identity: ServerIdentity, address: str
+    ) -> None:
+        self._new_client = new_client
         self._identity = identity
         self._address = address
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         encrypted = cast(asyncio.Transport, transport)
         certificate = encrypted.get_extra_info("peercert") or {}
-        client = self._listener.new_client(self._identity.name_in(certificate))
+        client = self._new_client(self._identity.name_in(certificate))
         encrypted.set_protocol(cast(asyncio.Protocol, client))
         client.begin(encrypted, self._address)
 
@@ -89,6 +92,16 @@ class TlsPort:
             self._sockets.append(listening)
             self._begin(self._accept(listening))
 
+    def take_over(
+        self,
+        admitted: socket.socket,
+        address: str,
+        seconds: float,
+        new_client: Callable[[str], AcceptedClient],
+    ) -> None:
+        """Begin a handshake of at most so many seconds on a socket that the gate has admitted."""
+        self._begin(self._shake_hands(admitted, address, seconds, new_client))
+
     def stop(self) -> None:
         """Accept no more sockets, and abort the handshakes in progress."""
         for task in self._tasks:
@@ -109,24 +122,31 @@ class TlsPort:
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
+        listener = self._listener
         while True:
             try:
                 accepted, address = await loop.sock_accept(listening)
             except OSError:
                 await asyncio.sleep(RETRY_S)
                 continue
-            if self._listener.admit(address[0]):
-                self._begin(self._shake_hands(accepted, address[0]))
+            if listener.admit(address[0]):
+                self.take_over(accepted, address[0], listener.handshake_timeout, listener.new_client)
             else:
                 accepted.close()
 
-    async def _shake_hands(self, accepted: socket.socket, address: str) -> None:
+    async def _shake_hands(
+        self,
+        accepted: socket.socket,
+        address: str,
+        seconds: float,
+        new_client: Callable[[str], AcceptedClient],
+    ) -> None:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: PendingClient(self._listener, self._identity, address),
+                lambda: PendingClient(new_client, self._identity, address),
                 accepted,
                 ssl=self._identity.context,
-                ssl_handshake_timeout=self._listener.handshake_timeout,
+                ssl_handshake_timeout=seconds,
                 ssl_shutdown_timeout=SHUTDOWN_S,
             )
         except OSError as error:

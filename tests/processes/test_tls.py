@@ -1,4 +1,6 @@
-"""The TLS port of a real node: passwords and certificates, renewed certificates, peers that speak no TLS."""
+"""TLS at a real node, on its port and in place: passwords and certificates, renewed certificates, peers that
+speak no TLS.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from cluster.config.addresses import Address
 from cluster.config.models import parse
 from cluster.config.passwords import PasswordHash
 from node.wire.amqp10 import definitions as d
-from node.wire.amqp10.connection import AMQP_HEADER, SASL_HEADER
+from node.wire.amqp10.connection import AMQP_HEADER, SASL_HEADER, TLS_HEADER
 from tests.processes.certificates import Authority, KeyPair
 from tests.processes.management_client import Management, basic
 from tests.processes.nodes import Cluster, Node, until
@@ -166,6 +168,23 @@ def test_a_certificate_is_proof_enough_over_amqp_1_0_too(secured: Secured) -> No
         (row,) = Management(secured.node, "alice", PASSWORD).get("connections")
         assert (row["protocol"], row["ssl"]) == ("AMQP 1.0", True)
         assert (row["auth_mechanism"], row["user"]) == (EXTERNAL.TYPE, "alice")
+
+
+@pytest.mark.requirement("B1.2", "B2.3")
+@pytest.mark.sentence("1.0/5.2-1")
+def test_a_connection_without_tls_turns_to_tls_and_logs_in_by_its_certificate(secured: Secured) -> None:
+    context = secured.context(secured.authority.issue("alice", "alice"))
+    with socket.create_connection(secured.node.amqp, PATIENCE_S) as raw:
+        raw.sendall(TLS_HEADER)
+        assert raw.recv(64) == TLS_HEADER
+        with context.wrap_socket(raw, server_hostname="127.0.0.1") as connected:
+            client = Login(connected)
+            assert client.mechanisms == ("PLAIN", EXTERNAL.TYPE)
+            client.send(d.SaslInit(EXTERNAL.TYPE), AMQP_HEADER, d.Open("TLS in place"))
+            assert client.reads() == d.SaslOutcome(d.SaslCode.OK)
+            assert client.reads() == AMQP_HEADER and isinstance(client.reads(), d.Open)
+            (row,) = Management(secured.node, "alice", PASSWORD).get("connections")
+            assert (row["ssl"], row["port"], row["user"]) == (True, secured.node.amqp.port, "alice")
 
 
 @pytest.mark.requirement("B2.3")

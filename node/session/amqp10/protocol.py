@@ -19,7 +19,9 @@ from node.wire.amqp10.values import Symbol
 from node.wire.scram import SCRAM_SHA_256
 
 PROTOCOL_HEADERS: Final = (AMQP_HEADER, TLS_HEADER, SASL_HEADER)
-"""The session answers a header that asks for TLS in place with the header that the node takes."""
+"""The session answers a header that asks for TLS with the header that the node takes. Where the node has a
+certificate the listener takes this header first.
+"""
 
 
 def amqp10(port: BrokerPort, limits: ConnectionLimits, clock: Callable[[], float]) -> ClientProtocol:
@@ -40,7 +42,7 @@ def amqp10(port: BrokerPort, limits: ConnectionLimits, clock: Callable[[], float
         offered = variants[port.offers_scram, bool(transport.certified_name)]
         return ConnectionSession(port, transport, offered, clock)
 
-    return ClientProtocol(PROTOCOL_NAME, PROTOCOL_HEADERS, limits.mechanisms, begin)
+    return ClientProtocol(PROTOCOL_NAME, PROTOCOL_HEADERS, limits.mechanisms, begin, TLS_HEADER)
 
 
 def connection_limits(limits: SessionLimits, container: str, names: Mapping[str, str]) -> ConnectionLimits:

@@ -245,7 +245,7 @@ class Connection:
         elif state is ConnectionState.HEADER:
             # The node wants a login, or speaks no such version: the answer is the header that it takes.
             self._outbox.write(SASL_HEADER)
-            self._refuse("the first header asks for no layer that the node offers")
+            self._refuse("the first header asks for no layer that the node offers, or not by itself")
         else:
             raise EndpointStateError("a protocol header among frames")
 
