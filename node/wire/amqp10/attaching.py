@@ -1,5 +1,5 @@
-"""The node's answers to attaches (part 2, section 2.6.3): the peer's fields, with the termini that are there
-(part 3, section 3.5).
+"""The node's attaches (part 2, section 2.6.3). Its answers have the peer's fields, with the termini that are
+there (part 3, section 3.5).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from node.wire.amqp10.definitions import (
     TerminusExpiryPolicy,
 )
 from node.wire.amqp10.field_readers import CompositeField
-from node.wire.amqp10.links import IncomingLink, OutgoingLink
+from node.wire.amqp10.links import IncomingLink, NodeLink, OutgoingLink
 from node.wire.amqp10.outcomes import OUTCOMES, outcome_of
 from node.wire.amqp10.transactions import COORDINATOR
 
@@ -41,6 +41,20 @@ def answer(link: IncomingLink | OutgoingLink, max_message_size: int) -> Attach:
         source,
         target,
         initial_delivery_count=count,
+        max_message_size=max_message_size,
+    )
+
+
+def offer(link: NodeLink, handle: int, max_message_size: int) -> Attach:
+    """The attach of a link that the node attaches first."""
+    sends = link.role is Role.SENDER
+    return Attach(
+        link.name,
+        handle,
+        link.role,
+        source=_kept(Source(link.address)) if sends else Source(link.remote_address),
+        target=Target(link.remote_address) if sends else _kept(Target(link.address)),
+        initial_delivery_count=0 if sends else None,
         max_message_size=max_message_size,
     )
 

@@ -207,7 +207,7 @@ class Connection:
         elif isinstance(performative, Close):
             self._peer_closes(performative)
         elif isinstance(performative, Begin):
-            self.sessions.begin(frame.channel, performative)
+            self.sessions.begin(frame.channel, performative, self.channel_max)
         elif session is None or isinstance(performative, Open):
             raise EndpointStateError(f"{type(performative).__name__} on channel {frame.channel}")
         else:

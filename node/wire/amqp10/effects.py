@@ -181,7 +181,9 @@ class Rollback:
 
 @dataclass(frozen=True, slots=True)
 class SessionEnded:
-    """The session has ended. `awaited`: the peer waits for the answer `SessionTable.released`."""
+    """The session has ended. `channel` is the peer's. `awaited`: the peer waits for the answer
+    `SessionTable.released`.
+    """
 
     session: int
     channel: int

@@ -91,6 +91,13 @@ class ChannelBoundsError(WireError):
     ends = Ends.CONNECTION
 
 
+class NoChannelError(WireError):
+    """All channels of the node have a session, one of which the node has begun itself (section 2.5.1)."""
+
+    condition = "amqp:resource-limit-exceeded"
+    ends = Ends.CONNECTION
+
+
 class MemoryExhaustedError(WireError):
     """The peer makes the node hold more memory than the node grants to a connection."""
 

@@ -2,6 +2,7 @@
 
 state        meaning                                              leaves by
 ATTACHING    the broker has been asked for the node               its answer: ATTACHED, or DETACHED
+             or a peer has refused a link of the node             detach received: gone
 ATTACHED     attach sent                                          detach received: gone; detach sent: DETACHED
 DETACHED     detach sent with an error; transfers are discarded   detach received: gone
 """
@@ -9,6 +10,7 @@ DETACHED     detach sent with an error; transfers are discarded   detach receive
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -26,6 +28,19 @@ from node.wire.amqp10.values import AmqpValue
 REJECTED_OUTCOME: Final = "amqp:rejected:list"
 
 
+@dataclass(frozen=True, slots=True)
+class NodeLink:
+    """A link that the node attaches. As sender the node sends the messages of the queue `address` to
+    `remote_address` at the peer. As receiver it publishes those from `remote_address` to `address`, a queue
+    or an exchange. `role` is the node's.
+    """
+
+    name: str
+    role: bool
+    address: str
+    remote_address: str
+
+
 class LinkState(Enum):
     ATTACHING = 1
     ATTACHED = 2
@@ -41,7 +56,7 @@ class IncomingLink:
 
     __slots__ = (
         "anonymous", "attach", "coordinator", "credit", "delivery_count", "exchange", "handle", "made",
-        "management", "partial", "rejects", "routing_key", "session", "settles_second", "state",
+        "management", "offered", "partial", "rejects", "routing_key", "session", "settles_second", "state",
         "unanswered",
     )  # fmt: skip
 
@@ -50,6 +65,8 @@ class IncomingLink:
         self.attach: Final = attach
         self.handle: Final = handle
         self.state = LinkState.ATTACHING
+        self.offered = False
+        """The node has attached first."""
         self.made = ""
         """The queue that is the link's dynamic node, and ends with the link."""
         self.anonymous = False
@@ -107,13 +124,13 @@ class PartialDelivery(IncomingDelivery):
 
 class OutgoingLink:
     """A link on which the node sends; implements `FlowControl` for its consumer. `attach` is the peer's,
-    `handle` the node's.
+    `handle` the node's. `offered`: the node has attached first.
     """
 
     __slots__ = (
         "advanced", "attach", "closed", "consumer", "credit_limit", "delivered", "drain_due", "drain_limit",
-        "draining", "ended", "filters", "handle", "made", "management", "max_message_size", "presettled",
-        "regranted", "responses", "session", "state", "tells_place", "waiting",
+        "draining", "ended", "filters", "handle", "made", "management", "max_message_size", "offered",
+        "presettled", "regranted", "responses", "session", "state", "tells_place", "waiting",
     )  # fmt: skip
 
     def __init__(self, session: int, attach: Attach, handle: int) -> None:
@@ -154,7 +171,7 @@ class OutgoingLink:
         """The broker has been told a limit since that drain began."""
         self.waiting = False
         """Deliveries of the session wait for the session's window."""
-        self.ended = self.closed = False
+        self.ended = self.closed = self.offered = False
         """The peer has detached; `closed`: for good."""
 
     @property

@@ -7,6 +7,7 @@ body of one amqp-value.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from struct import error as StructError
 from typing import Final, NamedTuple
 
@@ -15,7 +16,7 @@ from node.wire.amqp10.definitions import COMPOSITES, Properties, SectionCode, re
 from node.wire.amqp10.encoding import encode_amqp
 from node.wire.amqp10.errors import SectionError, WireError
 from node.wire.amqp10.field_readers import MessageId
-from node.wire.amqp10.links import IncomingLink
+from node.wire.amqp10.links import IncomingLink, LinkState, OutgoingLink
 from node.wire.amqp10.sections import sections_in_any_order
 from node.wire.amqp10.values import AmqpValue, Described, ULong
 
@@ -53,6 +54,23 @@ class UnansweredRequests:
     def answered(self, link: IncomingLink) -> None:
         """The oldest request of a link has its response, or cannot have one."""
         self.octets -= link.unanswered.popleft()
+
+
+Link = IncomingLink | OutgoingLink
+
+
+def responding_to(links: Iterable[Link], name: str) -> list[OutgoingLink]:
+    """The attached link of this name for responses of the management, if there is one."""
+    return [one for one in links if isinstance(one, OutgoingLink) and one.management and _attached(one, name)]
+
+
+def requesting(links: Iterable[Link], name: str) -> list[IncomingLink]:
+    """The attached link of this name for requests to the management, if there is one."""
+    return [one for one in links if isinstance(one, IncomingLink) and one.management and _attached(one, name)]
+
+
+def _attached(link: Link, name: str) -> bool:
+    return link.state is LinkState.ATTACHED and link.attach.name == name
 
 
 class RequestError(Exception):

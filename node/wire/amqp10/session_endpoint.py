@@ -5,8 +5,8 @@ MAPPED     Begin sent; frames of the session are handled      End received: ENDE
 END_SENT   End sent with an error; all but End is discarded   End received: ENDED
 ENDED      the channel is free                                -
 
-The node sends on the same channel number as the peer, which is possible because the node begins no session of
-its own accord. `links` are by the peer's handles; `NodeHandles` gives the node's.
+`channel` is the node's, and `remote_channel` the peer's: they are one number unless the node has begun a
+session of its own. `links` are by the peer's handles; `NodeHandles` gives the node's.
 """
 
 from __future__ import annotations
@@ -52,12 +52,13 @@ from node.wire.amqp10.errors import (
     UnattachedHandleError,
     WireError,
 )
-from node.wire.amqp10.flow_writer import OUTGOING_WINDOW, FlowWriter
+from node.wire.amqp10.flow_writer import FlowWriter
 from node.wire.amqp10.frames import Frame
 from node.wire.amqp10.handles import NodeHandles
 from node.wire.amqp10.incoming import DeliveryOutcome, IncomingTransfers
 from node.wire.amqp10.links import IncomingLink, LinkState, OutgoingLink
-from node.wire.amqp10.management import REQUEST_CREDIT
+from node.wire.amqp10.management import REQUEST_CREDIT, requesting, responding_to
+from node.wire.amqp10.offered_links import OfferedLinks, agree
 from node.wire.amqp10.outgoing import OutgoingTransfers
 from node.wire.amqp10.serial import unwrapped
 from node.wire.amqp10.shared import ConnectionParts
@@ -80,11 +81,13 @@ class SessionEndpoint:
         self,
         number: int,
         channel: int,
+        remote_channel: int,
         begin: Begin,
         parts: ConnectionParts,
     ) -> None:
         self.number: Final = number
         self.channel: Final = channel
+        self.remote_channel: Final = remote_channel
         self.state = SessionState.MAPPED
         self.links: dict[int, IncomingLink | OutgoingLink] = {}
         self.incoming = IncomingTransfers(number, begin.next_outgoing_id, parts)
@@ -100,10 +103,7 @@ class SessionEndpoint:
         self._draining = Draining(parts.credits, parts.outbox, self._flows.write)
         self._thirsty: dict[IncomingLink, None] = {}
         """The links whose credit may have to be renewed."""
-        self._outbox.send(
-            channel,
-            Begin(0, limits.incoming_window, OUTGOING_WINDOW, channel, limits.handle_max),
-        )
+        self.offered = OfferedLinks(channel, self._handles, parts)
 
     # -- frames of the peer ---------------------------------------------------------------------
 
@@ -112,7 +112,7 @@ class SessionEndpoint:
         performative = frame.performative
         self.incoming.flush()
         if isinstance(performative, End):
-            self._peer_ends()
+            self._peer_ends(performative)
         elif self.state is not SessionState.MAPPED:
             return
         elif isinstance(performative, Disposition):
@@ -199,7 +199,7 @@ class SessionEndpoint:
             self._draining.drain(link)
         elif link.management:
             self.outgoing.respond(link)
-            self._thirsty.update(dict.fromkeys(self._requesting(link.attach.name)))
+            self._thirsty.update(dict.fromkeys(requesting(self.links.values(), link.attach.name)))
             if link.drain_due:
                 self._draining.end(link)
 
@@ -247,18 +247,20 @@ class SessionEndpoint:
                 self._detach_with(one, error_of(stolen))
         if self.state is not SessionState.MAPPED:
             return
-        handle = self._handles.take(attach.handle)
-        if attach.role is Role.RECEIVER:
-            outgoing = OutgoingLink(self.number, attach, handle)
-            self.links[attach.handle] = outgoing
-            self._outbox.emit(StartConsumer(outgoing))
+        mine = self.offered.answered(attach)
+        handle = self._handles.take(attach.handle) if mine is None else mine.handle
+        wanted = mine is None or agree(mine, attach)
+        kind = OutgoingLink if attach.role is Role.RECEIVER else IncomingLink
+        self.links[attach.handle] = link = kind(self.number, attach, handle)
+        link.offered = mine is not None
+        if not wanted:
+            return
+        if isinstance(link, OutgoingLink):
+            self._outbox.emit(StartConsumer(link))
+        elif link.coordinator:
+            self.accept(link)
         else:
-            incoming = IncomingLink(self.number, attach, handle)
-            self.links[attach.handle] = incoming
-            if incoming.coordinator:
-                self.accept(incoming)
-            else:
-                self._outbox.emit(FindTarget(incoming))
+            self._outbox.emit(FindTarget(link))
 
     def made(self, link: IncomingLink | OutgoingLink, queue: str) -> bool:
         """A link that attaches has its dynamic node. False: the link has gone."""
@@ -274,35 +276,27 @@ class SessionEndpoint:
 
     def accept(self, link: IncomingLink) -> None:
         """The target is there: the link is attached, and the peer gets credit."""
-        if link.state is LinkState.ATTACHING and self._send_attach(answer(link, self._limits.message_size)):
+        if link.state is LinkState.ATTACHING and self._answer(link, answer(link, self._limits.message_size)):
             link.state = LinkState.ATTACHED
             self._thirsty[link] = None
 
     def responding(self, link: OutgoingLink) -> None:
         """The link is for the responses of the node's management."""
         link.presettled = link.management = True
-        if link.state is LinkState.ATTACHING and self._send_attach(answer(link, self._limits.message_size)):
+        if link.state is LinkState.ATTACHING and self._answer(link, answer(link, self._limits.message_size)):
             link.state = LinkState.ATTACHED
             self.outgoing.respond(link)
 
     def respond(self, link: IncomingLink, octets: bytes) -> None:
         """The response to a request goes on the link of the same name on which the peer receives."""
         self._thirsty[link] = None
-        for one in self._responding_to(link.attach.name):
+        for one in responding_to(self.links.values(), link.attach.name):
             self.outgoing.add_response(one, octets)
-
-    def _responding_to(self, name: str) -> list[OutgoingLink]:
-        """The attached link of this name for responses of the management, if there is one."""
-        return [one for one in self.outgoing_links() if one.management and _attached_as(one, name)]
-
-    def _requesting(self, name: str) -> list[IncomingLink]:
-        """The attached link of this name for requests to the management, if there is one."""
-        links = [one for one in self.links.values() if isinstance(one, IncomingLink) and one.management]
-        return [one for one in links if _attached_as(one, name)]
 
     def _has_unanswered(self, link: IncomingLink) -> bool:
         """Whether a request of the link waits for its response, or for the credit for that."""
-        return bool(link.unanswered) or any(one.responses for one in self._responding_to(link.attach.name))
+        links = responding_to(self.links.values(), link.attach.name)
+        return bool(link.unanswered) or any(one.responses for one in links)
 
     def consuming(self, link: OutgoingLink, consumer: int, returnable: bool) -> None:
         """The link has its consumer."""
@@ -310,15 +304,17 @@ class SessionEndpoint:
             consumer, link.attach.name, self.number, link, no_ack=False, returnable=returnable
         )
         self._credits.consumers[consumer] = mine
-        if self._send_attach(answer(link, self._limits.message_size)):
+        if self._answer(link, answer(link, self._limits.message_size)):
             link.state = LinkState.ATTACHED
             self._credits.touch(mine)
             self._draining.drain(link)
 
-    def _send_attach(self, attach: Attach) -> bool:
-        """Send an attach, which has the peer's termini. The session ends where the peer takes no frame of
-        that size. Returns whether the session goes on.
+    def _answer(self, link: IncomingLink | OutgoingLink, attach: Attach) -> bool:
+        """Answer the peer's attach, unless that is the answer itself. The session ends where the peer takes
+        no frame of that size, with its own termini. Returns whether the session goes on.
         """
+        if link.offered:
+            return True
         try:
             self._outbox.send(self.channel, attach)
         except FrameSizeTooSmallError as error:
@@ -329,13 +325,14 @@ class SessionEndpoint:
     def refuse(self, link: IncomingLink | OutgoingLink, error: Error) -> None:
         """The broker has refused the link: attach without terminus, then a closing detach (section 2.6.3)."""
         if link.state is LinkState.ATTACHING and self._attach_without_terminus(link):
+            self.offered.link_ended(link, error)
             self._send_detach(link, True, fitted(error))
 
     def _attach_without_terminus(self, link: IncomingLink | OutgoingLink) -> bool:
         """Answer an attach in front of a detach. Returns whether the session goes on."""
         link.state = LinkState.DETACHED
         self._delete_node(link)
-        return self._send_attach(refusal(link))
+        return self._answer(link, refusal(link))
 
     # -- detaching ------------------------------------------------------------------------------
 
@@ -344,6 +341,8 @@ class SessionEndpoint:
         if link is None:
             raise self._unattached(detach.handle)
         was = link.state
+        if was is not LinkState.DETACHED:
+            self.offered.link_ended(link, detach.error)
         if was is LinkState.ATTACHING and not self._attach_without_terminus(link):
             return
         del self.links[detach.handle]
@@ -398,6 +397,7 @@ class SessionEndpoint:
             return
         if link.state is LinkState.ATTACHING and not self._attach_without_terminus(link):
             return
+        self.offered.link_ended(link, error)
         self._send_detach(link, True, fitted(error))
         if isinstance(link, OutgoingLink):
             self._receiver_gone(link)
@@ -453,12 +453,13 @@ class SessionEndpoint:
         self.flush()
         self._outbox.send(self.channel, End(error_of(error)))
         self.state = SessionState.END_SENT
-        self._outbox.emit(SessionEnded(self.number, self.channel, self.close(), False))
+        self._outbox.emit(SessionEnded(self.number, self.remote_channel, self.close(), False))
 
-    def _peer_ends(self) -> None:
+    def _peer_ends(self, end: End) -> None:
         if self.state is SessionState.MAPPED:
             self.flush()
-            self._outbox.emit(SessionEnded(self.number, self.channel, self.close(), True))
+            self.offered.session_ended(end.error)
+            self._outbox.emit(SessionEnded(self.number, self.remote_channel, self.close(), True))
         self.state = SessionState.ENDED
 
     def close(self) -> UnsettledRanges:
@@ -489,7 +490,3 @@ class SessionEndpoint:
     def held(self) -> int:
         """Octets of memory for the links and for unfinished deliveries."""
         return self.incoming.partial_octets + len(self.links) * LINK_OCTETS
-
-
-def _attached_as(link: IncomingLink | OutgoingLink, name: str) -> bool:
-    return link.state is LinkState.ATTACHED and link.attach.name == name

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from node.delivery.credit import Credits
 from node.delivery.settlements import Outcome
 from node.delivery.unsettled import UnsettledRanges
 from node.message.run import Run
 from node.ranges.range_set import Numbers, merged, ranges_of
+from node.wire.amqp10.channels import NodeChannels
 from node.wire.amqp10.definitions import Begin, End, Error, Rejected
 from node.wire.amqp10.effects import CommitEffect, Outbox, PublishEffect, SettleEffect
 from node.wire.amqp10.error_texts import error_of, fitted
-from node.wire.amqp10.errors import EndpointStateError, RolledBackError, WireError
+from node.wire.amqp10.errors import EndpointStateError, NoChannelError, RolledBackError, WireError
+from node.wire.amqp10.flow_writer import OUTGOING_WINDOW
 from node.wire.amqp10.incoming import ACCEPTED, DeliveryOutcome
 from node.wire.amqp10.limits import ConnectionLimits
-from node.wire.amqp10.links import IncomingLink, LinkState, OutgoingLink
+from node.wire.amqp10.links import IncomingLink, LinkState, NodeLink, OutgoingLink
+from node.wire.amqp10.offered_links import OfferedSession
 from node.wire.amqp10.session_endpoint import SessionEndpoint, SessionState
 from node.wire.amqp10.shared import ConnectionParts
 
@@ -38,8 +41,11 @@ class SessionTable:
         self._outbox = outbox
         self._by_channel: dict[int, SessionEndpoint] = {}
         self._by_number: dict[int, SessionEndpoint] = {}
-        self._ending: set[int] = set()
-        """The channels on which the peer waits for End."""
+        self._channels = NodeChannels()
+        self._offers: dict[int, OfferedSession] = {}
+        """The sessions of the node that the peer has still to begin, by the node's channels."""
+        self._ending: dict[int, int] = {}
+        """The node's channels on which the peer waits for End, by the peer's."""
         self._links: dict[int, OutgoingLink] = {}
         """The outgoing links by their consumers."""
 
@@ -58,15 +64,42 @@ class SessionTable:
         """The mapped session with this number."""
         return self._by_number.get(number)
 
-    def begin(self, channel: int, begin: Begin) -> None:
-        """Begin a session for the peer. Raises EndpointStateError."""
-        if channel in self._by_channel or begin.remote_channel is not None:
+    def begin(self, channel: int, begin: Begin, highest: int) -> None:
+        """Begin a session for the peer, or go on with one that the node has begun. `highest` is the highest
+        channel that either peer takes. Raises EndpointStateError and NoChannelError.
+        """
+        mine = begin.remote_channel
+        offer = None if mine is None else self._offers.pop(mine, None)
+        if channel in self._by_channel:
             raise EndpointStateError(f"Begin on channel {channel}, which has a session")
+        if mine is not None and offer is None:
+            raise EndpointStateError(f"Begin for channel {mine}, on which the node has begun no session")
         # The peer may begin a session right behind its End. The node's End goes before the node's Begin.
         self.released(channel)
+        if mine is None or offer is None:
+            mine = self._begin(channel, channel, highest)
+        number = self.begun if offer is None else offer.number
+        session = SessionEndpoint(number, mine, channel, begin, self.parts)
+        self._by_channel[channel] = self._by_number[number] = session
+        if offer is not None:
+            session.offered.attach(offer.links)
+
+    def _begin(self, wanted: int, remote_channel: int | None, highest: int) -> int:
+        """Send Begin; returns the node's channel."""
+        limits, channel = self.parts.limits, self._channels.take(wanted, highest)
         self.begun += 1
-        session = SessionEndpoint(self.begun, channel, begin, self.parts)
-        self._by_channel[channel] = self._by_number[session.number] = session
+        begin = Begin(0, limits.incoming_window, OUTGOING_WINDOW, remote_channel, limits.handle_max)
+        self._outbox.send(channel, begin)
+        return channel
+
+    def offer(self, links: Sequence[NodeLink], highest: int) -> None:
+        """Begin a session of the node, in which the node attaches these links once the peer has begun the
+        session too. Raises NoChannelError where the peer takes one session only, which is for its own links.
+        """
+        if not highest:
+            raise NoChannelError("the peer takes a single session")
+        channel = self._begin(highest, None, highest)
+        self._offers[channel] = OfferedSession(self.begun, links)
 
     def look_at(self, session: SessionEndpoint) -> None:
         """Forget a session that has ended."""
@@ -74,9 +107,11 @@ class SessionTable:
             return
         awaited = self._by_number.pop(session.number, None) is not None
         if session.state is SessionState.ENDED:
-            del self._by_channel[session.channel]
+            del self._by_channel[session.remote_channel]
             if awaited:
-                self._ending.add(session.channel)
+                self._ending[session.remote_channel] = session.channel
+            else:
+                self._channels.free(session.channel)
         self.holding.discard(session.number)
         for number in [one for one, link in self._links.items() if link.session == session.number]:
             del self._links[number]
@@ -111,6 +146,7 @@ class SessionTable:
         self._by_channel.clear()
         self._by_number.clear()
         self._ending.clear()
+        self._offers.clear()
         self._links.clear()
         self.holding.clear()
         return unsettled
@@ -193,10 +229,11 @@ class SessionTable:
             session.cancelled(link, error)
 
     def released(self, channel: int) -> None:
-        """The broker has taken back what a session had that the peer has ended."""
-        if channel in self._ending:
-            self._ending.remove(channel)
-            self._outbox.send(channel, End())
+        """The broker has taken back what a session had that the peer has ended. `channel` is the peer's."""
+        mine = self._ending.pop(channel, None)
+        if mine is not None:
+            self._outbox.send(mine, End())
+            self._channels.free(mine)
 
     def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool, lease: int) -> None:
         """Deliver messages. They go back to their queue if the link has gone."""
