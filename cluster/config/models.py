@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, model_validator
 
 from cluster.config.addresses import Address, AddressField
+from cluster.config.container_links import ContainerLinkSettings
 from cluster.config.environment import overlay
 from cluster.config.formats import FORMAT_LEVEL
 from cluster.config.http_settings import HttpSettings
@@ -193,6 +194,11 @@ class ClusterConfig(Section):
         description="Keep SCRAM-SHA-256 verifiers of passwords that are set from now on beside the hashes, "
         "and offer the mechanism over AMQP 1.0. A thief of the catalog tests passwords faster on verifiers "
         "than on hashes.",
+    )
+    links: dict[Name, ContainerLinkSettings] = Field(
+        default_factory=dict,
+        max_length=64,
+        description="Links that nodes attach to clients' containers over AMQP 1.0, by name; at most 64.",
     )
     limits: ClientLimits = ClientLimits()
     alarms: ResourceAlarms = ResourceAlarms()

@@ -1,4 +1,6 @@
-"""The configuration's limits for clients, in the form that sessions and the listener take."""
+"""The configuration's limits for clients, and the links that nodes attach to them, in the form that sessions
+and the listener take.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,9 @@ from ipaddress import ip_network
 from typing import Final
 
 from cluster.config.memory import memory_watermark
-from cluster.config.models import NodeConfig
+from cluster.config.models import ClusterConfig, NodeConfig
 from node.session.client_memory import ClientMemory
+from node.session.container_links import ContainerLink
 from node.session.gate import Gate, GateLimits
 from node.session.limits import SessionLimits
 
@@ -36,6 +39,16 @@ def client_memory(config: NodeConfig) -> ClientMemory:
     """The count of the memory that all clients of the node take, with its limit."""
     granted = config.cluster.limits.clients_memory_bytes
     return ClientMemory(granted or memory_watermark(config.cluster.alarms) // CLIENTS_PART)
+
+
+def container_links(config: ClusterConfig) -> list[ContainerLink]:
+    """The links that nodes attach to clients' containers."""
+    return [
+        ContainerLink(
+            name, one.container, one.vhost, one.direction == "send", one.address, one.container_address
+        )
+        for name, one in config.links.items()
+    ]
 
 
 def session_limits(config: NodeConfig) -> SessionLimits:

@@ -318,6 +318,15 @@ EVENTS: Final = (
         "Give the node more memory. Report the traceback if memory was not lacking.",
     ),
     Event(
+        "Q313",
+        "offered_link_ended",
+        "A link that the node attached to a client's container has ended, or could not be attached.",
+        "The container has refused or detached the link, the queue or exchange does not exist, or the user "
+        "who has logged in has no right to it: see `reason`.",
+        "Correct `cluster.links`, the container, or the user's rights. The node attaches the link again when "
+        "the container connects again.",
+    ),
+    Event(
         "Q401",
         "management_failed",
         "A request to the management API failed with 500.",

@@ -29,7 +29,7 @@ from cluster.config.identity import AMQP10_VERSION, server_properties, version
 from cluster.config.models import NodeConfig
 from cluster.config.tables import ConfigError
 from cluster.gateway.broker_port import FrontEnd
-from cluster.gateway.client_limits import client_memory, gate, session_limits
+from cluster.gateway.client_limits import client_memory, container_links, gate, session_limits
 from cluster.log.event_log import EventLog
 from cluster.peers import tags
 from cluster.process.administration import Administration
@@ -200,7 +200,9 @@ class NodeProcess:
         names10 = server_properties(cluster.amqp10_product, cluster.name, node, AMQP10_VERSION)
         protocols = (
             amqp091(self.front_end, amqp091_limits(limits, names), self.clock),
-            amqp10(self.front_end, amqp10_limits(limits, node, names10), self.clock),
+            amqp10(
+                self.front_end, amqp10_limits(limits, node, names10), self.clock, container_links(cluster)
+            ),
         )
         return Listener(
             protocols,

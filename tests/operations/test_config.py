@@ -12,6 +12,8 @@ from cluster.config.addresses import Address
 from cluster.config.models import load, parse
 from cluster.config.passwords import PasswordHash
 from cluster.config.tables import ConfigError
+from cluster.gateway.client_limits import container_links
+from node.session.container_links import ContainerLink
 from replication.transport import CurveKeys
 
 NODE = """
@@ -71,6 +73,43 @@ def test_every_mistake_is_reported_with_its_key_value_and_remedy() -> None:
 def test_a_number_must_be_a_number(value: str) -> None:
     (found,) = mistakes(cluster=f"[cluster.limits]\nchannels = {value}")
     assert found.startswith("f.toml: cluster.limits.channels: Input should be a valid integer")
+
+
+LINK = """
+[cluster.links.invoices]
+container = "{container}"
+direction = "{direction}"
+address = "{address}"
+container_address = "inbox"
+"""
+
+
+@pytest.mark.requirement("B4.3", "B4.4")
+def test_links_to_containers_are_those_of_the_table() -> None:
+    text = LINK.format(container="billing-*", direction="send", address="/queues/a")
+    text += LINK.format(container="shop", direction="receive", address="/exchanges/e/k").replace(
+        "invoices", "orders"
+    )
+    assert container_links(parse(config_text(cluster=text), "f.toml").cluster) == [
+        ContainerLink("invoices", "billing-*", "/", True, "/queues/a", "inbox"),
+        ContainerLink("orders", "shop", "/", False, "/exchanges/e/k", "inbox"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("container", "direction", "address", "said"),
+    [
+        ("a*b*", "send", "q", 'container "a*b*" has more than one `*`'),
+        ("a", "send", "/exchanges/e", "begins with none of /queues/"),
+        ("a", "receive", "/management", "begins with none of /queues/ and /exchanges/"),
+        ("a", "both", "q", "cluster.links.invoices.direction: Input should be 'send' or 'receive'"),
+    ],
+)
+def test_a_link_to_a_container_names_what_can_be_attached(
+    container: str, direction: str, address: str, said: str
+) -> None:
+    (line,) = mistakes(cluster=LINK.format(container=container, direction=direction, address=address))
+    assert said in line
 
 
 def test_heartbeats_must_fit_into_the_election_timeout() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from node.session.amqp10.session import ConnectionSession
 from node.session.amqp10.views import PROTOCOL_NAME
 from node.session.client_session import ClientProtocol, ClientSession
+from node.session.container_links import ContainerLink
 from node.session.limits import SessionLimits
 from node.session.logins import EXTERNAL
 from node.session.ports import BrokerPort
@@ -24,9 +25,15 @@ certificate the listener takes this header first.
 """
 
 
-def amqp10(port: BrokerPort, limits: ConnectionLimits, clock: Callable[[], float]) -> ClientProtocol:
-    """The protocol, whose connections keep these limits. A client with a valid certificate may log in
-    with it. SCRAM is offered once a user can log in by it: some clients try the strongest mechanism alone.
+def amqp10(
+    port: BrokerPort,
+    limits: ConnectionLimits,
+    clock: Callable[[], float],
+    links: Sequence[ContainerLink] = (),
+) -> ClientProtocol:
+    """The protocol, whose connections keep these limits; `links` are those that the node attaches to
+    containers. A client with a valid certificate may log in with it. SCRAM is offered once a user can log in
+    by it: some clients try the strongest mechanism alone.
     """
     without_scram = tuple(name for name in limits.mechanisms if name != SCRAM_SHA_256)
     variants = {
@@ -40,7 +47,7 @@ def amqp10(port: BrokerPort, limits: ConnectionLimits, clock: Callable[[], float
 
     def begin(transport: Transport) -> ClientSession:
         offered = variants[port.offers_scram, bool(transport.certified_name)]
-        return ConnectionSession(port, transport, offered, clock)
+        return ConnectionSession(port, transport, offered, clock, links)
 
     return ClientProtocol(PROTOCOL_NAME, PROTOCOL_HEADERS, limits.mechanisms, begin, TLS_HEADER)
 

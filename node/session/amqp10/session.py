@@ -8,7 +8,7 @@ of the runs that it holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -18,9 +18,10 @@ from node.ranges.range_set import Numbers
 from node.refusal import Refusal
 from node.session.amqp10 import views
 from node.session.amqp10.authentication import Authentication
+from node.session.amqp10.containers import links_for
 from node.session.amqp10.management import Management
 from node.session.amqp10.refusals import refusal_error
-from node.session.amqp10.termini import Termini
+from node.session.amqp10.termini import Termini, told
 from node.session.client_views import (
     ChannelTotals,
     ChannelTraffic,
@@ -30,6 +31,7 @@ from node.session.client_views import (
     SessionView,
 )
 from node.session.consumers import nothing
+from node.session.container_links import ContainerLink
 from node.session.core import MachineSession, SessionCore
 from node.session.permissions import IMPERSONATOR
 from node.session.ports import BrokerPort, Identity
@@ -41,6 +43,7 @@ from node.wire.amqp10.errors import WireError
 from node.wire.amqp10.frames import frame_buffers
 from node.wire.amqp10.incoming import ACCEPTED, RELEASED
 from node.wire.amqp10.limits import ConnectionLimits
+from node.wire.amqp10.offered_links import ended
 from node.wire.amqp10.states import ConnectionState
 from node.wire.conversion import converted
 from node.wire.formats import AMQP_0_9_1, AMQP_1_0, format_of
@@ -58,9 +61,12 @@ class ConnectionSession(MachineSession):
     """See the module's docstring; implements `ClientSession` and `PublishingSession`."""
 
     def __init__(
-        self, port: BrokerPort, transport: Transport, limits: ConnectionLimits, clock: Callable[[], float]
-    ) -> None:
+        self, port: BrokerPort, transport: Transport, limits: ConnectionLimits, clock: Callable[[], float],
+        links: Sequence[ContainerLink] = (),
+    ) -> None:  # fmt: skip
+        """`links` are those that the node attaches to containers."""
         super().__init__(port, transport, clock)
+        self._links = links
         self.connection = connection = Connection(limits, clock())
         self._core = core = SessionCore(port, self, self._in_use)
         authentication = Authentication(port, core, transport, connection, self._authenticated)
@@ -210,6 +216,22 @@ class ConnectionSession(MachineSession):
             return
         self._transport.entered()
         self.connection.opened()
+        self._attach_links()
+
+    def _attach_links(self) -> None:
+        """Attach the links that the configuration has for the client's container."""
+        connection, opened = self.connection, self.connection.remote_open
+        links = [] if opened is None else links_for(self._links, opened.container_id, self.vhost)
+        if not links or connection.state is not ConnectionState.OPEN:
+            return
+        try:
+            self._core.channel_opened()
+            connection.sessions.offer(links, connection.channel_max)
+        except (Refusal, WireError) as error:
+            for one in links:
+                self._log(ended(one.name, told(error)))
+        else:
+            self._sessions_known += 1
 
     def _negotiation_failed(self, effect: effects.NegotiationFailed) -> None:
         self._transport.negotiation_failed(effect.reason)

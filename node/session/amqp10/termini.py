@@ -147,8 +147,11 @@ class Termini:
 
     def _redirected(self, link: IncomingLink | OutgoingLink, queue: str, address: str) -> bool:
         """Refuse a link to a queue that another node owns, and tell the peer where that node is (part 2,
-        section 2.8.18). Returns whether the link is refused.
+        section 2.8.18). Returns whether the link is refused. A link that the node attaches stays where the
+        container is.
         """
+        if link.offered:
+            return False
         try:
             place = self._port.owner_elsewhere(self._core.vhost, queue, self._core.holder)
         except Refusal:
