@@ -250,8 +250,12 @@ class SessionEndpoint:
         mine = self.offered.answered(attach)
         handle = self._handles.take(attach.handle) if mine is None else mine.handle
         wanted = mine is None or agree(mine, attach)
-        kind = OutgoingLink if attach.role is Role.RECEIVER else IncomingLink
-        self.links[attach.handle] = link = kind(self.number, attach, handle)
+        link: IncomingLink | OutgoingLink
+        if attach.role is Role.RECEIVER:
+            link = OutgoingLink(self.number, attach, handle)
+        else:
+            link = IncomingLink(self.number, attach, handle)
+        self.links[attach.handle] = link
         link.offered = mine is not None
         if not wanted:
             return
