@@ -17,6 +17,7 @@ from node.wire.amqp091.primitives import Method
 from tests import messages
 from tests.simulation.connection import Connection
 from tests.simulation.front_ends import USERS, FrontEnds
+from tests.simulation.lives import Lives
 from tests.simulation.network import Network, NetworkFaults
 from tests.simulation.node import NodeSettings, SimulatedNode
 from tests.simulation.world import World
@@ -30,7 +31,7 @@ class Site:
 
     def __init__(
         self, *names: str, seed: int = 1, default_type: str = "quorum", drift: float = 0.0,
-        auto_delete_after_s: float = 0.0,
+        auto_delete_after_s: float = 0.0, lives: Lives | None = None,
     ) -> None:  # fmt: skip
         self.world = World(seed)
         self.network = Network(self.world, names, NetworkFaults())
@@ -41,6 +42,8 @@ class Site:
         self.nodes = {name: SimulatedNode(name, names, self.world, self.network, settings) for name in names}
         self._front_ends = FrontEnds(default_type)
         for node in self.nodes.values():
+            if lives is not None:
+                lives.watch(node)
             node.start()
         self.until(lambda: all(node.ready for node in self.nodes.values()))
         self.submit(names[0], "found_access", {"vhost": "/", "users": USERS})

@@ -38,8 +38,8 @@ class Place(StrEnum):
 
 
 class Transition(NamedTuple):
-    """`durable` are the operations of the log that make the transition durable; none where only the owner has
-    it.
+    """`durable` are the alternatives, of which each makes the transition durable: an operation of the log, or
+    several of one entry with `+` between them. None where only the owner has the transition.
     """
 
     place: Place
@@ -52,16 +52,18 @@ N, W, S, R, H, L, X, D, G = Place
 
 LIFE: Final[tuple[Transition, ...]] = (
     Transition(N, "published", R, ("PUBLISH",)),
-    Transition(N, "published with a delay", S, ("PUBLISH", "ANNOTATE")),
-    Transition(N, "refused by a full queue, as a dead letter", D, ("PUBLISH", "ANNOTATE")),
-    Transition(N, "published in a transaction of several partitions", W, ("PREPARED",)),
+    Transition(N, "published with a delay", S, ("PUBLISH + ANNOTATE",)),
+    Transition(N, "refused by a full queue, as a dead letter", D, ("PUBLISH + ANNOTATE",)),
+    Transition(N, "published in a transaction of several partitions", W, ("PUBLISH + PREPARED",)),
+    Transition(N, "published in such a transaction with a delay", W, ("PUBLISH + PREPARED + ANNOTATE",)),
     Transition(W, "transaction committed", R, ("CONCLUDE",)),
-    Transition(W, "transaction committed, with a delay", S, ("CONCLUDE", "ANNOTATE")),
-    Transition(W, "transaction rolled back, or a duplicate", G, ("CONCLUDE", "SETTLE")),
+    Transition(W, "transaction committed, with a delay", S, ("CONCLUDE",)),
+    Transition(W, "transaction rolled back, or a duplicate", G, ("CONCLUDE", "SETTLE + CONCLUDE")),
     Transition(S, "due", R),
     Transition(S, "due, and a former owner may have given it out", H),
     Transition(S, "a front end says that it has the message", L),
-    Transition(S, "purged", G, ("PURGE",)),
+    Transition(S, "purged, or expired when it is due", G, ("PURGE", "REMOVE")),
+    Transition(S, "expired when it is due, with a dead-letter exchange", D, ("ANNOTATE",)),
     Transition(S, "settled by a consumer that had lost it", G, ("SETTLE",)),
     Transition(S, "rejected by a consumer that had lost it, with a dead-letter exchange", D, ("ANNOTATE",)),
     Transition(R, "given to a consumer", L),
@@ -74,17 +76,20 @@ LIFE: Final[tuple[Transition, ...]] = (
     Transition(R, "new owner", H),
     Transition(R, "new owner, by whose clock it is not due yet", S),
     Transition(H, "a front end says that it has the message", L),
-    Transition(H, "no front end has the message, or the one that may have is lost", R, ("RETURN",)),
-    Transition(H, "given back, and rests", S, ("RETURN_FAILED", "ANNOTATE")),
+    Transition(H, "all front ends have answered, and none has the message", R),
+    Transition(H, "a front end that may have the message is lost", R, ("RETURN",)),
+    Transition(H, "given back", R, ("RETURN", "RETURN_FAILED")),
+    Transition(H, "given back, and rests", S, ("RETURN_FAILED + ANNOTATE",)),
     Transition(H, "settled", G, ("SETTLE", "DISCARD", "REMOVE")),
     Transition(H, "rejected or failed too often, with a dead-letter exchange", D, ("ANNOTATE",)),
     Transition(L, "settled, rejected or failed too often", G, ("SETTLE", "DISCARD", "REMOVE")),
     Transition(L, "rejected or failed too often, with a dead-letter exchange", D, ("ANNOTATE",)),
     Transition(L, "given back, or the front end is lost", R, ("RETURN", "RETURN_FAILED")),
+    Transition(L, "the front end greets again, and does not have the message", R),
     Transition(L, "given back, and another consumer that had lost it has it", L, ("RETURN", "RETURN_FAILED")),
     Transition(L, "lease lapsed", R, ("RETURN_FAILED",)),
-    Transition(L, "lease lapsed, and rests", S, ("RETURN_FAILED", "ANNOTATE")),
-    Transition(L, "given back, and rests", S, ("RETURN_FAILED", "ANNOTATE")),
+    Transition(L, "lease lapsed, and rests", S, ("RETURN_FAILED + ANNOTATE",)),
+    Transition(L, "given back, and rests", S, ("RETURN_FAILED + ANNOTATE",)),
     Transition(L, "new owner", H),
     Transition(L, "new owner, by whose clock it is not due yet", S),
     Transition(X, "removed", G, ("SETTLE",)),
