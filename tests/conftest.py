@@ -1,11 +1,13 @@
 """Options and fixtures of the whole test suite."""
 
 import gc
+import importlib
 import os
 import shutil
 import signal
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import hypothesis
@@ -69,6 +71,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--compiled") and not COMPILED:
         raise pytest.UsageError(f"{partition.__file__} is not compiled: run `make test-compiled`")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Of several processes, each first imports a share of the test modules, and then collects all of them.
+
+    In a fresh clone pytest rewrites the assertions of each module that it imports, and keeps the result on
+    disk. That takes longer than the rest of the collection. So each module is rewritten by one process.
+    """
+    worker, workers = os.environ.get("PYTEST_XDIST_WORKER"), os.environ.get("PYTEST_XDIST_WORKER_COUNT")
+    if worker is not None and workers is not None:
+        for module in modules_of(session.config)[int(worker.removeprefix("gw")) :: int(workers)]:
+            # The collection reports an error, or skips the module.
+            with suppress(Exception, pytest.skip.Exception):
+                importlib.import_module(module)
+
+
+def modules_of(config: pytest.Config) -> list[str]:
+    """The test modules in the folders that the command line names, the largest first."""
+    folders = [Path(arg).resolve() for arg in config.args]
+    ignored = [Path(path).resolve() for path in config.getoption("ignore") or ()]
+    files = {file for folder in folders for file in folder.rglob("test_*.py")}
+    kept = [file for file in files if not any(file.is_relative_to(path) for path in ignored)]
+    kept.sort(key=lambda file: (-file.stat().st_size, file))
+    return [".".join(file.relative_to(TESTS.parent).with_suffix("").parts) for file in kept]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
