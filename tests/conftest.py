@@ -44,6 +44,19 @@ LONG = (
     "clients/test_amqpstorm_management.py",
     "processes/test_half_open.py",
     "processes/test_strangers.py",
+    "cluster/test_removals.py",
+    "clients/test_rascal.py",
+    "cluster/test_consumer_programs.py",
+    "processes/test_resource_alarms.py",
+    "wire/amqp10/test_machine_fuzz.py",
+    "clients/test_rhea.py",
+    "queue/test_dispatch_model.py",
+    "processes/test_hostile.py",
+    "queue/test_octets_per_message.py",
+    "processes/test_transactions.py",
+    "cluster/test_queue_programs.py",
+    "operations/test_peer_messages.py",
+    "cluster/test_auto_delete.py",
 )
 """The files that take longest, those that wait between those that compute."""
 
