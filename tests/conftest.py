@@ -12,6 +12,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from _pytest.outcomes import OutcomeException
 
 from node.queue import partition
 from tests.clients import rabbitmqadmin
@@ -96,7 +97,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if worker is not None and workers is not None:
         for module in modules_of(session.config)[int(worker.removeprefix("gw")) :: int(workers)]:
             # The collection reports an error, or skips the module.
-            with suppress(Exception, pytest.skip.Exception):
+            with suppress(Exception, OutcomeException):
                 importlib.import_module(module)
 
 

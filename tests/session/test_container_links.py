@@ -80,7 +80,7 @@ def test_the_messages_of_a_queue_go_to_the_container() -> None:
     client.send(receiver(5, "/queues/q", "out"), credit(10, handle=5))
     (consumer,) = broker.consumed
     assert broker.consumed[consumer] == "q"
-    client.session.deliver(consumer, run_of(message(), message()), broker.lease(consumer, 2), False)
+    client.session.deliver(consumer, run_of(message(), message()), broker.lease(consumer, 2), False, consumer)
     assert [one.delivery_id for one in client.reads()] == [0, 1]
     client.send(settled(0, 1, d.Accepted()))
     assert not broker.leased

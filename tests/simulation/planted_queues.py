@@ -10,10 +10,12 @@ from unittest import mock
 
 from cluster.catalog.replica import Catalog
 from cluster.gateway import gets
+from cluster.gateway.link import PartitionLink
 from cluster.gateway.routes import Routes, Targets
 from cluster.owner.linearizable_reads import LinearizableReads
 from cluster.owner.sessions import FrontEndSessions
 from cluster.peers.link_messages import Holders, Ranges, Tokens
+from node.delivery.settlements import NO_TOKEN
 from node.message.run import Run
 from node.queue.delivery_state import DeliveryState
 from node.queue.features import limits
@@ -130,6 +132,11 @@ def forgotten_losses() -> AbstractContextManager[object]:
         """Remember nothing."""
 
     return mock.patch.object(LostLeases, "tell", forgetful)
+
+
+def untold_tokens() -> AbstractContextManager[object]:
+    """A settlement names the lease under which its messages came. With the bug it does not."""
+    return mock.patch.object(PartitionLink, "told_token", lambda *_: NO_TOKEN)
 
 
 def contended_groups() -> AbstractContextManager[object]:

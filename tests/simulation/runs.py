@@ -18,6 +18,8 @@ from tests.simulation.world import World
 FAULTLESS_EVERY = 10
 """One of so many seeds has no faults, and is held to the strictest promises."""
 
+LAPSES_EVERY = 4
+"""One in so many seeds about consumers is about leases that lapse."""
 
 FIVE_EVERY = 5
 """One of so many seeds has five founders."""
@@ -98,7 +100,7 @@ def plan(seed: int, focus: Focus) -> Plan:
         case Focus.RESTARTS:
             return _of_restarts(seed, shape)
         case Focus.CONSUMERS:
-            return _of_consumers(shape)
+            return _of_consumers(seed, shape)
         case Focus.COMMITS:
             return _of_commits(shape)
     return _of_everything(seed, shape, kinds, interval_s, members=focus is Focus.MEMBERS)
@@ -137,8 +139,12 @@ def _of_restarts(seed: int, shape: Shape) -> Plan:
     return shape, kinds, 0.2
 
 
-def _of_consumers(shape: Shape) -> Plan:
+def _of_consumers(seed: int, shape: Shape) -> Plan:
     shape.publishers, shape.seconds, shape.names = 1, 6.0, NAMES
+    if seed % LAPSES_EVERY == 1:
+        # Late messages cross others on their way; a fault would end leases in other ways.
+        shape.trials, shape.network = (("lapses",),) * 5, NetworkFaults(late=0.3, late_s=0.05)
+        return shape, ("slow node",), 0.8
     shape.trials = (("groups",), ("groups",), ("returns",), ("returns",), ("returns", "single active"))
     return shape, ("lost consumers",), 0.2
 

@@ -30,6 +30,7 @@ SHOWN_BY = {
     "lost leases forgotten": 44,
     "group of two consumers": 11,
     "lease of a settled message": 3,
+    "lease without a token": 1,
     "stale routes": 18,
     "limit counted twice": 3,
     "expired messages delivered": 65,

@@ -36,7 +36,7 @@ OF_ANSWERS: dict[str, Kind] = {
 }
 """Only in seeds about answers."""
 
-OF_CONSUMERS: dict[str, Kind] = {"returns": order.returns}
+OF_CONSUMERS: dict[str, Kind] = {"returns": order.returns, "lapses": order.lapses}
 """Only in seeds about consumers."""
 
 

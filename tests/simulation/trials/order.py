@@ -105,6 +105,18 @@ def returns(trial: Trial) -> Steps:
     yield from _share(trial, sharing, publisher, numbered("m", chance.randint(4, 24)))
 
 
+def lapses(trial: Trial) -> Steps:
+    """A message whose lease has lapsed goes to one other consumer, whatever the first one answers late."""
+    chance = trial.chance
+    period_s = chance.choice((0.8, 1.2))
+    publisher, *provers = (trial.prover() for _ in range(7))
+    yield trial.queue(publisher, lease_period=round(1000 * period_s))
+    for prover in provers:
+        yield from _consume(prover, trial.name, chance.randint(2, 6))
+    sharing = Sharing(trial, provers, given_back=0.7, period_s=period_s)
+    yield from _share(trial, sharing, publisher, numbered("m", chance.randint(4, 24)))
+
+
 def single_active(trial: Trial) -> Steps:
     """One consumer gets all messages until it ends or is given up; then the next one gets the rest."""
     chance = trial.chance

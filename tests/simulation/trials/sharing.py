@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from tests.simulation.history import Outcome
 from tests.simulation.scripts import LostError
@@ -19,6 +20,15 @@ HURRY_S = 5.0
 
 ZEAL = (0.01, 0.03, 0.03, 0.3)
 """The probability that a consumer settles a message or gives it back, each time that consumers act."""
+
+LATE_ZEAL = 0.5
+"""The same for a message whose lease has lapsed."""
+
+UNDISTURBED_S = 1.0
+"""A fault so long before a delivery does not hold the delivery up."""
+
+DELIVERED_S = 0.5
+"""A delivery takes less where no fault holds it up, but slow nodes and late messages."""
 
 LEAVING = 0.01
 """The probability that a consumer leaves, each time that consumers act."""
@@ -41,16 +51,23 @@ class Sharing:
     """The deliveries of one queue to the consumers of a trial."""
 
     def __init__(
-        self, trial: Trial, provers: Sequence[Prover], rule: Rule = lambda held: None, given_back: float = 0.4
+        self,
+        trial: Trial,
+        provers: Sequence[Prover],
+        rule: Rule = lambda held: None,
+        given_back: float = 0.4,
+        period_s: float = inf,
     ) -> None:
         """`rule` is asked about each delivery besides the rules of every queue. A void delivery follows
         no rule: its node has got it late. `given_back` is the share of the messages that consumers give back.
+        `period_s` is the queue's lease period, in seconds. Consumers answer soon after it.
         """
         self.deliveries: list[Held] = []
         self._trial = trial
         self._provers = provers
         self._rule = rule
         self._given_back = given_back
+        self._period_s = period_s
         self._zeal = {prover: trial.chance.choice(ZEAL) for prover in provers}
 
     def read(self) -> None:
@@ -77,7 +94,8 @@ class Sharing:
             self._trial.chance.choice(there).leave()
         chance, hurry = self._trial.chance, self._trial.now - self._trial.began > HURRY_S
         for held in self.unsettled():
-            if hurry or chance.random() < self._zeal[held.prover]:
+            late = self._trial.now - held.received.time >= self._period_s
+            if hurry or chance.random() < (LATE_ZEAL if late else self._zeal[held.prover]):
                 self._finish(
                     held, Outcome.RETURNED if chance.random() < self._given_back and not hurry else None
                 )
@@ -103,18 +121,28 @@ class Sharing:
         ended = not prover.alive or prover.connection.gone
         return ended or self._trial.nodes.given_up(prover.node.name, held.received.time)
 
+    def lapsed(self, held: Held) -> bool:
+        """Whether the owner may have ended the lease. The delivery took its time, and a fault may have held
+        it up, or set the owner's time of day.
+        """
+        if self._period_s == inf:
+            return False
+        disturbed = self._trial.nodes.world.disturbed >= held.received.time - UNDISTURBED_S
+        late = self._trial.now - held.received.time >= self._period_s - DELIVERED_S
+        return late or disturbed or not self._trial.times_hold
+
     # -- the rules of every queue ---------------------------------------------------------------
 
     def _check_again(self, held: Held) -> None:
-        """D2: only a message that was given back comes again, or one of a consumer that was given up. The
-        message says so.
+        """D2: only a message that was given back comes again, or one of a consumer that was given up or whose
+        lease has lapsed. The message says so.
         """
         body = held.received.body
         earlier = [one for one in self.deliveries if one.received.body == body]
         for one in earlier:
             who = f"a consumer on {one.prover.node.name} {'has' if one.outcome is None else 'has settled'} it"
             self._trial.expect(
-                one.outcome is Outcome.RETURNED or self.void(one),
+                one.outcome is Outcome.RETURNED or self.void(one) or self.lapsed(one),
                 f"{body} comes again on {held.prover.node.name}, and {who}",
             )
         self._trial.expect(not earlier or held.received.redelivered, f"{body} comes again without saying so")
