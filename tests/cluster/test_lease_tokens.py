@@ -119,6 +119,7 @@ def test_a_commit_that_crosses_the_next_delivery_leaves_that_delivery_alone(answ
     stays_with_the_second_client(crossing)
 
 
+@pytest.mark.interpreted
 def test_without_tokens_the_owner_cannot_tell_the_two_clients_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PartitionLink, "told_token", lambda *_: 0)
     crossing = Crossing()
@@ -126,6 +127,7 @@ def test_without_tokens_the_owner_cannot_tell_the_two_clients_apart(monkeypatch:
     assert len(crossing.current.deliveries) == 2
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("answer", ["ack", "requeue"])
 def test_while_a_node_reads_no_tokens_no_operation_names_one(
     answer: str, monkeypatch: pytest.MonkeyPatch
