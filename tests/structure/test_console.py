@@ -13,7 +13,7 @@ from tests.structure.test_names import EMPTY_NAMES
 from tests.structure.test_names import FORBIDDEN as UNFINISHED
 from tests.structure.tree import ROOT
 
-STATIC = ROOT / "cluster" / "console" / "static"
+STATIC = ROOT / "cluster" / "admin" / "console" / "static"
 SOURCES = sorted([*STATIC.rglob("*.js"), *STATIC.rglob("*.css"), *STATIC.rglob("*.html")])
 SCRIPTS = sorted([*STATIC.rglob("*.js"), *(ROOT / "tests" / "console").rglob("*.js")])
 MAX_COLUMNS = 120
