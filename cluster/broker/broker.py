@@ -96,13 +96,13 @@ class Broker:
             config, self, self.catalog, self._groups, self.links, journal, self.lost_entries, observers,
             events.wanted, self._owner_gone,
         )  # fmt: skip
-        self.owners = self.partitions.owners
-        self._transient = self.partitions.transient
+        self.owners, self._transient = self.partitions.owners, self.partitions.transient
+        self.auto_delete_after_s = config.auto_delete_after_s
         self._transient_entries: list[tuple[PartitionOwner, int, bytes]] = []
         self._announced: dict[int, tuple[str, int]] = {}
         self._dirty_owners: dict[int, PartitionOwner] = {}
         self._grown_owners: dict[int, PartitionOwner] = {}
-        self.auto_delete_after_s, self._next_announcement = config.auto_delete_after_s, self._now
+        self._next_announcement = self._now
         self._serve_clients()
         self._connect()
 

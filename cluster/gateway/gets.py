@@ -18,7 +18,7 @@ from cluster.gateway.link import Links, PartitionLink
 from cluster.gateway.local_queues import LocalQueues
 from cluster.gateway.refusals import refusal_of
 from cluster.peers.link_messages import GET_LINK, STAYS_LEASED, Delivery, Ranges
-from node.delivery.settlements import NO_TOKEN, TOKEN_SHIFT
+from node.delivery.settlements import TOKEN_SHIFT
 from node.queue.entry_format import encode_settle
 from node.queue.operations import REMOVAL
 from node.queue.transaction_format import encode_decide
@@ -90,9 +90,7 @@ class Gets:
         self._limit = max(GET_LINKS, 2 * len(self._numbers))
 
 
-def request_removal(
-    link: PartitionLink, queue: int, sequence: int, removal: Removal, token: int = NO_TOKEN
-) -> None:
+def request_removal(link: PartitionLink, queue: int, sequence: int, removal: Removal, token: int) -> None:
     """Have the queue's owner remove a message that came under the lease `token`. The owner refuses where the
     message has gone to another client since.
     """

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from node.delivery.settlements import NO_TOKEN
 from node.queue.dispatch import QueueOwner
-from node.queue.leases import NO_DEADLINE, STEP_RANGES, TERM_SHIFT, Leases
+from node.queue.leases import NO_DEADLINE, STEP_RANGES, TERM_SHIFT, Lease, Leases
 from node.queue.operations import Semantics
 from node.queue.settings import QueueSettings
 from tests.queue.building import uniform_run
@@ -172,14 +172,22 @@ def test_a_late_settlement_settles_no_lease_of_another_front_end() -> None:
     assert owner.lifecycle.settle(B, [(1, 2)]).count == 2
 
 
-def test_a_settlement_that_names_a_token_settles_that_lease_alone() -> None:
-    owner, timed = leased_to_a(1)
+def granted_again(messages: int) -> tuple[QueueOwner, Lease, Lease]:
+    """The owner of a queue whose messages were leased to a consumer of A until the lease lapsed. Another
+    consumer of A has the first one now. Returns both leases as well.
+    """
+    owner, timed = leased_to_a(messages)
     first = timed.of(1)
     owner.lifecycle.lapsed(A, timed.lapse(100)[0][1])
     attach(owner, A, 2, limit=1)
     owner.dispatch(99)
     second = timed.of(1)
     assert first is not None and second is not None
+    return owner, first, second
+
+
+def test_a_settlement_that_names_a_token_settles_that_lease_alone() -> None:
+    owner, first, second = granted_again(1)
     assert (first.consumer, second.consumer) == (1, 2)
     assert first.token != second.token != NO_TOKEN
     assert owner.lifecycle.settle(A, [(1, 1)], first.token).count == 0
@@ -255,13 +263,7 @@ def test_no_token_is_used_twice_when_a_policy_turns_deadlines_off_and_on() -> No
 
 
 def test_a_consumer_gives_back_what_is_under_its_own_lease_alone() -> None:
-    owner, timed = leased_to_a(2)
-    first = timed.of(1)
-    owner.lifecycle.lapsed(A, timed.lapse(100)[0][1])
-    attach(owner, A, 2, limit=1)
-    owner.dispatch(99)
-    second = timed.of(1)
-    assert first is not None and second is not None
+    owner, first, second = granted_again(2)
     assert owner.delivery.returnable(A, [(1, 2)], first.token) == []
     assert owner.delivery.returnable(A, [(1, 2)], second.token) == [(1, 1)]
     assert owner.delivery.returnable(A, [(1, 2)]) == [(1, 1)]

@@ -6,6 +6,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -63,6 +64,7 @@ class Place:
         self.authority = Authority(directory)
         self._directory = directory
         self.broker = NodeBroker()
+        self._ticked = asyncio.Event()
         limits = ConnectionLimits(handshake_timeout=handshake_timeout, refusal_pause=PAUSE_S)
         port = cast(Any, self.broker)
         protocols = (
@@ -92,6 +94,10 @@ class Place:
         assert server is not None
         return int(server.sockets[0].getsockname()[1])
 
+    def received(self, octets: int) -> bool:
+        """Whether the clients have sent so many octets."""
+        return sum(one.received_bytes for one in self.listener.clients.values()) >= octets
+
     def context(self, user: str = "") -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=str(self.authority.certificate))
         if user:
@@ -100,10 +106,17 @@ class Place:
         return context
 
     async def tick(self) -> None:
-        """Run the timers of all sessions again and again."""
+        """Run the timers of all sessions every 10 ms, as the timer of a node does."""
         while True:
             self.listener.tick()
+            self._ticked.set()
             await asyncio.sleep(0.01)
+
+    async def until(self, reached: Callable[[], bool]) -> None:
+        """Wait for a state of the listener, which is looked at after each tick."""
+        while not reached():
+            self._ticked.clear()
+            await self._ticked.wait()
 
 
 class Peer:
@@ -160,8 +173,7 @@ def play(
         try:
             async with asyncio.timeout(30):
                 await scenario(place)
-                while place.gate.sockets:
-                    await asyncio.sleep(0.01)
+                await place.until(lambda: not place.gate.sockets)
         finally:
             ticking.cancel()
             place.listener.stop()
@@ -224,14 +236,12 @@ def test_the_header_comes_in_pieces(tmp_path: Path) -> None:
         for cut in range(1, 8):
             peer = await Peer.connected(place)
             peer.send(TLS_HEADER[:cut])
-            while sum(one.received_bytes for one in place.listener.clients.values()) < cut:
-                await asyncio.sleep(0)
+            await place.until(partial(place.received, cut))
             peer.send(TLS_HEADER[cut:])
             assert await peer.octets(8) == TLS_HEADER
             await peer.turn_to_tls(place.context())
             peer.close()
-            while place.gate.sockets:
-                await asyncio.sleep(0)
+            await place.until(lambda: not place.gate.sockets)
 
     play(scenario, tmp_path)
 
@@ -331,8 +341,7 @@ def test_a_client_that_leaves_before_the_handshake_has_done_nothing_wrong(tmp_pa
 def test_closed_ports_begin_no_handshake(tmp_path: Path) -> None:
     async def scenario(place: Place) -> None:
         peer = await Peer.connected(place)
-        while not place.listener.clients:
-            await asyncio.sleep(0)
+        await place.until(lambda: bool(place.listener.clients))
         place.listener.close_ports()
         peer.send(TLS_HEADER)
         assert await peer.rest() == SASL_HEADER

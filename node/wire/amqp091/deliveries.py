@@ -145,10 +145,9 @@ class ChannelDeliveries:
 
     def in_use(self) -> set[int]:
         """The numbers of the channel's consumers, and of ended ones with unsettled deliveries."""
-        found = {one.number for one in self.consumers.values()} | {
-            consumer_of(one.lease) for one in self.unsettled
-        }
-        return found if self.transaction is None else found | self.transaction.links()
+        found = {one.number for one in self.consumers.values()}
+        found |= {consumer_of(one.lease) for one in self.unsettled}
+        return found if self.transaction is None else found | self.transaction.consumers()
 
     # -- sending --------------------------------------------------------------------------------
 
@@ -178,12 +177,7 @@ class ChannelDeliveries:
         return max(0, self.prefetch - self._in_flight) if self.prefetch else None
 
     def deliver(
-        self,
-        consumer: ChannelConsumer,
-        run: Run,
-        numbers: Numbers,
-        redelivered: bool,
-        lease: int,
+        self, consumer: ChannelConsumer, run: Run, numbers: Numbers, redelivered: bool, lease: int
     ) -> None:
         self._credits.delivered(consumer, run.count, len(run.raw))
         delivery = HeldDelivery(consumer, run, numbers, redelivered, lease)

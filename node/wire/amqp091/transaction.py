@@ -116,7 +116,7 @@ class ChannelTransaction:
             settlements.add(outcome, self._channel, taken.lease, taken.numbers)
         return [settlement for _, settlement in settlements.take_all()]
 
-    def links(self) -> set[int]:
+    def consumers(self) -> set[int]:
         """The numbers of the consumers whose deliveries the transaction settles."""
         return {consumer_of(taken.lease) for _, taken in (*self._settled, *self._committing)}
 
