@@ -41,7 +41,7 @@ def _is_there(queue: QueueOwner, front_end: int, messages: Range, token: int) ->
     """
     first, last = messages
     delivery = queue.delivery
-    if queue.delivery.settleable(front_end, [messages], token) != [messages]:
+    if delivery.settleable(front_end, [messages], token) != [messages]:
         return False
     places = (delivery.leases.get(front_end), delivery.held, delivery.ready, delivery.scheduled)
     found = [part for place in places if place is not None for part in place.intersection(first, last)]

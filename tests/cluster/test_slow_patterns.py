@@ -6,11 +6,13 @@ from time import thread_time
 
 import pytest
 
+from cluster.catalog.access import patterns
 from cluster.catalog.access.patterns import (
     BUDGET_S,
     MATCH_TIMEOUT_S,
     MEMORY_S,
     REMEMBERED_PATTERNS,
+    TRIES,
     SlowPatterns,
     compiled,
     permits,
@@ -27,6 +29,26 @@ def test_many_names_that_a_pattern_takes_long_for_cost_one_time_out(pattern: str
     began = thread_time()
     assert not any(permits(found, "a" * 120 + f"{number}~") for number in range(ATTEMPTS))
     assert thread_time() - began < 20 * MATCH_TIMEOUT_S < ATTEMPTS * MATCH_TIMEOUT_S / 20
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize("seconds", [MATCH_TIMEOUT_S / 20, MATCH_TIMEOUT_S / 3])
+def test_beside_other_processes_many_names_cost_one_budget(
+    seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each search gets so many seconds of the processor within its time-out, and ends with the time-out."""
+    clock = 0.0
+
+    def search(*_: object) -> tuple[bool, float]:
+        nonlocal clock
+        clock += seconds
+        raise TimeoutError
+
+    monkeypatch.setattr(patterns, "_searched", search)
+    monkeypatch.setattr(patterns, "thread_time", lambda: clock)
+    found = compiled(f"busy{seconds}")
+    assert not any(permits(found, "a" * 120 + f"{number}~") for number in range(ATTEMPTS))
+    assert BUDGET_S < clock < BUDGET_S + TRIES * MATCH_TIMEOUT_S / 2
 
 
 def test_many_names_that_a_pattern_is_slow_for_cost_one_budget() -> None:

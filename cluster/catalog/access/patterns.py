@@ -100,6 +100,7 @@ def permits(pattern: Pattern, name: str) -> bool:
     """
     if _SLOW and _SLOW.refuses(pattern.pattern, name, monotonic()):
         return False
+    first = thread_time()
     for _ in range(TRIES):
         began = thread_time()
         try:
@@ -114,7 +115,9 @@ def permits(pattern: Pattern, name: str) -> bool:
             # The timeout counts time in which other processes ran: only this thread's time is the pattern's.
             if thread_time() - began > MATCH_TIMEOUT_S / 2:
                 _SLOW.took_too_long(pattern.pattern, name, monotonic())
-                break
+                return False
+    # On a busy machine no try has enough time to tell the pattern's own, and every name costs all tries.
+    _SLOW.was_slow(pattern.pattern, name, thread_time() - first, monotonic())
     return False
 
 
