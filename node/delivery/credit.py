@@ -29,6 +29,9 @@ HOLD_DELIVERY_S: Final = 0.2
 back to its queue.
 """
 
+CONSUMER_OCTETS: Final = 3 * 1024
+"""Octets of memory for a consumer, with its part in the queue's owner."""
+
 
 class Windows:
     """How much may wait for one client.

@@ -1,12 +1,14 @@
 """The shares of a client in a turn of the node: the work that its input causes, and the output that it gets.
 
-Work is counted by all protocols in one unit, about the time to handle one octet of plain messages. Output
-that the socket has not taken is shared fairly among channels.
+Work is counted by all protocols in one unit, about the time to handle one octet of plain messages. Input that
+no application sends often has a pace as well. Output that the socket has not taken is shared fairly among
+channels.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from math import inf
 from typing import Final
 
 FRAME_WORK: Final = 128
@@ -26,6 +28,9 @@ LEAST_PART: Final = 16
 
 LARGEST_DEBT: Final = 4
 """At most the work of so many turns is made up for after a turn that took more than its share."""
+
+PACE_BURST_S: Final = 0.5
+"""A client may be ahead of its pace by so many seconds."""
 
 OUTPUT_BYTES: Final = 512 * 1024
 """With more octets than these waiting, `take_output` takes a share of each channel, about so many in all."""
@@ -92,7 +97,7 @@ class Framing:
 class Output:
     """Pieces in the order in which they were written. A piece is whole frames of one channel."""
 
-    __slots__ = ("_framing", "_pieces", "octets", "unread")
+    __slots__ = ("_framing", "_pieces", "octets", "refused", "unread")
 
     def __init__(self, framing: Framing) -> None:
         self.octets = 0
@@ -101,6 +106,8 @@ class Output:
         """The part of `octets` that are no deliveries: answers, confirms and returns, none of which credit
         bounds.
         """
+        self.refused = 0
+        """Requests of the client in vain, that its pace does not count yet."""
         self._framing = framing
         self._pieces: list[bytes | bytearray] = []
 
@@ -137,6 +144,39 @@ class Output:
         """Discard the output: the socket is closed."""
         self._pieces.clear()
         self.octets = self.unread = 0
+
+
+class Pace:
+    """The input of a client that is more than PACE_BURST_S ahead of its pace waits."""
+
+    __slots__ = ("_paid_at", "_refusals_per_second", "waits")
+
+    def __init__(self, refusals_per_second: int) -> None:
+        self._refusals_per_second = refusals_per_second
+        self._paid_at = 0.0
+        """The time by which the pace admits all that the client has sent."""
+        self.waits = False
+        """Whether the client's input waits for `renew`."""
+
+    @property
+    def deadline(self) -> float:
+        """The time at which `renew` lets the input go on; infinity while the input does not wait."""
+        return self._paid_at - PACE_BURST_S if self.waits else inf
+
+    def spend(self, seconds: float, now: float) -> None:
+        """The client has sent what its pace admits in so many seconds."""
+        self._paid_at = max(self._paid_at, now) + seconds
+        self.waits = self._paid_at > now + PACE_BURST_S
+
+    def count_refusals(self, output: Output, now: float) -> None:
+        """Count what the client has asked in vain since the last call."""
+        self.spend(output.refused / self._refusals_per_second, now)
+        output.refused = 0
+
+    def renew(self, now: float) -> None:
+        """Time has passed."""
+        if self.waits and now >= self.deadline:
+            self.waits = False
 
 
 def share_out(

@@ -290,9 +290,7 @@ class EffectLoop:
     ) -> None:
         self.running = self.closed = False
         self.failed = False
-        """The session has failed: only `giving_back` is carried out, and an exception of one effect does not
-        stop the next one.
-        """
+        """Only `giving_back` is carried out, and an exception of one effect does not stop the next one."""
         self._handlers = handlers
         self._more = more
         self._giving_back = giving_back
@@ -420,9 +418,7 @@ class MachineSession(Containment):
         return output
 
     def _go_on(self) -> None:
-        """Process a share of the input that earlier turns have left; other clients have their shares in
-        between.
-        """
+        """Process a share of the input that earlier turns have left, between the shares of other clients."""
         machine = self._machine
         if not machine.has_input or self._port.ready():
             machine.begin_turn(self._transport.clients_waiting)
@@ -455,6 +451,14 @@ class MachineSession(Containment):
         self._transport.pause_reading()
         self._port.wait_ready(self._core.subscriber)
 
+    def tick(self) -> None:
+        """Run the timers that are due."""
+        with self:
+            if self._machine.next_deadline() <= (now := self._clock()):
+                self._carry_out(self._machine.tick(now))
+                if self._machine.has_input and not self._blocked:
+                    self._transport.wanted()
+
     # -- the end --------------------------------------------------------------------------------
 
     def lost(self) -> None:
@@ -476,9 +480,7 @@ class MachineSession(Containment):
             self._failing = False
 
     def _end(self, unsettled: UnsettledRanges) -> None:
-        """End the session, for any reason, and return its unsettled deliveries. A second call does
-        nothing.
-        """
+        """End the session and return its unsettled deliveries. A second call does nothing."""
         if self.closed:
             return
         self._drop_input()

@@ -29,6 +29,12 @@ class ProtocolMachine(Protocol):
         input.
         """
 
+    def next_deadline(self) -> float:
+        """The time at which `tick` is to be called; infinity for never."""
+
+    def tick(self, now: float) -> list[Any]:
+        """Run the timers that are due; returns the effects."""
+
     def took(self, seconds: float) -> None:
         """Count the time that the session has taken for a request as work."""
 

@@ -145,14 +145,17 @@ class LoggingSocket(Socket):
         self.logged.append(event)
 
 
+LIMITS = ConnectionLimits()
+
+
 class Client:
     """A session of the protocol, with an open connection and an AMQP session on channel 0."""
 
-    def __init__(self, broker: NodeBroker) -> None:
+    def __init__(self, broker: NodeBroker, limits: ConnectionLimits = LIMITS) -> None:
         self.broker = broker
         self.socket = LoggingSocket()
         port: Any = broker
-        self.session = ConnectionSession(port, self.socket, ConnectionLimits(), lambda: 1.0)
+        self.session = ConnectionSession(port, self.socket, limits, lambda: 1.0)
         self._parser = FrameParser(LARGE)
         self.frames: list[Frame] = []
         """Every frame that the node has written."""

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from node.delivery.shares import FRAME_WORK, LEAST_PART, REQUEST_WORK, TURN_WORK
+from node.delivery.shares import FRAME_WORK, LEAST_PART, PACE_BURST_S, REQUEST_WORK, TURN_WORK
 from node.refusal import AccessRefusedError
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.composite import Composite
 from node.wire.amqp10.frame_input import FLOW_WORK, FRAME_OCTETS, OCTETS_PART, FrameInput
 from node.wire.amqp10.frames import EMPTY_FRAME, FRAMES_AT_ONCE
+from node.wire.amqp10.limits import ConnectionLimits
 from tests.session.attached import Client, NodeBroker
 from tests.session.test_amqp10_memory import Amqp10Port
 from tests.session.test_turns import Turns
@@ -27,9 +28,9 @@ ATTACHES: list[Composite | bytes] = [
 class OfTurns(Client):
     """A client whose session's turns the test takes one by one. A permission takes `seconds`."""
 
-    def __init__(self) -> None:
+    def __init__(self, refusals_per_second: int = 10**9) -> None:
         self.now = self.seconds = 0.0
-        super().__init__(Broker(self))
+        super().__init__(Broker(self), ConnectionLimits(refusals_per_second=refusals_per_second))
         self.session._clock = lambda: self.now
         self.turns = Turns()
         self.session._transport = self.turns
@@ -121,6 +122,35 @@ def test_links_whose_queues_take_long_to_look_up_cost_turns(client: OfTurns) -> 
     assert sum(found) / len(found) < A_TURN // 2
 
 
+@pytest.mark.parametrize("detached", [True, False], ids=["detaches behind", "no detaches"])
+def test_links_that_are_refused_come_at_a_bounded_pace(detached: bool) -> None:
+    """The client is half a second ahead of its pace at most, by the links of one turn; also where the client
+    detaches each link before it can know of the refusal.
+    """
+    pace = 20
+    client = OfTurns(pace)
+    client.hand_in(*(ATTACHES if detached else ATTACHES[::2]))
+    while client.looked_up < ASKED:
+        while client.waits:
+            assert client.looked_up <= pace * (client.now + PACE_BURST_S) + 1
+            client.turn()
+        if client.looked_up < ASKED:
+            assert not client.turns.reading
+            client.now = client.session.connection.next_deadline()
+            client.session.tick()
+            assert client.waits and client.turns.asked
+    assert client.now >= (ASKED - A_TURN) / pace - PACE_BURST_S
+
+
+def test_publishes_that_are_refused_count_for_the_pace() -> None:
+    client = Client(NodeBroker(), ConnectionLimits(refusals_per_second=1))
+    client.send(sender(0, target=d.Target("/exchanges/gone/k")))
+    assert not client.session.connection.paused
+    client.broker.missing.add("gone")
+    client.send(transfer(0), EMPTY_FRAME)
+    assert client.session.connection.paused
+
+
 def test_input_that_was_left_waits_for_the_catalog(client: OfTurns) -> None:
     client.hand_in(*ATTACHES)
     assert isinstance(client.broker, Broker)
@@ -169,7 +199,7 @@ WORK = {
 @pytest.mark.parametrize("what", WORK)
 def test_the_work_of_a_frame(what: str) -> None:
     octets, work = WORK[what]
-    taken = FrameInput(TURN_WORK)
+    taken = FrameInput(TURN_WORK, ConnectionLimits().refusals_per_second)
     taken.add(octets)
     assert taken.take() is not None and taken.take() is None
     assert taken.share.done == work + len(octets) // OCTETS_PART
@@ -178,7 +208,7 @@ def test_the_work_of_a_frame(what: str) -> None:
 def test_frames_are_cut_as_they_are_taken() -> None:
     """A piece of 256 KiB may be 32,768 empty frames."""
     count = 5 * FRAMES_AT_ONCE + 3
-    taken = FrameInput(TURN_WORK)
+    taken = FrameInput(TURN_WORK, ConnectionLimits().refusals_per_second)
     taken.add(EMPTY_FRAME * count + EMPTY_FRAME[:3])
     assert taken.held <= FRAMES_AT_ONCE * (FRAME_OCTETS + len(EMPTY_FRAME)) + count * len(EMPTY_FRAME)
     for number in range(count):
@@ -190,7 +220,7 @@ def test_frames_are_cut_as_they_are_taken() -> None:
 
 
 def test_octets_that_are_no_frames_fail_behind_the_frames_in_front_of_them() -> None:
-    taken = FrameInput(TURN_WORK)
+    taken = FrameInput(TURN_WORK, ConnectionLimits().refusals_per_second)
     taken.add(EMPTY_FRAME * (2 * FRAMES_AT_ONCE) + b"\x00\x00\x00\x08\x00\x00\x00\x00")
     for _ in range(2 * FRAMES_AT_ONCE):
         assert taken.failure is None

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from node.delivery.credit import CONSUMER_OCTETS
 from node.delivery.octets import SIZE_OCTETS
 from node.delivery.unsettled import UnsettledRanges, octets_of
 from node.ranges.range_set import numbers_of
@@ -20,7 +21,6 @@ from node.wire.amqp091.connection import Connection
 from node.wire.amqp091.errors import NotAllowedError
 from node.wire.amqp091.lifecycle import (
     CHANNEL_OCTETS,
-    CONSUMER_OCTETS,
     USED_NUMBER_OCTETS,
     ConnectionState,
 )

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.delivery.shares import LARGEST_DEBT, LEAST_PART, REQUEST_WORK, WorkShare
+from node.delivery.shares import LARGEST_DEBT, LEAST_PART, PACE_BURST_S, REQUEST_WORK, WorkShare
+from node.refusal import AccessRefusedError
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.codec import encode_method
 from node.wire.amqp091.connection import Connection
 from node.wire.amqp091.errors import ResourceExhaustedError
 from node.wire.amqp091.fields import encode_table
-from node.wire.amqp091.intake import PACE_BURST_S
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.properties import ORDINARY_VALUES
 from tests.wire.client import Client, opened, publish
@@ -211,3 +211,32 @@ def test_a_connection_that_its_pace_holds_back_closes_at_once() -> None:
     connection.close(ResourceExhaustedError("enough"))
     effects = connection.receive(encode_method(0, m.ConnectionCloseOk()), 100.0)
     assert any(isinstance(effect, e.CloseSocket) for effect in effects)
+
+
+def test_channels_that_ask_in_vain_come_at_a_bounded_pace() -> None:
+    """The client is half a second ahead of its pace at most, by the requests of one turn."""
+    pace, asked = 20, 400
+    connection = opened(limits=ConnectionLimits(refusals_per_second=pace)).connection
+    channels = range(1, asked + 1)
+    octets = b"".join(
+        encode_method(number, m.ChannelOpen()) + encode_method(number, m.QueueDeclare("q"))
+        for number in channels
+    )
+    start = now = 100.0
+    refused = 0
+    effects = connection.receive(octets, now)
+    while refused < asked:
+        requests = [effect for effect in effects if isinstance(effect, e.Request)]
+        for request in requests:
+            connection.fail(request.channel, AccessRefusedError("no"))
+        refused += len(requests)
+        effects = connection.take_effects()
+        assert refused <= pace * (now - start + PACE_BURST_S) + SHARE // REQUEST_WORK
+        if connection.has_input:
+            connection.begin_turn(1)
+            effects += connection.take_effects()
+        elif refused < asked:
+            assert connection.paused
+            now = connection.next_deadline()
+            effects += connection.tick(now)
+    assert now - start >= (asked - SHARE // REQUEST_WORK) / pace - PACE_BURST_S

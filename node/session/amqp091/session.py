@@ -147,14 +147,6 @@ class Session(MachineSession):
             self._full = True
             self._transport.pause_reading()
 
-    def tick(self) -> None:
-        """Run the timers that are due: heartbeats and time-outs."""
-        with self:
-            if self.connection.next_deadline() <= self._clock():
-                self._carry_out(self.connection.tick(self._clock()))
-                if self.connection.has_input and not self._blocked:
-                    self._transport.wanted()
-
     def force_close(self, reason: str) -> None:
         """Close the connection with 320 and this text; without a word where it is not open yet."""
         self._close_with(ConnectionForcedError(reason))

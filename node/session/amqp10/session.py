@@ -170,12 +170,6 @@ class ConnectionSession(MachineSession):
         """True: the socket's buffer has drained. False: it is above its high-water mark."""
         self.connection.pause_credit(not active)
 
-    def tick(self) -> None:
-        """Run the timers that are due: idle time-outs, and those of the negotiation."""
-        with self:
-            if self.connection.next_deadline() <= self._clock():
-                self._carry_out(self.connection.tick(self._clock()))
-
     def alarm(self, reason: str | None) -> None:
         """The cluster is short of a resource, for this reason; None: the shortage is over."""
         with self:

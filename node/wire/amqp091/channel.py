@@ -182,6 +182,7 @@ class Channel:
             return
         self.flush_confirms()
         code, text, outbox = failure.code, str(failure), self._parts.outbox
+        outbox.refused += 1
         outbox.emit(
             LogEffect("channel_exception", {"channel": self.number, "reply_code": code, "text": text})
         )

@@ -108,6 +108,8 @@ class Connection:
     def take_effects(self) -> list[Effect]:
         """The effects that no call has returned yet, in order."""
         life = self.life
+        if life.outbox.refused:
+            life.pace.count_refusals(life.outbox, life.now)
         for granted in life.credits.changes():
             life.outbox.emit(Credit(granted.consumer, granted.limit))
         return life.outbox.take_effects()

@@ -1,4 +1,4 @@
-"""The input of a connection that is not consumed yet, and the pace at which it may come.
+"""The input of a connection that is not consumed yet.
 
 Input is octets that are not cut into frames yet (`Intake`), and whole frames of held channels (`Parking`).
 
@@ -8,43 +8,10 @@ for each would take several times its length.
 
 from __future__ import annotations
 
-from math import inf
 from typing import Final
 
 PROPERTIES_WORK: Final = 8
 """The work of an octet in a property list that is not remembered: each header value is checked."""
-
-PACE_BURST_S: Final = 0.5
-"""A client may be ahead of its pace by so many seconds."""
-
-
-class Pace:
-    """A pace of `per_second` units. The input of a client that is more than PACE_BURST_S ahead waits."""
-
-    __slots__ = ("_paid_at", "_per_second", "waits")
-
-    def __init__(self, per_second: int) -> None:
-        self._per_second = per_second
-        self._paid_at = 0.0
-        """The time by which the pace admits all units that were spent."""
-        self.waits = False
-        """Whether the client's input waits for `renew`."""
-
-    @property
-    def deadline(self) -> float:
-        """The time at which `renew` lets the input go on; infinity while the input does not wait."""
-        return self._paid_at - PACE_BURST_S if self.waits else inf
-
-    def spend(self, units: int, now: float) -> None:
-        """Count units that the client's input has taken."""
-        self._paid_at = max(self._paid_at, now) + units / self._per_second
-        self.waits = self._paid_at > now + PACE_BURST_S
-
-    def renew(self, now: float) -> None:
-        """Time has passed."""
-        if self.waits and now >= self.deadline:
-            self.waits = False
-
 
 SMALL: Final = 4096
 """Pieces of fewer octets are copied into one buffer; larger pieces are kept as they came, and joined once."""

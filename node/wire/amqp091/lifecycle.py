@@ -17,9 +17,9 @@ from enum import Enum
 from math import inf
 from typing import Final
 
-from node.delivery.credit import Credits, Windows
+from node.delivery.credit import CONSUMER_OCTETS, Credits, Windows
 from node.delivery.idle import IdleTimes
-from node.delivery.shares import WorkShare
+from node.delivery.shares import Pace, WorkShare
 from node.delivery.unsettled import UnsettledRanges
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.channel import Channel
@@ -36,7 +36,7 @@ from node.wire.amqp091.effects import (
 )
 from node.wire.amqp091.errors import Failure, ResourceExhaustedError
 from node.wire.amqp091.fields import FieldValue, Table
-from node.wire.amqp091.intake import Intake, Pace, Parking
+from node.wire.amqp091.intake import Intake, Parking
 from node.wire.amqp091.limits import MAX_CHANNEL, SMALLEST_FRAME_MAX, ConnectionLimits
 from node.wire.amqp091.primitives import Method
 from node.wire.amqp091.properties import PropertyChecks
@@ -163,9 +163,6 @@ class Negotiation:
 CHANNEL_OCTETS: Final = 6 * 1024
 """Octets of memory for an open channel, with its parts in the session and the administration."""
 
-CONSUMER_OCTETS: Final = 3 * 1024
-"""Octets of memory for a consumer, with its part in the queue's owner."""
-
 USED_NUMBER_OCTETS: Final = 128
 """Octets of memory for a channel number that was used before."""
 
@@ -224,7 +221,7 @@ class ConnectionLifecycle:
         self.parking = Parking()
         self.unread: dict[int, None] = {}
         self.share = WorkShare(limits.turn_work)
-        self.pace = Pace(limits.wide_values_per_second)
+        self.pace = Pace(limits.refusals_per_second)
         self.now = now
         self.deadline = now + limits.handshake_timeout
 
@@ -265,7 +262,7 @@ class ConnectionLifecycle:
         return self.outbox.unread > self.limits.unread_bytes and self.state is ConnectionState.OPEN
 
     def paced(self) -> bool:
-        """Whether the client has published more header values than its pace allows by now."""
+        """Whether the client has sent wide header tables, or requests in vain, faster than its pace."""
         return self.pace.waits and self.state is ConnectionState.OPEN
 
     def must_wait(self) -> bool:

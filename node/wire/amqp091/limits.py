@@ -60,6 +60,8 @@ class ConnectionLimits:
     """Work on a client's input in one turn, in the unit of `WorkShare`. The rest waits for later turns."""
     wide_values_per_second: int = 20_000
     """Header values that a client may publish in a second, beyond the first 128 of each message."""
+    refusals_per_second: int = 200
+    """Errors of channels that a client may cause in a second."""
     parked_bytes: int = 1024 * 1024
     """With more parked frames than these the session stops reading the socket (`Connection.paused`)."""
     delivery_window: int = 2000

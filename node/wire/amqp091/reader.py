@@ -173,7 +173,7 @@ class FrameReader:
         checks = life.parts.checks
         if checks.wide:
             wide, checks.wide = checks.wide, 0
-            life.pace.spend(wide, life.now)
+            life.pace.spend(wide / life.limits.wide_values_per_second, life.now)
         octets, checks.checked = checks.checked, 0
         return octets * PROPERTIES_WORK
 

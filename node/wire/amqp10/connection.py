@@ -21,7 +21,7 @@ from __future__ import annotations
 from math import inf
 from typing import Final
 
-from node.delivery.credit import Credits, Windows
+from node.delivery.credit import CONSUMER_OCTETS, Credits, Windows
 from node.delivery.idle import IdleTimes
 from node.wire.amqp10.definitions import (
     MIN_MAX_FRAME_SIZE,
@@ -80,9 +80,6 @@ AMQP_HEADER: Final = ProtocolHeader(ProtocolId.AMQP).encode()
 SASL_HEADER: Final = ProtocolHeader(ProtocolId.SASL).encode()
 TLS_HEADER: Final = ProtocolHeader(ProtocolId.TLS).encode()
 
-CONSUMER_OCTETS: Final = 3 * 1024
-"""Octets of memory for a consumer, with its part in the queue's owner."""
-
 
 class Connection:
     """See the module's docstring. The caller hands in octets, and carries out the effects."""
@@ -93,7 +90,7 @@ class Connection:
         self.mechanism = ""
         self.remote_open: Open | None = None
         self._limits = limits
-        self._input = FrameInput(limits.turn_work)
+        self._input = FrameInput(limits.turn_work, limits.refusals_per_second)
         self._outbox = Outbox()
         windows = Windows(
             limits.delivery_window, limits.first_window, limits.delivery_window_bytes, limits.pending_bytes
@@ -148,8 +145,9 @@ class Connection:
 
     @property
     def waits(self) -> bool:
-        """Whether the input waits for an answer of the session code, or for room on the way to a queue."""
-        return self.state in AWAITING_ANSWER or bool(self.sessions.holding)
+        """Whether the input waits for an answer, for room on the way to a queue, or for the peer's pace."""
+        paced = self._input.pace.waits and self.state is ConnectionState.OPEN
+        return paced or self.state in AWAITING_ANSWER or bool(self.sessions.holding)
 
     @property
     def paused(self) -> bool:
@@ -349,6 +347,8 @@ class Connection:
     # -- output and time ------------------------------------------------------------------------
 
     def take_effects(self) -> list[Effect]:
+        if self._outbox.refused:
+            self._input.pace.count_refusals(self._outbox, self._now)
         for granted in self._credits.changes():
             self.sessions.granted(granted.consumer, granted.limit)
         return self._outbox.take_effects()
@@ -379,11 +379,12 @@ class Connection:
         self._idle.listen(active, now)
 
     def next_deadline(self) -> float:
-        return min(self._deadline, self._idle.next_deadline())
+        return min(self._deadline, self._idle.next_deadline(), self._input.pace.deadline)
 
     def tick(self, now: float) -> list[Effect]:
         """Run the timers that are due."""
         self._now = now
+        self._input.pace.renew(now)
         if now >= self._deadline:
             self._timed_out()
         elif self.state is ConnectionState.OPEN:
@@ -401,14 +402,13 @@ class Connection:
         return octets + len(credits.consumers) * CONSUMER_OCTETS + self.sessions.held
 
     def _check_memory(self) -> None:
-        limits = self._limits
+        held, budget = self.held, self._limits.budget
         if self.state is ConnectionState.OPEN:
-            held, budget = self.held, limits.budget
             if held > budget:
                 text = f"the connection holds {held} octets of memory; at most {budget} are granted to it"
                 self._fail(MemoryExhaustedError(text))
-        elif self.state in NOT_OPEN_YET and self.held > limits.stranger_bytes:
-            self._refuse(f"{self.held} octets before the connection is open")
+        elif self.state in NOT_OPEN_YET and held > self._limits.stranger_bytes:
+            self._refuse(f"{held} octets before the connection is open")
 
     # -- the end --------------------------------------------------------------------------------
 

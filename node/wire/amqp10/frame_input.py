@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from node.delivery.shares import FRAME_WORK, REQUEST_WORK, WorkShare
+from node.delivery.shares import FRAME_WORK, REQUEST_WORK, Pace, WorkShare
 from node.wire.amqp10.definitions import Disposition, Flow, Transfer
 from node.wire.amqp10.errors import WireError
 from node.wire.amqp10.frames import FrameParser, ProtocolHeader, Received
@@ -24,13 +24,16 @@ FLOW_WORK: Final = 4 * 1024
 
 
 class FrameInput:
-    """The frames of a connection, in order. `share` counts the work of those that are taken."""
+    """The frames of a connection, in order. `share` counts the work of those that are taken, `pace` the
+    errors that they cause.
+    """
 
-    __slots__ = ("_at", "_frames", "_octets", "_uncut", "parser", "share")
+    __slots__ = ("_at", "_frames", "_octets", "_uncut", "pace", "parser", "share")
 
-    def __init__(self, turn_work: int) -> None:
+    def __init__(self, turn_work: int, refusals_per_second: int) -> None:
         self.parser: Final = FrameParser(STRANGER_FRAME_SIZE, rows=True)
         self.share: Final = WorkShare(turn_work)
+        self.pace: Final = Pace(refusals_per_second)
         self._uncut = b""
         self._frames: list[Received] = []
         self._at = 0

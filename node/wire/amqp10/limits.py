@@ -49,6 +49,8 @@ class ConnectionLimits:
     """The input of a peer that may wait before its connection is open."""
     turn_work: int = TURN_WORK
     """Work on a peer's input in one turn, in the unit of `WorkShare`. The rest waits for later turns."""
+    refusals_per_second: int = 200
+    """Refused links and publishes, and errors that end a session, that a peer may cause in a second."""
     link_credit: int = 4096
     """The credit that a sending peer has at most on a link. The peer gets new credit when half is used up."""
     incoming_window: int = 8192

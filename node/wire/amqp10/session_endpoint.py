@@ -328,6 +328,7 @@ class SessionEndpoint:
 
     def refuse(self, link: IncomingLink | OutgoingLink, error: Error) -> None:
         """The broker has refused the link: attach without terminus, then a closing detach (section 2.6.3)."""
+        self._outbox.refused += 1
         if link.state is LinkState.ATTACHING and self._attach_without_terminus(link):
             self.offered.link_ended(link, error)
             self._send_detach(link, True, fitted(error))
@@ -422,6 +423,7 @@ class SessionEndpoint:
 
     def refused_publish(self, link: IncomingLink, error: Error) -> None:
         """The broker has refused a publish: the link is closed."""
+        self._outbox.refused += 1
         self._detach_with(link, error)
 
     # -- deliveries -----------------------------------------------------------------------------
@@ -455,6 +457,7 @@ class SessionEndpoint:
         """End the session because of an error."""
         self.incoming.flush()
         self.flush()
+        self._outbox.refused += 1
         self._outbox.send(self.channel, End(error_of(error)))
         self.state = SessionState.END_SENT
         self._outbox.emit(SessionEnded(self.number, self.remote_channel, self.close(), False))
