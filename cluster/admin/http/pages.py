@@ -27,9 +27,6 @@ clients ask, rendering takes a fortieth of the event loop's time."""
 LARGEST_DEBT_S: Final = 120.0
 """Seconds of rest owed to the event loop for other pages, above which no further page is rendered."""
 
-LINES: Final = 64
-"""Lines between two looks at the clock."""
-
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
@@ -81,15 +78,15 @@ class Slices:
         self._begun = self._clock()
 
 
-async def rendered(lines: Iterable[str | None], slices: Slices | None = None) -> Rendering:
-    """Put a page together of its lines."""
+async def rendered(texts: Iterable[str | None], slices: Slices | None = None) -> Rendering:
+    """Put a page together of its texts, between which the work may be interrupted. None: no text is ready."""
     slices = slices or Slices()
     pieces: list[bytes] = []
     waiting: list[str] = []
-    for number, line in enumerate(lines):
-        if line is not None:
-            waiting.append(line)
-        if (line is None or number % LINES == 0) and slices.used_up:
+    for text in texts:
+        if text is not None:
+            waiting.append(text)
+        if slices.used_up:
             pieces.append("".join(waiting).encode())
             waiting.clear()
             await slices.rest()

@@ -138,7 +138,7 @@ class NodeMetrics:
 
     def metrics(self) -> Iterator[Metric | None]:
         """Of the node and its partitions. None: the work may rest here."""
-        sweep = yield from swept(self._node)
+        sweep = yield from swept(self._node, only_sums=True)
         for part in (self._clients, self._traffic, self._queues):
             yield from part(sweep)
         for piece in (self._raft, self._journal, self._peers, self._state):

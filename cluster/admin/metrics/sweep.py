@@ -90,17 +90,23 @@ class Sweep:
         return total
 
 
-def swept(node: NodeView, vhosts: Sequence[str] = ()) -> Generator[None, None, Sweep]:
-    """Walk; yields where the walk may rest. `vhosts`: their queues and clients are listed; empty: all."""
+def swept(
+    node: NodeView, vhosts: Sequence[str] = (), *, only_sums: bool = False
+) -> Generator[None, None, Sweep]:
+    """Walk; yields where the walk may rest. `vhosts`: their queues and clients are listed; empty: all.
+    `only_sums`: no queue is listed.
+    """
     found = Sweep()
-    yield from _queues(node.partitions, vhosts, found)
+    yield from _queues(node.partitions, vhosts, only_sums, found)
     yield from _clients(node.listener.clients.values(), vhosts, found)
     found.traffic.add(node.listener.past)
     found.channels_opened += node.listener.past_channels
     return found
 
 
-def _queues(partitions: PartitionsView, vhosts: Sequence[str], found: Sweep) -> Generator[None, None, None]:
+def _queues(
+    partitions: PartitionsView, vhosts: Sequence[str], only_sums: bool, found: Sweep
+) -> Generator[None, None, None]:
     for owner in list(partitions.owners.values()):
         definition = partitions.state.partitions.get(owner.partition)
         replicated = definition is not None and len(definition.replicas) > 1
@@ -112,7 +118,7 @@ def _queues(partitions: PartitionsView, vhosts: Sequence[str], found: Sweep) -> 
                 found.owned.add(queue)
                 named = partitions.queue_name(id)
                 if named is not None and not named[1].startswith(REPLY_QUEUE_PREFIX):
-                    if not vhosts or named[0] in vhosts:
+                    if not only_sums and (not vhosts or named[0] in vhosts):
                         rows = found.exclusive if id >= FIRST_LOCAL_ID else found.declared
                         rows.append((label_text({"queue": named[1], "vhost": named[0]}), queue))
                     found.listed.add(queue)
