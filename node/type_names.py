@@ -5,9 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 _TYPES: Final[dict[str, str]] = {
-    "bool": "bool", "float": "double", "Decimal": "decimal", "str": "longstr", "bytes": "binary",
-    "list": "array", "dict": "table", "NoneType": "void", "Timestamp": "timestamp",
-}  # fmt: skip
+    "bool": "bool",
+    "float": "double",
+    "Decimal": "decimal",
+    "str": "longstr",
+    "bytes": "binary",
+    "list": "array",
+    "dict": "table",
+    "NoneType": "void",
+    "Timestamp": "timestamp",
+}
 """RabbitMQ's names by the name of the Python class: each wire format has classes of its own."""
 
 _LONG: Final = 2**31

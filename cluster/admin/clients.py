@@ -8,8 +8,14 @@ from node.session.listener import Client
 
 OCTETS: Final = ("recv_oct", "send_oct")
 CHANNEL_NAMES: Final = (
-    "publish", "confirm", "deliver", "deliver_no_ack", "get", "redeliver", "ack",
-)  # fmt: skip
+    "publish",
+    "confirm",
+    "deliver",
+    "deliver_no_ack",
+    "get",
+    "redeliver",
+    "ack",
+)
 """Of `ChannelTraffic`, in its order."""
 
 

@@ -21,10 +21,17 @@ class KnownFrontEnds:
     """
 
     def __init__(
-        self, front_end: int, links: Links, catalog: Catalog, peers: PeerStatus,
-        time: NodeTime, transit: Transit, send: Send, backlog: Callable[[str], int],
+        self,
+        front_end: int,
+        links: Links,
+        catalog: Catalog,
+        peers: PeerStatus,
+        time: NodeTime,
+        transit: Transit,
+        send: Send,
+        backlog: Callable[[str], int],
         tokens: Callable[[], bool],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`backlog` tells how many octets wait for a peer in the transport. `tokens` tells whether every node
         reads tokens of leases.
         """

@@ -27,10 +27,18 @@ class Partitions(Observer):
     """The partitions that this node has a replica of, by id."""
 
     def __init__(
-        self, config: BrokerConfig, context: OwnerContext, catalog: Catalog, groups: RaftGroups, links: Links,
-        journal: Journal, lost_entries: LostEntries, observers: NodeObservers,
-        wanted: Callable[[], None], owner_gone: Callable[[int], None],
-    ) -> None:  # fmt: skip
+        self,
+        config: BrokerConfig,
+        context: OwnerContext,
+        catalog: Catalog,
+        groups: RaftGroups,
+        links: Links,
+        journal: Journal,
+        lost_entries: LostEntries,
+        observers: NodeObservers,
+        wanted: Callable[[], None],
+        owner_gone: Callable[[int], None],
+    ) -> None:
         """`context` is the node as owners see it. `wanted` asks for a turn. `owner_gone` is called when this
         node's replica of a partition, which may have been the owner, is closed.
         """

@@ -163,8 +163,11 @@ class Members:
         nodes = [to_plain(self.nodes[name]) for name in sorted(self.nodes)]
         # Not in the nodes' own tables: the release before `formats` accepts no unknown field of a node.
         return {
-            "nodes": nodes, "spreading": self.spreading, "founded": self.founded, "formats": self.formats,
-        }  # fmt: skip
+            "nodes": nodes,
+            "spreading": self.spreading,
+            "founded": self.founded,
+            "formats": self.formats,
+        }
 
     def restore(self, plain: dict[str, Any]) -> None:
         """Restore from the plain form of a catalog's snapshot; an earlier version has the nodes only."""

@@ -29,11 +29,18 @@ _BY_KEY: Final = {
 LOWER_COUNTS: Final = frozenset(key for key, one in _BY_KEY.items() if one.policy is PolicyUse.LIMIT)
 """Keys of limits: where a queue and its policies, or two policies, set one, the lower value counts."""
 
-_OPERATOR_KEYS: Final = frozenset({
-    *LOWER_COUNTS, *(key for key, one in _BY_KEY.items() if one.policy is PolicyUse.OPERATOR),
-    "max-in-memory-length", "max-in-memory-bytes", "target-group-size", "ha-mode", "ha-params",
-    "ha-sync-mode",
-})  # fmt: skip
+_OPERATOR_KEYS: Final = frozenset(
+    {
+        *LOWER_COUNTS,
+        *(key for key, one in _BY_KEY.items() if one.policy is PolicyUse.OPERATOR),
+        "max-in-memory-length",
+        "max-in-memory-bytes",
+        "target-group-size",
+        "ha-mode",
+        "ha-params",
+        "ha-sync-mode",
+    }
+)
 
 
 def _anything(value: object) -> object:
@@ -41,12 +48,18 @@ def _anything(value: object) -> object:
 
 
 _WITHOUT_EFFECT: Final[dict[str, Callable[[object], Any]]] = {
-    "consumer-timeout": read_natural, "max-in-memory-length": read_natural,
-    "max-in-memory-bytes": read_natural, "initial-cluster-size": read_natural,
-    "target-group-size": read_natural, "ha-mode": read_text, "ha-params": _anything,
-    "ha-sync-mode": read_text, "ha-sync-batch-size": read_natural, "ha-promote-on-shutdown": read_text,
+    "consumer-timeout": read_natural,
+    "max-in-memory-length": read_natural,
+    "max-in-memory-bytes": read_natural,
+    "initial-cluster-size": read_natural,
+    "target-group-size": read_natural,
+    "ha-mode": read_text,
+    "ha-params": _anything,
+    "ha-sync-mode": read_text,
+    "ha-sync-batch-size": read_natural,
+    "ha-promote-on-shutdown": read_text,
     "ha-promote-on-failure": read_text,
-}  # fmt: skip
+}
 """Keys of RabbitMQ's policies that have no effect here, and how their values are checked. The `ha-` keys are
 those of mirrored queues: in quorate the queue's type decides about replicas."""
 

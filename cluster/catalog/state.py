@@ -283,9 +283,16 @@ class CatalogState:
     # -- queues ---------------------------------------------------------------------------------
 
     def _declare_queue(
-        self, *, vhost: str, name: str, replicas: list[str], transient: bool,
-        size: int = 0, share: int = 0, **fields: Any,
-    ) -> dict[str, Any]:  # fmt: skip
+        self,
+        *,
+        vhost: str,
+        name: str,
+        replicas: list[str],
+        transient: bool,
+        size: int = 0,
+        share: int = 0,
+        **fields: Any,
+    ) -> dict[str, Any]:
         host = self.vhost(vhost)
         existing = self.queues.get((vhost, name))
         if existing is not None:
@@ -295,9 +302,7 @@ class CatalogState:
         partition = self._place(tuple(replicas), transient, fields["front_end"], size, share)
         self.last_queue += 1
         fields["semantics"] = Semantics(fields["semantics"])
-        queue = QueueDefinition(
-            id=self.last_queue, vhost=vhost, name=name, partition=partition.id, **fields
-        )  # fmt: skip
+        queue = QueueDefinition(id=self.last_queue, vhost=vhost, name=name, partition=partition.id, **fields)
         self.queues[vhost, name] = queue
         self.queues_by_id[queue.id] = queue
         self._queue_counts[vhost] += 1

@@ -27,24 +27,36 @@ class ClientLimits(Section):
         default=128 * MIB, ge=KIB, le=512 * MIB, description="Largest message body accepted, in octets."
     )
     transaction_bytes: int = Field(
-        default=64 * MIB, ge=MIB, le=256 * MIB, description="Octets of messages in the open transactions "
-        "of one connection; beyond, the connection is closed. A transaction of one message may have any size."
-    )  # fmt: skip
+        default=64 * MIB,
+        ge=MIB,
+        le=256 * MIB,
+        description="Octets of messages in the open transactions of one connection; beyond, the connection "
+        "is closed. A transaction of one message may have any size.",
+    )
     transaction_operations: int = Field(
-        default=250_000, ge=1000, le=10_000_000, description="Publishes and acknowledgements in the open "
+        default=250_000,
+        ge=1000,
+        le=10_000_000,
+        description="Publishes and acknowledgements in the open "
         "transactions of one connection; beyond, the connection is closed. Publishes in a row that differ "
-        "only in content count as one."
-    )  # fmt: skip
+        "only in content count as one.",
+    )
     connection_memory_bytes: int = Field(
-        default=64 * MIB, ge=MIB, le=64 * GIB, description="Octets that one connection may make a node hold: "
+        default=64 * MIB,
+        ge=MIB,
+        le=64 * GIB,
+        description="Octets that one connection may make a node hold: "
         "messages that have not come completely, frames and answers that wait, transactions, channels and "
-        "consumers. Beyond, the connection is closed (506). There always is room for one message."
-    )  # fmt: skip
+        "consumers. Beyond, the connection is closed (506). There always is room for one message.",
+    )
     clients_memory_bytes: int = Field(
-        default=0, ge=0, le=1024 * GIB, description="Octets that all connections together may make a node "
+        default=0,
+        ge=0,
+        le=1024 * GIB,
+        description="Octets that all connections together may make a node "
         "hold, with the output that their sockets have not sent; beyond, the connection that holds most is "
-        "closed. 0: half of the memory that a node may take before its memory alarm goes off."
-    )  # fmt: skip
+        "closed. 0: half of the memory that a node may take before its memory alarm goes off.",
+    )
     handshake_timeout_s: float = Field(
         default=10.0,
         gt=0,

@@ -66,9 +66,14 @@ class BrowsingConsumers:
         self._consumers: dict[int, BrowsingConsumer] = {}
 
     def begin(
-        self, number: int, subscriber: Subscriber, queue: QueueRef, limit: int, filter: bytes,
+        self,
+        number: int,
+        subscriber: Subscriber,
+        queue: QueueRef,
+        limit: int,
+        filter: bytes,
         answer: Callable[[int, Refusal | None], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Answers the number of the consumer once the owner knows where it begins, or a refusal."""
         link = self._links.to(queue.partition)
         consumer = BrowsingConsumer(number, queue, link, subscriber, limit, filter)
@@ -120,9 +125,14 @@ class BrowsingConsumers:
         consumer.question += 1
         consumer.idle = not consumer.credit
         arguments: list[Any] = [
-            *NOTHING_TO_GET, consumer.queue.id, consumer.number, *consumer.place, consumer.through,
-            consumer.credit, not consumer.drains,
-        ]  # fmt: skip
+            *NOTHING_TO_GET,
+            consumer.queue.id,
+            consumer.number,
+            *consumer.place,
+            consumer.through,
+            consumer.credit,
+            not consumer.drains,
+        ]
         if consumer.filter:
             arguments.append(consumer.filter)
         answered = partial(self._answered, consumer, consumer.question)

@@ -24,9 +24,13 @@ class Cancellations:
     """The cancellations of one node's clients."""
 
     def __init__(
-        self, catalog: CatalogClient, formats: Formats, links: Links, local: LocalQueues,
+        self,
+        catalog: CatalogClient,
+        formats: Formats,
+        links: Links,
+        local: LocalQueues,
         auto_delete_after_s: float,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`auto_delete_after_s`: seconds that an auto-delete queue waits for another consumer."""
         self._catalog, self._formats, self._links, self._local = catalog, formats, links, local
         self._waits = auto_delete_after_s > 0

@@ -33,9 +33,15 @@ class Descriptions:
         if found is None:
             raise NotFoundError(f"no queue '{queue.name}' in vhost '{queue.vhost}'")
         return QueueDescription(
-            found.name, queue_type(self._state, found), found.durable, found.exclusive, found.auto_delete,
-            found.arguments, leader, tuple(partition.replicas),
-        )  # fmt: skip
+            found.name,
+            queue_type(self._state, found),
+            found.durable,
+            found.exclusive,
+            found.auto_delete,
+            found.arguments,
+            leader,
+            tuple(partition.replicas),
+        )
 
     def bindings(
         self, vhost: str, source: str, destination: Destination

@@ -42,9 +42,14 @@ class Drains:
         self._links.request(link, "drain", [*NOTHING_TO_GET, queue, consumer, limit], answered)
 
     def _answered(
-        self, link: PartitionLink, attached: LinkConsumer, drain: int, done: Drained,
-        value: Any = None, _: object = None,
-    ) -> None:  # fmt: skip
+        self,
+        link: PartitionLink,
+        attached: LinkConsumer,
+        drain: int,
+        done: Drained,
+        value: Any = None,
+        _: object = None,
+    ) -> None:
         ended = partial(_ended, link, attached, drain, done)
         if value != NOT_FOUND or attached.drain != drain:
             ended()
@@ -58,9 +63,13 @@ class Drains:
 
 
 def _ended(
-    link: PartitionLink, attached: LinkConsumer, drain: int, done: Drained, _value: object = None,
+    link: PartitionLink,
+    attached: LinkConsumer,
+    drain: int,
+    done: Drained,
+    _value: object = None,
     _delivery: object = None,
-) -> None:  # fmt: skip
+) -> None:
     """The owner has taken the credit away. The consumer's session may have given credit meanwhile, which the
     owner then has to be told again.
     """

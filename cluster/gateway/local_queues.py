@@ -60,9 +60,12 @@ class LocalQueues(Observer):
     """
 
     def __init__(
-        self, front_end: int, catalog: CatalogClient, owners: Mapping[int, QueuesInMemory],
+        self,
+        front_end: int,
+        catalog: CatalogClient,
+        owners: Mapping[int, QueuesInMemory],
         random_bits: Callable[[int], int],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`owners` are those of this node, by partition."""
         self.front_end = front_end
         self.settings: dict[int, QueueSettings] = {}

@@ -99,9 +99,15 @@ class QueueDeclarations:
             self._catalog.when_visible(done)
 
     def _submit(
-        self, vhost: str, declaration: QueueDeclaration, holder: int, answer: Declared,
-        placement: Placement, semantics: Semantics, node: str,
-    ) -> None:  # fmt: skip
+        self,
+        vhost: str,
+        declaration: QueueDeclaration,
+        holder: int,
+        answer: Declared,
+        placement: Placement,
+        semantics: Semantics,
+        node: str,
+    ) -> None:
         catalog = self._catalog
         arguments = {
             **self._fields(declaration, holder),

@@ -142,9 +142,17 @@ class LinkConsumer:
 
     def terms(self) -> ConsumerTerms:
         return ConsumerTerms(
-            self.id, self.queue, self.limit, self.delivered, self.no_ack, self.exclusive, self.priority,
-            self.joined, self.activated, self.filter,
-        )  # fmt: skip
+            self.id,
+            self.queue,
+            self.limit,
+            self.delivered,
+            self.no_ack,
+            self.exclusive,
+            self.priority,
+            self.joined,
+            self.activated,
+            self.filter,
+        )
 
 
 class HeldMessages:

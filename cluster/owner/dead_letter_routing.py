@@ -36,8 +36,12 @@ class DeadRun:
         """Whether this run follows the other one, with the same targets, routing key and flags."""
         before, run = other.run, self.run
         return (other.last + 1, other.targets, before.routing_key, before.persistent, before.special) == (
-            self.first, self.targets, run.routing_key, run.persistent, run.special,
-        )  # fmt: skip
+            self.first,
+            self.targets,
+            run.routing_key,
+            run.persistent,
+            run.special,
+        )
 
 
 class DeadLetterRouter:

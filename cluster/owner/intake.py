@@ -292,9 +292,19 @@ def _is_rewritten(owner: OwnerState, operation: Operation, data: bytes) -> bool:
 def _detached(run: Run) -> Run:
     """The run with octets of its own: it does not keep the whole batch in memory."""
     return Run(
-        run.exchange, run.routing_key, run.channel, run.persistent, run.count, run.skip, run.stride,
-        run.lengths, run.largest_frame, bytes(run.raw), run.special, run.format,
-    )  # fmt: skip
+        run.exchange,
+        run.routing_key,
+        run.channel,
+        run.persistent,
+        run.count,
+        run.skip,
+        run.stride,
+        run.lengths,
+        run.largest_frame,
+        bytes(run.raw),
+        run.special,
+        run.format,
+    )
 
 
 def take_settle(owner: OwnerState, front_end: int, operation: Settle) -> bytes | None:

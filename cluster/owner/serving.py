@@ -139,9 +139,12 @@ class Serving:
         waiting = self._gets.setdefault(queue, {}).setdefault((front_end, link), deque())
         if owner.delivery.consumers.get(front_end, link) is None:
             owner.delivery.consumers.attach(
-                front_end, link, no_ack=link == GET_LINK_NO_ACK, counted=False,
+                front_end,
+                link,
+                no_ack=link == GET_LINK_NO_ACK,
+                counted=False,
                 removes_soft=link == GET_LINK_KEPT,
-            )  # fmt: skip
+            )
         waiting.append(request)
         self.mark(queue)
 

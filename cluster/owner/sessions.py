@@ -239,10 +239,16 @@ class FrontEndSessions:
                 return TOO_MANY_FILTERS
         try:
             owner.delivery.consumers.attach(
-                front_end, terms.consumer, priority=terms.priority, no_ack=terms.no_ack,
-                exclusive=terms.exclusive, sent=terms.delivered, joined=terms.joined,
-                activated=terms.activated, selector=selector,
-            )  # fmt: skip
+                front_end,
+                terms.consumer,
+                priority=terms.priority,
+                no_ack=terms.no_ack,
+                exclusive=terms.exclusive,
+                sent=terms.delivered,
+                joined=terms.joined,
+                activated=terms.activated,
+                selector=selector,
+            )
         except ExclusiveConsumerError:
             return ACCESS_REFUSED
         state.consumers[terms.consumer] = terms.queue

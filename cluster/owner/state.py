@@ -42,9 +42,14 @@ class OwnerState:
     """
 
     def __init__(
-        self, partition: int, context: OwnerContext, source: EntrySource, *, durable: bool,
+        self,
+        partition: int,
+        context: OwnerContext,
+        source: EntrySource,
+        *,
+        durable: bool,
         observers: tuple[PartitionObserver, ...] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`observers` are told of what the replica applies."""
         self.partition, self.durable, self.observers = partition, durable, observers
         self.machine = PartitionMachine(observed=bool(observers))

@@ -19,11 +19,23 @@ HEADER_FIELDS: Final = frozenset(("durable", "priority", "ttl"))
 filter is asked once for each message.
 """
 
-PROPERTY_FIELDS: Final = frozenset((
-    "message_id", "user_id", "to", "subject", "reply_to", "correlation_id", "content_type",
-    "content_encoding", "absolute_expiry_time", "creation_time", "group_id", "group_sequence",
-    "reply_to_group_id",
-))  # fmt: skip
+PROPERTY_FIELDS: Final = frozenset(
+    (
+        "message_id",
+        "user_id",
+        "to",
+        "subject",
+        "reply_to",
+        "correlation_id",
+        "content_type",
+        "content_encoding",
+        "absolute_expiry_time",
+        "creation_time",
+        "group_id",
+        "group_sequence",
+        "reply_to_group_id",
+    )
+)
 """Fields of the properties (AMQP 1.0, part 3, section 3.2.4)."""
 
 DELIVERY_MODE: Final = "delivery_mode"

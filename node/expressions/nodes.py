@@ -41,11 +41,21 @@ MAX_TREE_OCTETS: Final = 64 * 1024
 """The largest form of a tree between nodes."""
 
 _PARTS: Final[dict[str, tuple[int, int]]] = {
-    LITERAL: (0, 0), BINARY: (0, 0), STANDARD: (0, 0), APPLICATION: (0, 0), EXTENSION: (0, 0),
-    AND: (2, MAX_NODES), OR: (2, MAX_NODES), NOT: (1, 1), NEGATED: (1, 1), LIKE: (1, 1),
-    IN: (2, MAX_NODES), BETWEEN: (3, 3), IS_NULL: (1, 1),
+    LITERAL: (0, 0),
+    BINARY: (0, 0),
+    STANDARD: (0, 0),
+    APPLICATION: (0, 0),
+    EXTENSION: (0, 0),
+    AND: (2, MAX_NODES),
+    OR: (2, MAX_NODES),
+    NOT: (1, 1),
+    NEGATED: (1, 1),
+    LIKE: (1, 1),
+    IN: (2, MAX_NODES),
+    BETWEEN: (3, 3),
+    IS_NULL: (1, 1),
     **dict.fromkeys((*COMPARISONS, *ARITHMETIC), (2, 2)),
-}  # fmt: skip
+}
 """The least and the largest number of parts of each operator."""
 
 _TEXT_VALUES: Final = frozenset((BINARY, STANDARD, APPLICATION, EXTENSION, LIKE))

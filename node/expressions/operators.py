@@ -101,8 +101,13 @@ def at_least(left: object, right: object) -> bool | None:
 
 
 COMPARING: Final[dict[str, Callable[[object, object], bool | None]]] = {
-    "=": equal, "<>": unequal, "<": less, "<=": at_most, ">": greater, ">=": at_least,
-}  # fmt: skip
+    "=": equal,
+    "<>": unequal,
+    "<": less,
+    "<=": at_most,
+    ">": greater,
+    ">=": at_least,
+}
 
 
 # -- arithmetic -------------------------------------------------------------------------------------

@@ -114,10 +114,19 @@ class Run:
             piece = view[start:end]
             self._behind, self._offset = first + count, end
         return Run(
-            self.exchange, self.routing_key, self.channel, self.persistent,
-            count, self.skip, self.stride, lengths, self.largest_frame, piece, self.special,
+            self.exchange,
+            self.routing_key,
+            self.channel,
+            self.persistent,
+            count,
+            self.skip,
+            self.stride,
+            lengths,
+            self.largest_frame,
+            piece,
+            self.special,
             self.format,
-        )  # fmt: skip
+        )
 
     def contents(self) -> Iterator[bytes]:
         """The content frames of each message, in order."""
@@ -174,16 +183,31 @@ class Gathered:
         kind = self._kind
         assert kind is not None
         return Run(
-            kind.exchange, kind.routing_key, kind.channel, kind.persistent, len(self.lengths), kind.skip,
-            0, self.lengths, self._largest, b"".join(self.pieces), kind.special,
+            kind.exchange,
+            kind.routing_key,
+            kind.channel,
+            kind.persistent,
+            len(self.lengths),
+            kind.skip,
+            0,
+            self.lengths,
+            self._largest,
+            b"".join(self.pieces),
+            kind.special,
             kind.format,
-        )  # fmt: skip
+        )
 
 
 def _kind(run: Run) -> tuple[str, str | None, int, bool, int, bool, int]:
     return (
-        run.exchange, run.routing_key, run.channel, run.persistent, run.skip, run.special, run.format,
-    )  # fmt: skip
+        run.exchange,
+        run.routing_key,
+        run.channel,
+        run.persistent,
+        run.skip,
+        run.special,
+        run.format,
+    )
 
 
 class Sources:
@@ -242,6 +266,10 @@ def joined(runs: list[Run]) -> Run:
     for run in runs:
         lengths.extend(run.lengths if run.lengths is not None else [run.stride] * run.count)
     return replace(
-        first, count=len(lengths), stride=0, lengths=lengths, raw=b"".join([run.raw for run in runs]),
+        first,
+        count=len(lengths),
+        stride=0,
+        lengths=lengths,
+        raw=b"".join([run.raw for run in runs]),
         largest_frame=max(run.largest_frame for run in runs),
-    )  # fmt: skip
+    )

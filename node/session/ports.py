@@ -354,9 +354,12 @@ class BrokerPort(Protocol):
     def count(self, queue: QueueRef, answer: Callable[[QueueCounts, Refusal | None], None]) -> None: ...
 
     def consume(
-        self, subscriber: Subscriber, queue: QueueRef, options: ConsumerOptions,
+        self,
+        subscriber: Subscriber,
+        queue: QueueRef,
+        options: ConsumerOptions,
         answer: Callable[[int, Refusal | None], None],
-    ) -> None: ...  # fmt: skip
+    ) -> None: ...
 
     def keeps_until_settled(self, queue: QueueRef) -> bool:
         """Whether the queue keeps a delivered message until it is settled. False for a queue that removes a

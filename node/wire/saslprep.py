@@ -11,10 +11,16 @@ from typing import Final
 from unicodedata import ucd_3_2_0
 
 PROHIBITED: Final = (
-    stringprep.in_table_c12, stringprep.in_table_c21_c22, stringprep.in_table_c3, stringprep.in_table_c4,
-    stringprep.in_table_c5, stringprep.in_table_c6, stringprep.in_table_c7, stringprep.in_table_c8,
+    stringprep.in_table_c12,
+    stringprep.in_table_c21_c22,
+    stringprep.in_table_c3,
+    stringprep.in_table_c4,
+    stringprep.in_table_c5,
+    stringprep.in_table_c6,
+    stringprep.in_table_c7,
+    stringprep.in_table_c8,
     stringprep.in_table_c9,
-)  # fmt: skip
+)
 """RFC 4013, section 2.3."""
 
 

@@ -238,9 +238,7 @@ class Journal:
             if dropped.place.segment == segment.number and self._drop_needed(partition, dropped):
                 self._stage.retire(dropped.place)
                 payload = (U32.pack(dropped.boundary),)
-                dropped.place = self._stage.add(
-                    RecordKind.DROP, partition, dropped.generation, 0, 0, payload
-                )  # fmt: skip
+                dropped.place = self._stage.add(RecordKind.DROP, partition, dropped.generation, 0, 0, payload)
                 copied += dropped.place.length
         return copied
 

@@ -299,7 +299,7 @@ class PartitionLog:
         assert snapshot is not None
         body = SnapshotBody(
             self.last_index(), self.installation, self._live, snapshot.membership, snapshot.data
-        )  # fmt: skip
+        )
         old = self.snapshot_place
         self.snapshot_place = self._add(RecordKind.SNAPSHOT, snapshot.index, snapshot.term, body.encode())
         if old is not None:

@@ -88,9 +88,7 @@ class PartitionReplay:
         self._merge(self.moved)
         self.moved = {}
         self._merge(self.received.pop(body.installation, {}))
-        self.received = {
-            number: rows for number, rows in self.received.items() if number > body.installation
-        }  # fmt: skip
+        self.received = {number: rows for number, rows in self.received.items() if number > body.installation}
         if self.last > body.last_index:
             self._truncate(body.last_index + 1)
         self.last = max(self.table.indexes[-1] if self.table.indexes else 0, record.index)

@@ -66,10 +66,15 @@ class Election:
             # The vote for oneself is a vote: it is durable before any other voter is asked for its vote.
             state.messages_after_sync.append(
                 VoteRequest(
-                    state.node, peer, state.term,
-                    log.last_index, log.last_term, transfer, in_every_majority,
+                    state.node,
+                    peer,
+                    state.term,
+                    log.last_index,
+                    log.last_term,
+                    transfer,
+                    in_every_majority,
                 )
-            )  # fmt: skip
+            )
 
     def _electorate(self) -> list[str]:
         members = self._state.members.current

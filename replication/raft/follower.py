@@ -87,10 +87,15 @@ class Follower:
         hint_index, hint_term = state.log.conflict_hint(request.prev_index, request.prev_term)
         state.messages_after_sync.append(
             AppendRejection(
-                state.node, request.sender, state.term,
-                request.prev_index, hint_index, hint_term, state.log.last_index,
+                state.node,
+                request.sender,
+                state.term,
+                request.prev_index,
+                hint_index,
+                hint_term,
+                state.log.last_index,
             )
-        )  # fmt: skip
+        )
 
     def _commit(self, index: int, term: int) -> None:
         # Equal index and term: the logs are equal up to there (log matching, §5.3).

@@ -18,8 +18,11 @@ endpoints = Endpoints()
 
 OK: Final = {"status": "ok"}
 PROTOCOLS: Final = {
-    "amqp091": "amqp", "amqp0-9-1": "amqp", "amqps": "amqp/ssl", "amqp091s": "amqp/ssl",
-}  # fmt: skip
+    "amqp091": "amqp",
+    "amqp0-9-1": "amqp",
+    "amqps": "amqp/ssl",
+    "amqp091s": "amqp/ssl",
+}
 """The name of a listener by each other name that a client may use for its protocol."""
 
 UNITS: Final = {"days": 1, "weeks": 7, "months": 30, "years": 365}

@@ -145,7 +145,11 @@ def paged(rows: Sequence[Row], total: int, page: Page) -> tuple[dict[str, int], 
         raise ApiError(400, "page_out_of_range", text)
     items = rows[(page.number - 1) * page.size : page.number * page.size]
     said = {
-        "filtered_count": len(rows), "item_count": len(items), "page": page.number,
-        "page_count": pages, "page_size": page.size, "total_count": total,
-    }  # fmt: skip
+        "filtered_count": len(rows),
+        "item_count": len(items),
+        "page": page.number,
+        "page_count": pages,
+        "page_size": page.size,
+        "total_count": total,
+    }
     return said, items

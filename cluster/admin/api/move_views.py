@@ -52,9 +52,14 @@ async def move_messages(services: Services, call: Call) -> dict[str, Any]:
         progress = await _move(taking, giving, source, destination, count)
         await taking.settle_all(source, requeue=True)
     services.log.info(
-        "messages_moved", user=call.user, vhost=call.vhost, queue=source,
-        destination_vhost=vhost, destination=destination, count=progress.moved,
-    )  # fmt: skip
+        "messages_moved",
+        user=call.user,
+        vhost=call.vhost,
+        queue=source,
+        destination_vhost=vhost,
+        destination=destination,
+        count=progress.moved,
+    )
     return {"moved": progress.moved, "drained": progress.drained, "refused": progress.refused}
 
 

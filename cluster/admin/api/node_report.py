@@ -106,9 +106,11 @@ class NodeReport:
         sessions = [client.session for client in listener.clients.values()]
         opened = listener.past_channels + sum(one.channels_opened for one in sessions)
         return (
-            listener.accepted, listener.accepted - len(sessions),
-            opened, opened - sum(one.channel_count for one in sessions),
-        )  # fmt: skip
+            listener.accepted,
+            listener.accepted - len(sessions),
+            opened,
+            opened - sum(one.channel_count for one in sessions),
+        )
 
     # -- answers --------------------------------------------------------------------------------
 

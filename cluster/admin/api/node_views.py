@@ -43,9 +43,21 @@ async def show_memory(services: Services, call: Call) -> dict[str, Any]:
 
 
 _PLAIN_FACTS: Final = (
-    "os_pid", "uptime", "processors", "mem_used", "mem_limit", "fd_used", "fd_total", "sockets_used",
-    "sockets_total", "proc_used", "disk_free", "disk_free_limit", "db_dir", "journal_bytes",
-)  # fmt: skip
+    "os_pid",
+    "uptime",
+    "processors",
+    "mem_used",
+    "mem_limit",
+    "fd_used",
+    "fd_total",
+    "sockets_used",
+    "sockets_total",
+    "proc_used",
+    "disk_free",
+    "disk_free_limit",
+    "db_dir",
+    "journal_bytes",
+)
 
 
 def _node_row(services: Services, node: str, facts: dict[str, Any] | None) -> dict[str, Any]:

@@ -28,11 +28,26 @@ from cluster.admin.api import (
 from cluster.admin.api.routing import Endpoint
 
 _MODULES: Final = (
-    channel_views, cluster_views, connection_views, declaration_views, definition_views,
-    exchange_views, health_views,
-    limit_views, member_views, message_views, move_views, node_views, partition_views, permission_views,
-    policy_views, queue_views, unsupported_views, user_views, vhost_views,
-)  # fmt: skip
+    channel_views,
+    cluster_views,
+    connection_views,
+    declaration_views,
+    definition_views,
+    exchange_views,
+    health_views,
+    limit_views,
+    member_views,
+    message_views,
+    move_views,
+    node_views,
+    partition_views,
+    permission_views,
+    policy_views,
+    queue_views,
+    unsupported_views,
+    user_views,
+    vhost_views,
+)
 
 OPERATIONS: Final[list[Endpoint]] = [
     operation for module in _MODULES for operation in module.endpoints.operations

@@ -79,11 +79,15 @@ class QueueRows:
             return None
         changed = self.sampler.changed(("queue", id))
         return (
-            vhost, name, queue.delivery.consumers.count, queue.delivery.scheduled_count,
+            vhost,
+            name,
+            queue.delivery.consumers.count,
+            queue.delivery.scheduled_count,
             0 if changed is None else self.wall_ms(changed),
-            queue_counts(queue), self.sampler.rates(("queue", id), QUEUE_WIDTH),
+            queue_counts(queue),
+            self.sampler.rates(("queue", id), QUEUE_WIDTH),
             None if local is None else _declared(local),
-        )  # fmt: skip
+        )
 
 
 def _declared(queue: LocalQueue) -> dict[str, Any]:

@@ -10,8 +10,15 @@ from node.queue.dispatch import QueueOwner
 from node.session.traffic import ExchangeFlow, Traffic
 
 TALLY_NAMES: Final = (
-    "publish", "deliver", "deliver_no_ack", "get", "get_no_ack", "redeliver", "ack", "get_empty",
-)  # fmt: skip
+    "publish",
+    "deliver",
+    "deliver_no_ack",
+    "get",
+    "get_no_ack",
+    "redeliver",
+    "ack",
+    "get_empty",
+)
 TRAFFIC_NAMES: Final = ("publish", "confirm", "return_unroutable", "drop_unroutable")
 FLOW_NAMES: Final = ("publish_in", "publish_out")
 DEPTH_NAMES: Final = ("messages", "messages_ready", "messages_unacknowledged")
@@ -34,9 +41,15 @@ def queue_counts(queue: QueueOwner) -> tuple[int, ...]:
 def tally_counts(tally: Tally) -> tuple[int, ...]:
     """In the order of `TALLY_NAMES`."""
     return (
-        tally.published, tally.delivered, tally.delivered_no_ack, tally.got, tally.got_no_ack,
-        tally.redelivered, tally.acknowledged, tally.got_empty,
-    )  # fmt: skip
+        tally.published,
+        tally.delivered,
+        tally.delivered_no_ack,
+        tally.got,
+        tally.got_no_ack,
+        tally.redelivered,
+        tally.acknowledged,
+        tally.got_empty,
+    )
 
 
 def traffic_counts(traffic: Traffic) -> tuple[int, ...]:

@@ -44,8 +44,13 @@ class RabbitMQObjects:
     def __init__(self, node: NodeView) -> None:
         self._node = node
         self.always: tuple[Family, ...] = (
-            self.coarse, self.queues, self.deliveries, self.connections, self.channels, self.exchanges,
-        )  # fmt: skip
+            self.coarse,
+            self.queues,
+            self.deliveries,
+            self.connections,
+            self.channels,
+            self.exchanges,
+        )
         """The families of `/metrics/per-object`."""
         self.families: Mapping[str, Family] = {
             "queue_coarse_metrics": self.coarse,

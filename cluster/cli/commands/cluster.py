@@ -21,9 +21,11 @@ PATIENCE: Final = 20
 _COLUMNS: Final = ("name", "state", "up", "peers", "replicas", "owns")
 
 wait_option = click.option(
-    "--wait/--no-wait", default=True, show_default=True,
+    "--wait/--no-wait",
+    default=True,
+    show_default=True,
     help="Show the progress until it is done; Ctrl-C only stops watching.",
-)  # fmt: skip
+)
 address_options = [
     click.option("--address", "peers", metavar="HOST:PORT", help="Where the other nodes reach it."),
     click.option("--amqp", metavar="HOST:PORT", help="Where AMQP clients reach it; it says so itself."),

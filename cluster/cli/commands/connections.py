@@ -11,9 +11,15 @@ from cluster.cli.commands.tables import show
 _COLUMNS = ("name", "node", "user", "vhost", "state", "channels", "user_provided_name")
 
 _LINK_COLUMNS = (
-    "session", "handle", "direction", "link_name", "source_address", "target_address", "credit",
+    "session",
+    "handle",
+    "direction",
+    "link_name",
+    "source_address",
+    "target_address",
+    "credit",
     "delivery_count",
-)  # fmt: skip
+)
 
 
 @click.group()

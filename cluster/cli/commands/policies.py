@@ -43,8 +43,9 @@ def list_policies(client: ManagementClient, vhost: str | None, operator: bool, a
 @click.option(
     "--apply-to",
     type=click.Choice(["queues", "classic_queues", "quorum_queues", "exchanges", "all"]),
-    default="queues", show_default=True,
-)  # fmt: skip
+    default="queues",
+    show_default=True,
+)
 @click.option(
     "--priority", type=int, default=0, show_default=True, help="The highest of those that match counts."
 )

@@ -11,8 +11,15 @@ from cluster.cli.commands.http import ManagementClient, management_options
 from cluster.cli.commands.tables import show
 
 _COLUMNS = (
-    "vhost", "name", "type", "state", "node", "messages_ready", "messages_unacknowledged", "consumers",
-)  # fmt: skip
+    "vhost",
+    "name",
+    "type",
+    "state",
+    "node",
+    "messages_ready",
+    "messages_unacknowledged",
+    "consumers",
+)
 
 
 @click.group()
@@ -32,9 +39,11 @@ def list_queues(client: ManagementClient, vhost: str | None, as_json: bool) -> N
 @queues.command("declare")
 @click.argument("name")
 @click.option(
-    "--type", "kind", type=click.Choice(["quorum", "classic"]),
+    "--type",
+    "kind",
+    type=click.Choice(["quorum", "classic"]),
     help="Replicated, or on one node; without it, what the virtual host or the cluster is set to.",
-)  # fmt: skip
+)
 @click.option("--transient", is_flag=True, help="In memory only: it ends with the node.")
 @click.option("--auto-delete", is_flag=True, help="Delete it with its last consumer.")
 @arguments

@@ -32,9 +32,10 @@ def list_vhosts(client: ManagementClient, as_json: bool) -> None:
 @click.option("--description", help="Its purpose, in words of your own.")
 @click.option("--tag", "tags", multiple=True, help="A word of your own for it; repeatable.")
 @click.option(
-    "--default-queue-type", type=click.Choice(["quorum", "classic"]),
+    "--default-queue-type",
+    type=click.Choice(["quorum", "classic"]),
     help="The type of its durable queues that are declared without one.",
-)  # fmt: skip
+)
 @management_options
 def add_vhost(
     client: ManagementClient,

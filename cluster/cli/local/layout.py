@@ -73,9 +73,12 @@ def plan(
         directory = data.absolute() / name
         log = {"file": str(directory / "node.log")}
         own: dict[str, Scalar | TomlTable] = {
-            "name": name, "data_dir": str(directory), "secret_key_file": str(directory / KEY_FILE),
-            "listen": addresses, "log": log,
-        }  # fmt: skip
+            "name": name,
+            "data_dir": str(directory),
+            "secret_key_file": str(directory / KEY_FILE),
+            "listen": addresses,
+            "log": log,
+        }
         config = validate({**own, "cluster": shared}, "quorate up")
         text = toml_text({"node": own, "cluster": shared})
         planned.append(LocalNode(config, directory / "node.toml", text, keys[name]))

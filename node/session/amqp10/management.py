@@ -71,9 +71,15 @@ OK, CREATED, DONE, BAD = 200, 201, 204, 400
 
 QUEUE_FIELDS: Final = frozenset({"durable", "exclusive", "auto_delete", "arguments"})
 EXCHANGE_FIELDS: Final = frozenset({"type", "durable", "auto_delete", "internal", "arguments"})
-BINDING_FIELDS: Final = frozenset({
-    "source", "destination_queue", "destination_exchange", "binding_key", "arguments",
-})  # fmt: skip
+BINDING_FIELDS: Final = frozenset(
+    {
+        "source",
+        "destination_queue",
+        "destination_exchange",
+        "binding_key",
+        "arguments",
+    }
+)
 
 Response = tuple[int, AmqpValue]
 """The status, and the body."""
@@ -240,13 +246,15 @@ RequestHandler = Callable[[Management, IncomingLink, dict[str, str], AmqpValue],
 
 ROUTES: Final[dict[tuple[str, ...], dict[str, RequestHandler]]] = {
     ("queues", "{queue}"): {
-        "PUT": Management.put_queue, "GET": Management.get_queue, "DELETE": Management.delete_queue,
+        "PUT": Management.put_queue,
+        "GET": Management.get_queue,
+        "DELETE": Management.delete_queue,
     },
     ("queues", "{queue}", "messages"): {"DELETE": Management.purge_queue},
     ("exchanges", "{exchange}"): {"PUT": Management.put_exchange, "DELETE": Management.delete_exchange},
     ("bindings",): {"POST": Management.post_binding, "GET": Management.get_bindings},
     ("bindings", "{binding}"): {"DELETE": Management.delete_binding},
-}  # fmt: skip
+}
 """The handlers by the segments of the path and the method."""
 
 

@@ -61,9 +61,13 @@ class ConnectionSession(MachineSession):
     """See the module's docstring; implements `ClientSession` and `PublishingSession`."""
 
     def __init__(
-        self, port: BrokerPort, transport: Transport, limits: ConnectionLimits, clock: Callable[[], float],
+        self,
+        port: BrokerPort,
+        transport: Transport,
+        limits: ConnectionLimits,
+        clock: Callable[[], float],
         links: Sequence[ContainerLink] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`links` are those that the node attaches to containers."""
         super().__init__(port, transport, clock)
         self._links = links

@@ -52,10 +52,25 @@ class Channel:
     """
 
     __slots__ = (
-        "_awaited", "_farewell", "_last_queue", "_next_tag", "_parts", "_replies", "_tags_given",
-        "_unreported", "confirming", "confirms", "content", "deliveries", "holds", "number", "pending",
-        "published", "state", "tags_before",
-    )  # fmt: skip
+        "_awaited",
+        "_farewell",
+        "_last_queue",
+        "_next_tag",
+        "_parts",
+        "_replies",
+        "_tags_given",
+        "_unreported",
+        "confirming",
+        "confirms",
+        "content",
+        "deliveries",
+        "holds",
+        "number",
+        "pending",
+        "published",
+        "state",
+        "tags_before",
+    )
 
     def __init__(self, number: int, parts: ConnectionParts, tags_before: int):
         self.number = number

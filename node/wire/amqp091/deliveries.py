@@ -68,10 +68,26 @@ class ChannelDeliveries:
     """
 
     __slots__ = (
-        "_credits", "_flowing", "_frame_max", "_held", "_in_flight", "_next_tag", "_outbox", "channel",
-        "consumer_octets", "consumer_prefetch", "consumers", "got", "octets", "prefetch", "redelivered",
-        "returned", "sent_no_ack", "transaction", "unsettled",
-    )  # fmt: skip
+        "_credits",
+        "_flowing",
+        "_frame_max",
+        "_held",
+        "_in_flight",
+        "_next_tag",
+        "_outbox",
+        "channel",
+        "consumer_octets",
+        "consumer_prefetch",
+        "consumers",
+        "got",
+        "octets",
+        "prefetch",
+        "redelivered",
+        "returned",
+        "sent_no_ack",
+        "transaction",
+        "unsettled",
+    )
 
     def __init__(self, channel: int, frame_max: int, outbox: Outbox, credits: Credits):
         self.channel = channel

@@ -55,10 +55,19 @@ Table = dict[str, FieldValue]
 _FIXED: Final = {
     ord(kind): Struct(f">{code}")
     for kind, code in {
-        "b": "b", "B": "B", "s": "h", "U": "h", "u": "H", "I": "i", "i": "I", "l": "q", "L": "q",
-        "f": "f", "d": "d",
+        "b": "b",
+        "B": "B",
+        "s": "h",
+        "U": "h",
+        "u": "H",
+        "I": "i",
+        "i": "I",
+        "l": "q",
+        "L": "q",
+        "f": "f",
+        "d": "d",
     }.items()
-}  # fmt: skip
+}
 _DECIMAL: Final = Struct(">Bi")
 
 

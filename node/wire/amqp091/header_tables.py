@@ -18,11 +18,15 @@ _OTHER: Final = 0xFF
 
 _WIDTHS: Final = bytes(
     {
-        **dict.fromkeys(b"V", 0), **dict.fromkeys(b"tbB", 1), **dict.fromkeys(b"sUu", 2),
-        **dict.fromkeys(b"iIf", 4), **dict.fromkeys(b"D", 5), **dict.fromkeys(b"lLdT", 8),
+        **dict.fromkeys(b"V", 0),
+        **dict.fromkeys(b"tbB", 1),
+        **dict.fromkeys(b"sUu", 2),
+        **dict.fromkeys(b"iIf", 4),
+        **dict.fromkeys(b"D", 5),
+        **dict.fromkeys(b"lLdT", 8),
     }.get(kind, _OTHER)
     for kind in range(256)
-)  # fmt: skip
+)
 """The number of octets of a value behind its type octet, for types of a fixed size; `_OTHER` for
 other types.
 """

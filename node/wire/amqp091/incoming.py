@@ -84,6 +84,15 @@ class IncomingContent:
         raw = bytes(self._frames)
         self._frames = bytearray()
         return Run(
-            self.target.exchange, self.target.routing_key, self._channel, header.traits.persistent,
-            1, 0, len(raw), None, self._largest, raw, header.traits.special,
-        )  # fmt: skip
+            self.target.exchange,
+            self.target.routing_key,
+            self._channel,
+            header.traits.persistent,
+            1,
+            0,
+            len(raw),
+            None,
+            self._largest,
+            raw,
+            header.traits.special,
+        )

@@ -85,9 +85,15 @@ class Negotiation:
     """
 
     __slots__ = (
-        "_limits", "_outbox", "channel_max", "client_properties", "frame_max", "heartbeat", "mechanism",
+        "_limits",
+        "_outbox",
+        "channel_max",
+        "client_properties",
+        "frame_max",
+        "heartbeat",
+        "mechanism",
         "stage",
-    )  # fmt: skip
+    )
 
     def __init__(self, limits: ConnectionLimits, outbox: Outbox):
         self.stage = Stage.START

@@ -59,9 +59,18 @@ def with_reply_to(run: Run, name: str) -> Run:
     contents = [_with_reply_to(content, value) for content in run.contents()]
     largest = max(FRAME.unpack_from(one)[2] for one in contents) + FRAME_OVERHEAD
     return Run(
-        run.exchange, run.routing_key, run.channel, run.persistent, run.count, 0, 0,
-        array("I", map(len, contents)), max(largest, run.largest_frame), b"".join(contents), run.special,
-    )  # fmt: skip
+        run.exchange,
+        run.routing_key,
+        run.channel,
+        run.persistent,
+        run.count,
+        0,
+        0,
+        array("I", map(len, contents)),
+        max(largest, run.largest_frame),
+        b"".join(contents),
+        run.special,
+    )
 
 
 def _with_reply_to(content: bytes, value: bytes) -> bytes:

@@ -74,9 +74,15 @@ def with_properties(run: Run, change: Callable[[bytes], bytes]) -> Run:
         at = end
     assert traits is not None
     return replace(
-        run, persistent=traits.persistent, special=traits.special, skip=min(run.skip, 0), stride=0,
-        lengths=lengths, largest_frame=largest, raw=b"".join(pieces),
-    )  # fmt: skip
+        run,
+        persistent=traits.persistent,
+        special=traits.special,
+        skip=min(run.skip, 0),
+        stride=0,
+        lengths=lengths,
+        largest_frame=largest,
+        raw=b"".join(pieces),
+    )
 
 
 def with_delivery_count(run: Run, failures: int) -> Run:

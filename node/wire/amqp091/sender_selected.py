@@ -27,10 +27,23 @@ BCC: Final = b"BCC"
 _ARRAY: Final = b"A"
 _TEXT: Final = b"S"
 _TYPES: Final = {
-    b"S": "longstr", b"I": "signedint", b"t": "bool", b"F": "table", b"V": "void", b"b": "byte",
-    b"B": "unsignedbyte", b"s": "short", b"u": "unsignedshort", b"i": "unsignedint", b"l": "long",
-    b"d": "double", b"f": "float", b"T": "timestamp", b"D": "decimal", b"x": "binary",
-}  # fmt: skip
+    b"S": "longstr",
+    b"I": "signedint",
+    b"t": "bool",
+    b"F": "table",
+    b"V": "void",
+    b"b": "byte",
+    b"B": "unsignedbyte",
+    b"s": "short",
+    b"u": "unsignedshort",
+    b"i": "unsignedint",
+    b"l": "long",
+    b"d": "double",
+    b"f": "float",
+    b"T": "timestamp",
+    b"D": "decimal",
+    b"x": "binary",
+}
 """RabbitMQ's names for the types of field values, by type octet."""
 
 

@@ -90,11 +90,26 @@ def _kept(terminus: CompositeField | None) -> CompositeField | None:
         default = terminus.default_outcome if outcome_of(terminus.default_outcome) is not None else None
         outcomes = tuple(one for one in terminus.outcomes if one in OUTCOMES)
         return Source(
-            terminus.address, durable, expiry, timeout, terminus.dynamic, properties, mode, None,
-            default, outcomes, terminus.capabilities,
-        )  # fmt: skip
+            terminus.address,
+            durable,
+            expiry,
+            timeout,
+            terminus.dynamic,
+            properties,
+            mode,
+            None,
+            default,
+            outcomes,
+            terminus.capabilities,
+        )
     if isinstance(terminus, Target):
         return Target(
-            terminus.address, durable, expiry, timeout, terminus.dynamic, properties, terminus.capabilities,
-        )  # fmt: skip
+            terminus.address,
+            durable,
+            expiry,
+            timeout,
+            terminus.dynamic,
+            properties,
+            terminus.capabilities,
+        )
     return terminus

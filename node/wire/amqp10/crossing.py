@@ -283,8 +283,9 @@ def both_ways(
 ) -> tuple[Callable[[Fields10], Fields091], Callable[[Fields091], Fields10]]:
     """`shown_fields` and `plain_fields` for a message whose body has the encoded sections, or has not."""
     return (
-        partial(shown_fields, encoded_body=encoded_body), partial(plain_fields, encoded_body=encoded_body)
-    )  # fmt: skip
+        partial(shown_fields, encoded_body=encoded_body),
+        partial(plain_fields, encoded_body=encoded_body),
+    )
 
 
 _Seen = TypeVar("_Seen")

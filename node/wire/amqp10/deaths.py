@@ -70,8 +70,10 @@ def dead_head(head: bytes, death: Death, *, routed_anew: bool) -> bytes:
     changes: dict[str, AmqpValue] = {DEATHS: deaths_annotation(deaths)}
     if DEATHS not in found:
         for name, text in (
-            ("reason", REASON_NAMES[death.reason]), ("queue", death.queue), ("exchange", death.exchange)
-        ):  # fmt: skip
+            ("reason", REASON_NAMES[death.reason]),
+            ("queue", death.queue),
+            ("exchange", death.exchange),
+        ):
             changes[Symbol(f"x-first-death-{name}")] = plain_text(text)
     gone = {DELIVERY_DELAY, X_CC} if routed_anew else {DELIVERY_DELAY}
     done = delay_asked(head)

@@ -68,9 +68,19 @@ def run_from_amqp091(run: Run) -> Run:
         pieces += (head, body, footer)
         lengths.append(len(head) + len(body) + len(footer))
     return Run(
-        run.exchange, run.routing_key, 0, run.persistent, run.count, 0, 0, lengths, max(lengths),
-        b"".join(pieces), run.special, _AMQP_1_0,
-    )  # fmt: skip
+        run.exchange,
+        run.routing_key,
+        0,
+        run.persistent,
+        run.count,
+        0,
+        0,
+        lengths,
+        max(lengths),
+        b"".join(pieces),
+        run.special,
+        _AMQP_1_0,
+    )
 
 
 _AMQP_1_0: Final = 1

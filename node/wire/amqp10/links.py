@@ -55,10 +55,24 @@ class IncomingLink:
     """
 
     __slots__ = (
-        "anonymous", "attach", "coordinator", "credit", "delivery_count", "exchange", "handle", "made",
-        "management", "offered", "partial", "rejects", "routing_key", "session", "settles_second", "state",
+        "anonymous",
+        "attach",
+        "coordinator",
+        "credit",
+        "delivery_count",
+        "exchange",
+        "handle",
+        "made",
+        "management",
+        "offered",
+        "partial",
+        "rejects",
+        "routing_key",
+        "session",
+        "settles_second",
+        "state",
         "unanswered",
-    )  # fmt: skip
+    )
 
     def __init__(self, session: int, attach: Attach, handle: int) -> None:
         self.session: Final = session
@@ -128,10 +142,30 @@ class OutgoingLink:
     """
 
     __slots__ = (
-        "advanced", "attach", "closed", "consumer", "credit_limit", "delivered", "drain_due", "drain_limit",
-        "draining", "ended", "filters", "handle", "made", "management", "max_message_size", "offered",
-        "presettled", "regranted", "responses", "session", "state", "tells_place", "waiting",
-    )  # fmt: skip
+        "advanced",
+        "attach",
+        "closed",
+        "consumer",
+        "credit_limit",
+        "delivered",
+        "drain_due",
+        "drain_limit",
+        "draining",
+        "ended",
+        "filters",
+        "handle",
+        "made",
+        "management",
+        "max_message_size",
+        "offered",
+        "presettled",
+        "regranted",
+        "responses",
+        "session",
+        "state",
+        "tells_place",
+        "waiting",
+    )
 
     def __init__(self, session: int, attach: Attach, handle: int) -> None:
         self.session: Final = session

@@ -285,9 +285,14 @@ def with_heads(run: Run, change: Callable[[bytes], bytes]) -> Run:
         lengths.append(len(head) + end - behind)
     facts = facts_of(first, 0, len(first))
     return replace(
-        run, special=facts.special, skip=0, stride=0, lengths=lengths, largest_frame=max(lengths),
+        run,
+        special=facts.special,
+        skip=0,
+        stride=0,
+        lengths=lengths,
+        largest_frame=max(lengths),
         raw=b"".join(pieces),
-    )  # fmt: skip
+    )
 
 
 def with_place(run: Run) -> Run:

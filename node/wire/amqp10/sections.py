@@ -63,9 +63,16 @@ class Sections:
     """
 
     __slots__ = (
-        "application_properties", "bare", "body", "body_kind", "delivery_annotations", "footer", "header",
-        "message_annotations", "properties",
-    )  # fmt: skip
+        "application_properties",
+        "bare",
+        "body",
+        "body_kind",
+        "delivery_annotations",
+        "footer",
+        "header",
+        "message_annotations",
+        "properties",
+    )
 
     def __init__(self, spans: list[SectionSpan | None], body_kind: int, end: int) -> None:
         """`spans` has a place for each descriptor from the header's on. The body's place is that of data. The

@@ -64,9 +64,11 @@ _DATA: Final = 0x75
 _OCTETS: Final = frozenset(("priority", "delivery_mode", "timestamp"))
 _SHORT: Final = range(256)
 _SIZES: Final = {
-    "priority": range(1, 2), "delivery_mode": range(1, 2), "timestamp": range(8, 9),
+    "priority": range(1, 2),
+    "delivery_mode": range(1, 2),
+    "timestamp": range(8, 9),
     "headers": range(1, _MAX_LIST),
-}  # fmt: skip
+}
 """The octets of a property's value; a short string where there is no entry."""
 
 
@@ -102,9 +104,18 @@ def _converted(run: Run, *, carrying: bool) -> Run:
         pieces += frames
         at = end
     return Run(
-        run.exchange, run.routing_key, CONTENT_CHANNEL, run.persistent, run.count, 0, 0, lengths, largest,
-        b"".join(pieces), run.special,
-    )  # fmt: skip
+        run.exchange,
+        run.routing_key,
+        CONTENT_CHANNEL,
+        run.persistent,
+        run.count,
+        0,
+        0,
+        lengths,
+        largest,
+        b"".join(pieces),
+        run.special,
+    )
 
 
 def _body(data: bytes, sections: Sections) -> tuple[bytes, bool]:

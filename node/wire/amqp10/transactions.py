@@ -85,9 +85,18 @@ class Transaction:
     """One transaction. `number` is its number in effects."""
 
     __slots__ = (
-        "coordinator", "discharged_on", "failure", "number", "octets", "open_in", "parts", "presumed",
-        "retired", "settled_later", "txn_id",
-    )  # fmt: skip
+        "coordinator",
+        "discharged_on",
+        "failure",
+        "number",
+        "octets",
+        "open_in",
+        "parts",
+        "presumed",
+        "retired",
+        "settled_later",
+        "txn_id",
+    )
 
     def __init__(self, number: int, coordinator: IncomingLink) -> None:
         self.number: Final = number

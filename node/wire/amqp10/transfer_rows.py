@@ -60,9 +60,15 @@ class TransferRow:
     __slots__ = ("begin", "channel", "data", "end", "first_id", "lengths", "skip", "transfer")
 
     def __init__(
-        self, shape: TransferShape, channel: int, data: bytes, begin: int, end: int, first_id: int,
+        self,
+        shape: TransferShape,
+        channel: int,
+        data: bytes,
+        begin: int,
+        end: int,
+        first_id: int,
         lengths: array[int],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.transfer: Final = shape.transfer
         self.skip: Final = shape.skip
         self.channel: Final = channel
