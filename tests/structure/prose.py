@@ -14,6 +14,7 @@ import re
 import tokenize
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from typing import Final
 
 from tests.structure.snippets import documents
@@ -37,12 +38,15 @@ _QUOTED: Final = re.compile(r"```.*?```|`[^`]*`|\"[^\"]*\"", re.DOTALL)
 """Code and quotations, whose words are not the project's prose."""
 
 
-def found() -> Iterator[tuple[str, str, str]]:
+@cache
+def found() -> tuple[tuple[str, str, str], ...]:
     """Path, kind and text of each riddle in the prose."""
-    for path, prose in _prose():
-        for kind, pattern in RIDDLES.items():
-            for match in pattern.finditer(_QUOTED.sub("`…`", prose)):
-                yield path, kind, match.group().strip("\n.:;|- ")
+    return tuple(
+        (path, kind, match.group().strip("\n.:;|- "))
+        for path, prose in _prose()
+        for kind, pattern in RIDDLES.items()
+        for match in pattern.finditer(_QUOTED.sub("`…`", prose))
+    )
 
 
 def place(path: str) -> str:
