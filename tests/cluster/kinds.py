@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from cluster.system.build import SOURCES, build
+from tests.simulation.lives import Lives
 from tests.site import Client, Site
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -15,6 +17,13 @@ KINDS: dict[str, dict[str, Any]] = {
     "transient": {"durable": False},
     "exclusive": {"exclusive": True},
 }
+
+
+def lives_of(kind: str) -> Lives | None:
+    """A watch over the ways of messages in random programs. All kinds have the same owners, so one is watched.
+    The watch replaces a method of each owner, which compiled code does not call.
+    """
+    return Lives() if kind == "replicated" and build() == SOURCES else None
 
 
 def declare(client: Client, kind: str, **arguments: Any) -> str:

@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.cluster.kinds import KINDS
+from tests.cluster.kinds import KINDS, lives_of
 from tests.consumer_model import Consumer, ConsumerModel, Delivered, Message, Sharing
 from tests.site import Client, Delivery, Site
 
@@ -47,7 +47,7 @@ class ConsumerPrograms(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.site = Site(*self.names)
+        self.site = Site(*self.names, lives=lives_of(self.kind))
         self.clients: list[Client] = [self.site.client(self.names[at % len(self.names)]) for at in range(3)]
         self.subscribed: list[dict[str, Consumer]] = [{}, {}, {}]
         """Consumers by client and consumer tag, with cancelled ones whose messages the client has."""

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.cluster.kinds import KINDS
+from tests.cluster.kinds import KINDS, lives_of
 from tests.queue_model import DROP_HEAD, REJECT, REJECT_AS_DEAD_LETTER, Message, QueueModel, Terms
 from tests.site import Delivery, Site
 
@@ -69,7 +69,7 @@ class QueuePrograms(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.site = Site(*self.names)
+        self.site = Site(*self.names, lives=lives_of(self.kind))
         self.client = self.site.client(self.names[-1])
         self.client.declare(GRAVE)
         self.deliveries: dict[Message, Delivery] = {}
