@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import os
 import random
@@ -23,6 +24,7 @@ from cluster.cli.local.layout import KEY_FILE, PEER_OFFSET, LocalNode, PortInUse
 from cluster.cli.local.supervisor import node_arguments
 from cluster.config.addresses import Address
 from cluster.config.models import parse
+from cluster.config.passwords import PasswordHash
 from cluster.config.tables import ConfigError
 from cluster.config.toml_text import TomlTable, toml_text
 from cluster.system.data_directory import write_private
@@ -66,6 +68,17 @@ _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 GUEST: Final = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
 """The credentials of guest, for pages that need a user."""
+
+
+def _quick_hash(password: bytes) -> str:
+    """A hash that nodes check in no time."""
+    salt = b"no secret"
+    return str(PasswordHash(16, 1, 1, salt, hashlib.scrypt(password, salt=salt, n=16, r=1, p=1, dklen=32)))
+
+
+USERS: Final = {"guest": {"password_hash": _quick_hash(b"guest")}}
+"""The users of a test's cluster. An ordinary hash would take each node some 50 ms of a processor when the
+cluster is founded, and again at the first log-in after each start."""
 
 
 class NotInTimeError(AssertionError):
@@ -226,7 +239,9 @@ class Cluster:
     """Three nodes; counted from 0, named from n1."""
 
     def __init__(self, data: Path, settings: Mapping[str, Any] | None = None, nodes: int = 3) -> None:
-        self.nodes = [Node(local) for local in _planned(nodes, data, settings or {})]
+        """`settings`: keys of the table `[cluster]`."""
+        planned = _planned(nodes, data, {"users": USERS} | dict(settings or {}))
+        self.nodes = [Node(local) for local in planned]
         self._read: dict[str, int] = {}
 
     def __getitem__(self, place: int) -> Node:
