@@ -20,7 +20,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def lives_of(kind: str) -> Lives | None:
-    """A watch over the ways of messages in random programs. All kinds have the same owners, so one is watched.
+    """A watch over the ways of messages in random programs. All kinds have the same owners: one is watched.
     The watch replaces a method of each owner, which compiled code does not call.
     """
     return Lives() if kind == "replicated" and build() == SOURCES else None
