@@ -291,7 +291,8 @@ class Catalog:
             self._holder.pinged(now)
             self._send(self.leader, LeasePing(now, self.applied_index, self._front_end).encode())
         overdue = now - COMMAND_RETRY_S
-        self._propose([one for one in self._pending.values() if one.proposed <= overdue], now)
+        if again := [one for one in self._pending.values() if one.proposed <= overdue]:
+            self._propose(again, now)
         if self._awaited.unanswered(overdue):
             self._ask(now)
 

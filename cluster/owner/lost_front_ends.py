@@ -35,12 +35,13 @@ class LostFrontEnds:
         self._lost.add(front_end)
         self.tick()
 
-    def tick(self) -> bool:
-        """Give up the lost front ends that have not come back. Returns whether front ends may be given up
-        now.
-        """
-        allowed = self._owner.active and self._context.former_leases_over(self._owner.partition)
-        if self._lost and allowed:
+    def allowed(self) -> bool:
+        """Whether front ends may be given up now."""
+        return self._owner.active and self._context.former_leases_over(self._owner.partition)
+
+    def tick(self) -> None:
+        """Give up the lost front ends that have not come back."""
+        if self._lost and self.allowed():
             lost, self._lost = self._lost, set()
             for front_end in sorted(lost):
                 if not self._context.front_ends.alive(front_end):
@@ -48,7 +49,6 @@ class LostFrontEnds:
                     self._given_up.add(front_end)
         if self._given_up and self._owner.active:
             self._welcome()
-        return allowed
 
     def _welcome(self) -> None:
         """Have front ends that are back greet again. A front end that has not lost a message takes its last

@@ -285,7 +285,8 @@ class PartitionOwner:
         self._state.now = now
         if self._activation is not None and self._machine.applied_index >= self._activation:
             self._take_over(now)
-        if self.lost_front_ends.tick() and self._hold_until is not None and now >= self._hold_until:
+        self.lost_front_ends.tick()
+        if self._hold_until is not None and now >= self._hold_until and self.lost_front_ends.allowed():
             self._hold_until = None
             self.sessions.expect_no_more()
             for queue, owner in self.queues.items():

@@ -45,10 +45,12 @@ def test_a_front_end_out_of_reach_is_given_up_once_former_leases_are_over(scene:
     scene.alive = {2}
     scene.lost.take_over([1, 2])
     scene.lost.lost(3)
-    assert not scene.lost.tick()
+    scene.lost.tick()
+    assert not scene.lost.allowed()
     assert scene.given_up == []
     scene.over = True
-    assert scene.lost.tick()
+    scene.lost.tick()
+    assert scene.lost.allowed()
     assert scene.given_up == [1, 3]
 
 
@@ -64,7 +66,8 @@ def test_a_node_that_is_no_owner_gives_no_front_end_up(scene: Scene) -> None:
     scene.over = True
     scene.owner.active = False
     scene.lost.lost(1)
-    assert not scene.lost.tick()
+    scene.lost.tick()
+    assert not scene.lost.allowed()
     assert scene.given_up == []
 
 
