@@ -15,6 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from cluster.broker.lost_nodes import FRONT_END_GRACE_S
 from tests.cluster.kinds import KINDS, lives_of
 from tests.consumer_model import Consumer, ConsumerModel, Delivered, Message, Sharing
 from tests.site import Client, Delivery, Site
@@ -24,7 +25,7 @@ QUEUE = "q"
 REST_S = 0.1
 """The time in which all effects of a step have come."""
 
-FAILOVER_S = 4.0
+FAILOVER_S = 2 * FRONT_END_GRACE_S
 """The time in which a node is lost, given up, and back."""
 
 VALUES = st.lists(st.integers(0, 3), min_size=1, max_size=6)
