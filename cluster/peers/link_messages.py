@@ -355,6 +355,7 @@ def receive_for_owner(owner: OwnerPort, parts: Sequence[bytes]) -> None:
             node, consumers, tried = arguments
             owner.hello(front_end, epoch, node, [_terms_from_plain(plain) for plain in consumers], tried)
         case OwnerCall.HELD:
+            expect(arguments, list)
             expect(arguments, _HELD_FORM[: max(len(arguments), 2)])
             leases, holders, *tokens = arguments
             told = _by_queue(tokens[0]) if tokens else {}

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -43,6 +44,14 @@ def test_what_has_not_the_form_of_its_kind_raises_one_error(name: str, data: st.
         decode(family, data.draw(spoilt([good])))
     except MessageError:
         return
+
+
+def test_the_end_of_a_greeting_that_is_no_list_is_refused() -> None:
+    """The form depends on the number of its fields: no list has none."""
+    family, _ = KINDS["Calls to owners: held"]
+    envelope, _ = encode(family, ("held", (0, 0, {}, {}, {})))
+    with pytest.raises(MessageError):
+        decode(family, [envelope, msgpack.packb(None)])
 
 
 def test_every_tag_is_of_one_family_and_every_name_of_one_message() -> None:
