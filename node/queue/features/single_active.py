@@ -7,7 +7,8 @@ until then no consumer gets further messages.
 
 Front ends keep two numbers of each consumer: when it subscribed (`joined`), and when it became active
 (`activated`). The numbers grow from owner to owner. A new owner learns them from the front ends, and makes no
-consumer active before all of them have answered or are lost.
+consumer active before all of them have answered or are lost. The active consumer has the highest number of
+activation, with each owner a new one: others may be out of reach with the number that they once had.
 """
 
 from __future__ import annotations
@@ -60,6 +61,9 @@ class SingleActiveConsumers(Consumers):
         if made.counted:
             made.active = False
             made.joined = made.joined or self._number()
+            if self._active is not None:
+                # This owner has lost the consumer, and made another consumer active.
+                made.activated = 0
             self._news[made] = None
 
     def detach(self, front_end: int, number: int) -> None:
@@ -117,9 +121,9 @@ class SingleActiveConsumers(Consumers):
             # An owner lost this consumer's front end, and made another consumer active.
             self._deactivate(late)
         if claims:
-            self._active = claims[-1]
+            # With a new number: a consumer that was active in between may come back with a higher claim.
+            self._activate(claims[-1])
             self.holding.update(leases.get(claims[-1].front_end, RangeSet()).ranges())
-            self._let(claims[-1], active=True)
         elif candidates:
             self._activate(min(candidates, key=_turn))
 
