@@ -149,24 +149,26 @@ class Output:
 class Pace:
     """The input of a client that is more than PACE_BURST_S ahead of its pace waits."""
 
-    __slots__ = ("_paid_at", "_refusals_per_second", "waits")
+    __slots__ = ("_refusals_per_second", "paid_at", "waits")
 
     def __init__(self, refusals_per_second: int) -> None:
         self._refusals_per_second = refusals_per_second
-        self._paid_at = 0.0
-        """The time by which the pace admits all that the client has sent."""
+        self.paid_at = 0.0
+        """The time by which the pace admits all that the client has sent. Until then the client has the least
+        part of a turn's work, so that its requests come one by one.
+        """
         self.waits = False
         """Whether the client's input waits for `renew`."""
 
     @property
     def deadline(self) -> float:
         """The time at which `renew` lets the input go on; infinity while the input does not wait."""
-        return self._paid_at - PACE_BURST_S if self.waits else inf
+        return self.paid_at - PACE_BURST_S if self.waits else inf
 
     def spend(self, seconds: float, now: float) -> None:
         """The client has sent what its pace admits in so many seconds."""
-        self._paid_at = max(self._paid_at, now) + seconds
-        self.waits = self._paid_at > now + PACE_BURST_S
+        self.paid_at = max(self.paid_at, now) + seconds
+        self.waits = self.paid_at > now + PACE_BURST_S
 
     def count_refusals(self, output: Output, now: float) -> None:
         """Count what the client has asked in vain since the last call."""

@@ -213,6 +213,23 @@ def test_a_connection_that_its_pace_holds_back_closes_at_once() -> None:
     assert any(isinstance(effect, e.CloseSocket) for effect in effects)
 
 
+def test_a_client_ahead_of_its_pace_has_the_least_part_of_a_turn() -> None:
+    """Its requests come one by one, between the turns of other clients."""
+    connection = opened(2, limits=ConnectionLimits(refusals_per_second=10)).connection
+    connection.receive(encode_method(2, m.QueueDeclare()), 100.0)
+    connection.fail(2, AccessRefusedError("no"))
+    connection.take_effects()
+    connection.take_output()
+    asked = b"".join(encode_method(number, m.ChannelOpen()) for number in range(3, 103))
+    connection.begin_turn(1)
+    before = len(connection.channels)
+    connection.receive(asked, 100.0)
+    ahead = len(connection.channels)
+    connection.tick(100.2)
+    connection.begin_turn(1)
+    assert (ahead - before, len(connection.channels) - ahead) == (1, SHARE // REQUEST_WORK)
+
+
 def test_channels_that_ask_in_vain_come_at_a_bounded_pace() -> None:
     """The client is half a second ahead of its pace at most, by the requests of one turn."""
     pace, asked = 20, 400

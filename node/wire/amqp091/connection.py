@@ -10,6 +10,7 @@ from collections.abc import Collection
 from math import inf
 
 from node.delivery.settlements import Outcome
+from node.delivery.shares import LEAST_PART
 from node.message.run import Run
 from node.ranges.range_set import Numbers
 from node.wire.amqp091 import methods as m
@@ -142,6 +143,8 @@ class Connection:
         earlier turns have left, or that waited for the client to read.
         """
         life = self.life
+        if life.pace.paid_at > life.now:
+            waiting = LEAST_PART
         if not life.unread:
             life.share.renew(waiting)
         elif not life.must_read() and not life.paced():

@@ -125,7 +125,7 @@ class Connection:
 
     def begin_turn(self, waiting: int) -> None:
         """Begin a new turn, whose work the `waiting` clients with input for it divide."""
-        self._input.share.renew(waiting)
+        self._input.renew(waiting, self._now)
         if self.has_input:
             self.go_on()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from node.delivery.shares import FRAME_WORK, REQUEST_WORK, Pace, WorkShare
+from node.delivery.shares import FRAME_WORK, LEAST_PART, REQUEST_WORK, Pace, WorkShare
 from node.wire.amqp10.definitions import Disposition, Flow, Transfer
 from node.wire.amqp10.errors import WireError
 from node.wire.amqp10.frames import FrameParser, ProtocolHeader, Received
@@ -40,6 +40,10 @@ class FrameInput:
         """The position of the first frame that is not taken yet."""
         self._octets = 0
         """The octets of `_frames`, which stay in memory together."""
+
+    def renew(self, waiting: int, now: float) -> None:
+        """Begin the share of a new turn (`WorkShare.renew`)."""
+        self.share.renew(LEAST_PART if self.pace.paid_at > now else waiting)
 
     def add(self, data: bytes) -> None:
         """Octets of the peer."""
