@@ -7,6 +7,7 @@
     transferred kind u8, partition u64, transfer number u64
     ids         kind u8, queue u64, time u64, count u32, digests of 16 octets each
     forget ids  kind u8, queue u64, time u64
+    remark      kind u8, queue u64, subject u8, range count u32, length u32, firsts and lasts u64 each, octets
 
 All numbers are little-endian.
 """
@@ -30,6 +31,7 @@ from node.queue.operations import (
     Remove,
     Transferred,
 )
+from node.queue.remarks import Remark, Subject
 from node.queue.seen_ids import DIGEST_OCTETS
 from node.queue.transfers import Transfer, decode_transfer_body, encode_transfer_body
 from node.ranges.columns import Buffer, decode_columns, encode_columns, ranges_of_columns
@@ -41,6 +43,7 @@ _PAIR = Struct("<BQQ")
 _IDS_SEEN = Struct("<BQQI")
 _COLUMNS = Struct("<BQBI")
 _REFUSE = Struct("<BQQI")
+_REMARK = Struct("<BQBII")
 
 
 def encode_annotate(queue: int, aspect: Aspect, spans: Sequence[Span]) -> bytes:
@@ -77,6 +80,12 @@ def encode_forget_ids(queue: int, before: int) -> bytes:
     return _PAIR.pack(OpKind.FORGET_IDS, queue, before)
 
 
+def encode_remark(remark: Remark) -> bytes:
+    queue, subject, ranges, octets = remark
+    head = _REMARK.pack(OpKind.REMARK, queue, subject, len(ranges), len(octets))
+    return b"".join((head, encode_columns(ranges), octets))
+
+
 def _read_annotate(data: Buffer, offset: int) -> tuple[Annotate, int]:
     _, queue, aspect, count = _COLUMNS.unpack_from(data, offset)
     (firsts, lasts, values), offset = decode_columns(data, offset + _COLUMNS.size, count, 3)
@@ -109,6 +118,13 @@ def _read_remember_ids(data: Buffer, offset: int) -> tuple[RememberIds, int]:
     return RememberIds(queue, time, bytes(data[start:end])), end
 
 
+def _read_remark(data: Buffer, offset: int) -> tuple[Remark, int]:
+    _, queue, subject, count, size = _REMARK.unpack_from(data, offset)
+    (firsts, lasts), offset = decode_columns(data, offset + _REMARK.size, count, 2)
+    octets = bytes(data[offset : offset + size])
+    return Remark(queue, Subject(subject), ranges_of_columns(firsts, lasts), octets), offset + size
+
+
 def _read_transferred(data: Buffer, offset: int) -> tuple[Transferred, int]:
     _, partition, number = _PAIR.unpack_from(data, offset)
     return Transferred(partition, number), offset + _PAIR.size
@@ -127,4 +143,5 @@ DECISION_READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]
     OpKind.TRANSFERRED: _read_transferred,
     OpKind.REMEMBER_IDS: _read_remember_ids,
     OpKind.FORGET_IDS: _read_forget_ids,
+    OpKind.REMARK: _read_remark,
 }

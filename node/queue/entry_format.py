@@ -8,6 +8,7 @@
              message count u32, skip u16, stride u32, largest frame u32, raw length u32,
              queue ids u64 each, exchange, key, [lengths u32 each], raw
     lease    kind u8, token u64, then a settlement: in the batch of a front end, and in no log
+    modified kind u8, length u32, an encoded map, then a return, or its lease: in the batch of a front end
     others   kind u8, then: a queue u64 and what its structure says, or a front end u64
 
 With `own methods` the routing key is empty and `skip` is 0: each message states its key (`run.OWN_METHODS`).
@@ -75,6 +76,7 @@ _ONE_RANGE = Struct("<BQIQQ")
 _PAIR = Struct("<BQQ")
 _BYTE = Struct("<BQB")
 _ALONE = Struct("<BQ")
+_MODIFIED = Struct("<BI")
 _IDS = tuple(Struct(f"<{count}Q") for count in range(9))
 
 
@@ -121,8 +123,12 @@ def encode_settle(queue: int, ranges: Sequence[Range], token: int = NO_TOKEN) ->
     return _lease(token) + _encode_ranges(OpKind.SETTLE, queue, ranges)
 
 
-def encode_return(queue: int, ranges: Sequence[Range], failed: bool, token: int = NO_TOKEN) -> bytes:
-    return _lease(token) + _encode_ranges(OpKind.RETURN_FAILED if failed else OpKind.RETURN, queue, ranges)
+def encode_return(
+    queue: int, ranges: Sequence[Range], failed: bool, token: int = NO_TOKEN, annotations: bytes = b""
+) -> bytes:
+    kind = OpKind.RETURN_FAILED if failed else OpKind.RETURN
+    plain = _lease(token) + _encode_ranges(kind, queue, ranges)
+    return _MODIFIED.pack(OpKind.MODIFIED, len(annotations)) + annotations + plain if annotations else plain
 
 
 def encode_discard(queue: int, ranges: Sequence[Range], token: int = NO_TOKEN) -> bytes:
@@ -286,6 +292,20 @@ def _read_under_lease(data: Buffer, offset: int) -> tuple[Operation, int]:
     return cast(Settle | Return | Discard, operation)._replace(token=token), end
 
 
+def _read_modified(data: Buffer, offset: int) -> tuple[Return, int]:
+    """A return with message annotations."""
+    _, size = _MODIFIED.unpack_from(data, offset)
+    offset += _MODIFIED.size
+    octets = bytes(data[offset : offset + size])
+    offset += size
+    if not octets or offset >= len(data) or data[offset] not in _RETURNING:
+        raise ValueError("annotations without octets or a return")
+    operation, end = _READERS[data[offset]](data, offset)
+    if type(operation) is not Return:
+        raise ValueError("annotations of an operation that is no return")
+    return operation._replace(annotations=octets), end
+
+
 def _read_return(data: Buffer, offset: int) -> tuple[Return, int]:
     queue, ranges, end = _read_ranges(data, offset)
     return Return(queue, ranges, data[offset] == OpKind.RETURN_FAILED), end
@@ -329,6 +349,8 @@ def _pair_reader(
 
 _UNDER_LEASE: Final = frozenset((OpKind.SETTLE, OpKind.RETURN, OpKind.RETURN_FAILED, OpKind.DISCARD))
 
+_RETURNING: Final = frozenset((OpKind.RETURN, OpKind.RETURN_FAILED, OpKind.UNDER_LEASE))
+
 _READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
     OpKind.PUBLISH: _read_publish,
     OpKind.SETTLE: _ranges_reader(Settle),
@@ -345,6 +367,7 @@ _READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
     OpKind.SEAL_QUEUE: _pair_reader(SealQueue),
     OpKind.FORGET: _alone_reader(Forget),
     OpKind.UNDER_LEASE: _read_under_lease,
+    OpKind.MODIFIED: _read_modified,
     **DECISION_READERS,
     **TRANSACTION_READERS,
 }

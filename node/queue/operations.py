@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from node.delivery.settlements import NO_TOKEN
 from node.message.reason import Reason
+from node.queue.remarks import Remark
 from node.queue.transfers import Transfer
 from node.ranges.range_set import Range, RangeSet
 
@@ -96,6 +97,11 @@ class OpKind(IntEnum):
     """In front of a SETTLE, RETURN, RETURN_FAILED or DISCARD of a front end: the token of the lease. No log
     has it: the owner leaves out messages that the lease does not cover.
     """
+    MODIFIED = 21
+    """In front of a RETURN or RETURN_FAILED of a front end, or of its lease: the message annotations that the
+    client gives the messages. Logs have it in a PREPARED alone.
+    """
+    REMARK = 22
     REMEMBER_IDS = 30
     FORGET_IDS = 31
     PREPARE = 40
@@ -156,12 +162,16 @@ class Settle(NamedTuple):
 
 
 class Return(NamedTuple):
-    """The messages go back to the queue. `failed`: their deliveries count as failed."""
+    """The messages go back to the queue. `failed`: their deliveries count as failed.
+
+    `annotations`: the message annotations that the client gives the messages (`node.queue.remarks.Subject`).
+    """
 
     queue: int
     ranges: list[Range]
     failed: bool
     token: int = NO_TOKEN
+    annotations: bytes = b""
 
 
 class Discard(NamedTuple):
@@ -411,6 +421,7 @@ Operation = (
     | Transferred
     | RememberIds
     | ForgetIds
+    | Remark
     | Transactional
 )
 

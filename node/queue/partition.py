@@ -53,7 +53,8 @@ from node.queue.operations import (
     Transferred,
     cause_of,
 )
-from node.queue.queue import QueueState
+from node.queue.queue import WITH_REMARKS, QueueState
+from node.queue.remarks import Remark
 from node.queue.transactions import LOGGED, TransactionTable
 from node.queue.transfers import Transfers
 from node.ranges.range_set import Range, RangeSet, decode_array, encode_array
@@ -125,8 +126,8 @@ def _columns(rows: Sequence[tuple[int, ...]]) -> Sequence[Sequence[int]]:
     return list(zip(*rows, strict=True)) or [(), (), ()]
 
 
-SNAPSHOT_VERSION: Final = 3
-READABLE_VERSIONS: Final = (1, 2, 3)
+PLAIN_VERSION: Final = 3
+READABLE_VERSIONS: Final = (1, 2, PLAIN_VERSION, WITH_REMARKS)
 PRUNE_RECORDS: Final = 1024
 
 _HEAD = Struct("<BQQIII")
@@ -284,7 +285,9 @@ class PartitionMachine:
             state.sealed = True
             applied.sealed.append(operation.queue)
 
-    def _note(self, operation: Annotate | RememberIds | ForgetIds, front_end: int, applied: Applied) -> None:
+    def _note(
+        self, operation: Annotate | RememberIds | ForgetIds | Remark, front_end: int, applied: Applied
+    ) -> None:
         state = self.queues.get(operation.queue)
         if state is not None:
             if type(operation) is Annotate and operation.aspect is Aspect.DEATH:
@@ -415,8 +418,10 @@ class PartitionMachine:
         """The whole state, in octets that are equal on two replicas exactly when their states are equal."""
         self._prune()
         firsts, indexes = self._firsts, self._indexes
+        remarked = any(state.remarks for state in self.queues.values())
+        version = WITH_REMARKS if remarked else PLAIN_VERSION
         head = _HEAD.pack(
-            SNAPSHOT_VERSION,
+            version,
             self.applied_index,
             self.next_sequence,
             len(self._numbers),
@@ -426,7 +431,7 @@ class PartitionMachine:
         numbers = array("Q", [number for pair in sorted(self._numbers.items()) for number in pair])
         parts = [head, encode_array(numbers)]
         for queue, state in sorted(self.queues.items()):
-            parts += (_QUEUE_ID.pack(queue), state.encode())
+            parts += (_QUEUE_ID.pack(queue), state.encode(version))
         parts += (encode_array(firsts), encode_array(indexes))
         parts += (one.encode() for one in (self.refusals, self.transfers, self.transactions))
         return b"".join(parts)
@@ -435,7 +440,7 @@ class PartitionMachine:
         """Replace the state with a snapshot's. Raises SnapshotFormatError, and changes nothing then."""
         if not data or data[0] not in READABLE_VERSIONS:
             raise SnapshotFormatError(
-                f"snapshot of format version {data[:1].hex()}, this release reads up to {SNAPSHOT_VERSION}"
+                f"snapshot of format version {data[:1].hex()}, this release reads up to {WITH_REMARKS}"
             )
         try:
             version, applied_index, next_sequence, number_count, queue_count, records = _HEAD.unpack_from(
@@ -488,5 +493,6 @@ _APPLIERS: Final[dict[type, Callable[[PartitionMachine, Any, int, Applied], None
     Transferred: PartitionMachine._transferred,
     RememberIds: PartitionMachine._note,
     ForgetIds: PartitionMachine._note,
+    Remark: PartitionMachine._note,
     **dict.fromkeys(LOGGED, PartitionMachine._transact),
 }

@@ -7,7 +7,9 @@ from struct import Struct
 from typing import Final
 
 from node.queue.operations import OWNER, Annotate, Aspect, Cause, ForgetIds, RememberIds, Semantics
+from node.queue.remarks import Remark, Remarks, Subject, drop_remarks, put_remark
 from node.queue.seen_ids import SeenIds
+from node.ranges.octet_map import OctetMap
 from node.ranges.range_map import RangeMap, Span
 from node.ranges.range_set import Range, RangeSet, merged
 
@@ -19,6 +21,11 @@ _SEALED: Final = 1 << 6
 
 WITH_ANNOTATIONS: Final = 2
 """The first version of snapshots with annotations and seen ids."""
+
+WITH_REMARKS: Final = 4
+"""The version of snapshots with octets about messages. A partition without any writes the one before, which
+releases read that do not know them.
+"""
 
 NONE: Final = RangeSet()
 """The withheld messages of most queues; never changed."""
@@ -32,16 +39,16 @@ class QueueState:
     deliveries to the messages with that number. No message above `mark` was ever leased. `attached` are the
     front ends with consumers or leases on the queue. `consumed`: the queue has had a consumer. `sealed`: the
     queue takes no more messages, because its deletion is decided. `annotations` has the values that owners
-    gave to messages, by aspect; no map in it is empty. `seen` are the message ids within the queue's window;
-    None without any. `withheld` are the messages of `alive` that a transaction has published whose outcome is
-    not known (`node.queue.transactions`). `settled` is the newest message that a consumer has settled, by the
-    entries that this replica has applied itself. It is no part of the snapshot, and replicas may differ in
-    it.
+    gave to messages, by aspect; no map in it is empty. `remarks` are octets about messages. `seen` are the
+    message ids within the queue's window; None without any. `withheld` are the messages of `alive` that a
+    transaction has published whose outcome is not known (`node.queue.transactions`). `settled` is the newest
+    message that a consumer has settled, by the entries that this replica has applied itself. It is no part of
+    the snapshot, and replicas may differ in it.
     """
 
     __slots__ = (
-        "alive", "annotations", "attached", "consumed", "failures", "mark", "returned", "sealed", "seen",
-        "semantics", "settled", "withheld",
+        "alive", "annotations", "attached", "consumed", "failures", "mark", "remarks", "returned", "sealed",
+        "seen", "semantics", "settled", "withheld",
     )  # fmt: skip
 
     def __init__(self, semantics: Semantics) -> None:
@@ -53,6 +60,7 @@ class QueueState:
         self.attached: set[int] = set()
         self.consumed = self.sealed = False
         self.annotations: dict[Aspect, RangeMap] = {}
+        self.remarks: Remarks = {}
         self.seen: SeenIds | None = None
         self.withheld = NONE
 
@@ -68,6 +76,8 @@ class QueueState:
                 self._drop_empty_counts()
         if self.annotations and sum(held.remove_all(ranges) for held in self.annotations.values()):
             self._drop_empty_annotations()
+        if self.remarks:
+            drop_remarks(self.remarks, ranges)
         return self.alive.remove_all(ranges)
 
     def settle(self, front_end: int, ranges: list[Range]) -> None:
@@ -132,10 +142,13 @@ class QueueState:
                     held.set(*part, value)
             self._drop_empty_annotations()
 
-    def note(self, operation: Annotate | RememberIds | ForgetIds) -> None:
-        """Apply an owner's annotations, or its changes of the seen ids."""
+    def note(self, operation: Annotate | RememberIds | ForgetIds | Remark) -> None:
+        """Apply an owner's annotations, its octets about messages, or its changes of the seen ids."""
         if isinstance(operation, Annotate):
             self.annotate(operation)
+        elif isinstance(operation, Remark):
+            alive = [part for one in operation.ranges for part in self.alive.intersection(*one)]
+            put_remark(self.remarks, operation.subject, alive, operation.octets)
         else:
             self._note_ids(operation)
 
@@ -199,8 +212,8 @@ class QueueState:
         for count in [count for count, held in self.failures.items() if not held]:
             del self.failures[count]
 
-    def encode(self) -> bytes:
-        """Canonical bytes: equal states, and only they, give equal bytes."""
+    def encode(self, version: int) -> bytes:
+        """Canonical bytes for a snapshot: equal states, and only they, give equal bytes."""
         flags = self.semantics | (_CONSUMED if self.consumed else 0) | (_SEALED if self.sealed else 0)
         parts = [_HEAD.pack(flags, self.mark, len(self.attached), len(self.failures))]
         parts.extend(front_end.to_bytes(8, "little") for front_end in sorted(self.attached))
@@ -212,6 +225,10 @@ class QueueState:
         for aspect, values in sorted(self.annotations.items()):
             parts += (_ASPECTS.pack(aspect), values.encode())
         parts.append((self.seen or SeenIds()).encode())
+        if version >= WITH_REMARKS:
+            parts.append(_ASPECTS.pack(len(self.remarks)))
+            for subject, octets in sorted(self.remarks.items()):
+                parts += (_ASPECTS.pack(subject), octets.encode())
         return b"".join(parts)
 
     @classmethod
@@ -237,6 +254,8 @@ class QueueState:
             offset = state._decode_annotations(data, offset)
             seen, offset = SeenIds.decode(data, offset)
             state.seen = seen if len(seen) else None
+        if version >= WITH_REMARKS:
+            offset = state._decode_remarks(data, offset)
         return state, offset
 
     def _decode_annotations(self, data: bytes, offset: int) -> int:
@@ -245,4 +264,12 @@ class QueueState:
         for _ in range(aspects):
             aspect = Aspect(*_ASPECTS.unpack_from(data, offset))
             self.annotations[aspect], offset = RangeMap.decode(data, offset + _ASPECTS.size)
+        return offset
+
+    def _decode_remarks(self, data: bytes, offset: int) -> int:
+        (subjects,) = _ASPECTS.unpack_from(data, offset)
+        offset += _ASPECTS.size
+        for _ in range(subjects):
+            subject = Subject(*_ASPECTS.unpack_from(data, offset))
+            self.remarks[subject], offset = OctetMap.decode(data, offset + _ASPECTS.size)
         return offset

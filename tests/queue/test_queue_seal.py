@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from node.queue.entry_format import encode_create_queue, encode_seal_queue
 from node.queue.operations import Semantics
-from node.queue.partition import PartitionMachine
+from node.queue.partition import PLAIN_VERSION, PartitionMachine
 from tests.queue.building import one_batch, published, uniform_run
 
 QUEUE = 7
@@ -47,4 +47,4 @@ def test_a_seal_is_in_the_snapshot() -> None:
 
 def test_a_queue_without_a_seal_has_the_snapshot_of_the_release_before() -> None:
     """The snapshot's first octet is that of the semantics alone."""
-    assert machine_after(FIRST).queues[QUEUE].encode()[0] == Semantics.AT_LEAST_ONCE
+    assert machine_after(FIRST).queues[QUEUE].encode(PLAIN_VERSION)[0] == Semantics.AT_LEAST_ONCE
