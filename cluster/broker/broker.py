@@ -435,6 +435,9 @@ class Broker:
     def catalog_fresh(self) -> bool:
         return self.catalog.fresh(self._clock())
 
+    def keeps_remarks(self) -> bool:
+        return self.formats.keep_remarks()
+
     def tells_failures(self, queue: int) -> bool:
         # As on RabbitMQ: only quorum queues have the header `x-delivery-count`.
         state = self.catalog.state

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMAT_LEVEL: Final = 5
+FORMAT_LEVEL: Final = 6
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
 of AMQP 1.0. With level 3 hashes of passwords in the catalog may have SCRAM verifiers. With level 4 the terms
 of consumers may have filters. With level 5 deliveries, settlements and greetings may have tokens of
-leases."""
+leases. With level 6 returns of messages may have annotations, and logs and snapshots octets about messages.
+"""
 
 METHODS_IN_RUNS: Final = 1
 """From this level on nodes read runs whose messages state their routing keys each
@@ -34,6 +35,11 @@ FILTERS_IN_TERMS: Final = 4
 LEASE_TOKENS: Final = 5
 """From this level on nodes read tokens of leases in deliveries, in settlements of front ends, and in the
 leases that front ends tell.
+"""
+
+REMARKS: Final = 6
+"""From this level on nodes read annotations in returns of front ends, and octets about messages in logs and
+snapshots (`node.queue.remarks`).
 """
 
 SEALED_QUEUES: Final = 1

@@ -19,7 +19,8 @@ from cluster.gateway.context import GatewayContext
 from cluster.gateway.descriptions import Descriptions
 from cluster.gateway.drains import Drains
 from cluster.gateway.gets import Gets
-from cluster.gateway.link import PartitionLink, unanswered
+from cluster.gateway.giving_back import GivingBack
+from cluster.gateway.link import PartitionLink
 from cluster.gateway.local_queues import LocalQueues
 from cluster.gateway.lost_memory import LostMemory
 from cluster.gateway.queue_declarations import QueueDeclarations, reachable
@@ -33,7 +34,7 @@ from cluster.peers.link_messages import (
     NOTHING_TO_GET,
     Delivery,
 )
-from node.delivery.settlements import Settlement, consumer_of, token_of
+from node.delivery.settlements import Modification, Settlement, consumer_of, token_of
 from node.message.run import Run
 from node.queue.features.registry import rules_of
 from node.queue.settings import PLAIN, QueueSettings
@@ -88,6 +89,7 @@ class FrontEnd:
         )
         self._drains, self._browsing = Drains(links), BrowsingConsumers(links)
         self._consumers: dict[int, Attached] = {}
+        self._giving_back = GivingBack(self._consumers, links, formats)
         self._gets = Gets(catalog.state, links, local, self._consumers, self._new_consumer)
         self._last_consumer = FIRST_CONSUMER
         self._waiting: dict[Subscriber, None] = {}
@@ -246,10 +248,11 @@ class FrontEnd:
     def commit(
         self, publishes: Sequence[tuple[Run, Route]], settled: Sequence[Settlement], answer: Done
     ) -> None:
-        for consumer, ranges, outcome in settled:
-            if outcome.undeliverable_here:
-                self._keep_from(consumer, ranges)
-        self._commits.commit(shares_of(publishes, settled, self._consumers), answer)
+        for one in settled:
+            if one.outcome.undeliverable_here:
+                self._giving_back.keep_from(one.lease, one.ranges)
+        shares = shares_of(publishes, settled, self._consumers, keep_remarks=self._formats.keep_remarks())
+        self._commits.commit(shares, answer)
 
     def still_leads(self, route: Route) -> bool:
         assert isinstance(route, Targets)
@@ -458,23 +461,15 @@ class FrontEnd:
         if attached is not None and mine:
             attached.link.settle(attached.queue, mine, token_of(lease))
 
-    def _keep_from(self, consumer: int, ranges: list[Range]) -> None:
-        """Have the owner keep messages from their consumer, before the queue has the messages again."""
-        attached = self._consumers.get(consumer)
-        if attached is not None and not attached.link.unreachable:
-            # An owner of the release before does not know this, and keeps the messages from no consumer.
-            arguments = [*NOTHING_TO_GET, attached.queue, consumer, ranges]
-            self._links.request(attached.link, "undeliverable_here", arguments, unanswered)
-
     def give_back(
-        self, lease: int, ranges: list[Range], failed: bool, undeliverable_here: bool = False
+        self,
+        lease: int,
+        ranges: list[Range],
+        failed: bool,
+        undeliverable_here: bool = False,
+        change: Modification | None = None,
     ) -> None:
-        attached = self._consumers.get(consumer_of(lease))
-        mine = [] if attached is None else attached.under(lease, ranges)
-        if attached is not None and mine:
-            if undeliverable_here:
-                self._keep_from(consumer_of(lease), mine)
-            attached.link.give_back(attached.queue, mine, failed=failed, token=token_of(lease))
+        self._giving_back.give_back(lease, ranges, failed, undeliverable_here, change)
 
     def discard(self, lease: int, ranges: list[Range]) -> None:
         attached = self._consumers.get(consumer_of(lease))

@@ -42,44 +42,48 @@ class Attached:
 @dataclass(slots=True)
 class Share:
     """A transaction's part in one partition: runs with their queues, and settlements as (queue, outcome,
-    token, messages).
+    token, annotations, messages).
     """
 
     publishes: list[tuple[Run, list[int]]] = field(default_factory=list)
-    settled: list[tuple[int, Outcome, int, Ranges]] = field(default_factory=list)
+    settled: list[tuple[int, Outcome, int, bytes, Ranges]] = field(default_factory=list)
 
     def operations(self) -> list[Buffer]:
         """The encoded operations, as parts to join."""
         parts = [part for run, queues in self.publishes for part in encode_publish(run, queues)]
-        gathered: dict[tuple[int, Outcome, int], Ranges] = {}
-        for queue, outcome, token, ranges in self.settled:
-            gathered.setdefault((queue, outcome, token), []).extend(ranges)
+        gathered: dict[tuple[int, Outcome, int, bytes], Ranges] = {}
+        for queue, outcome, token, told, ranges in self.settled:
+            gathered.setdefault((queue, outcome, token, told), []).extend(ranges)
         parts += (_encode_settled(*one, ranges) for one, ranges in gathered.items())
         return parts
 
     def leases(self) -> list[tuple[int, int, int]]:
         """The leases that the share settles: (queue, first, last)."""
-        return [(queue, *one) for queue, _, _, ranges in self.settled for one in ranges]
+        return [(queue, *one) for queue, *_, ranges in self.settled for one in ranges]
 
 
-def _encode_settled(queue: int, outcome: Outcome, token: int, ranges: Ranges) -> bytes:
+def _encode_settled(queue: int, outcome: Outcome, token: int, annotations: bytes, ranges: Ranges) -> bytes:
     match outcome:
         case Outcome.ACCEPTED:
             return encode_settle(queue, ranges, token)
         case Outcome.REJECTED:
             return encode_discard(queue, ranges, token)
         case _:
-            return encode_return(queue, ranges, outcome.failed, token)
+            return encode_return(queue, ranges, outcome.failed, token, annotations)
 
 
 PartitionShares = dict[PartitionLink, Share]
 
 
 def shares_of(
-    publishes: Iterable[tuple[Run, Route]], settled: Iterable[Settlement], consumers: Mapping[int, Attached]
+    publishes: Iterable[tuple[Run, Route]],
+    settled: Iterable[Settlement],
+    consumers: Mapping[int, Attached],
+    *,
+    keep_remarks: bool,
 ) -> PartitionShares:
     """The shares of a transaction by link. A settlement of a consumer that is gone has no share: its messages
-    are back in the queue.
+    are back in the queue. `keep_remarks`: every owner takes annotations.
     """
     shares: PartitionShares = {}
     for run, route in publishes:
@@ -87,14 +91,15 @@ def shares_of(
         route.flow.routed += run.count * route.queues
         for link, queues in route.links:
             shares.setdefault(link, Share()).publishes.append((run, queues))
-    for lease, ranges, outcome in settled:
+    for lease, ranges, outcome, told in settled:
         attached = consumers.get(consumer_of(lease))
         if attached is not None:
             share = shares.setdefault(attached.link, Share())
             mine = attached.under(lease, ranges)
             if mine:
                 token = attached.link.told_token(token_of(lease))
-                share.settled.append((attached.queue, outcome, token, mine))
+                kept = told if keep_remarks else b""
+                share.settled.append((attached.queue, outcome, token, kept, mine))
     return shares
 
 
@@ -218,5 +223,5 @@ def incomplete() -> Refusal:
 
 def give_back(link: PartitionLink, share: Share) -> None:
     """Return the messages that a refused transaction would have settled: the client had them."""
-    for queue, _, token, ranges in share.settled:
+    for queue, _, token, _, ranges in share.settled:
         link.give_back(queue, ranges, failed=True, token=token)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
+from cluster.owner.annotating import annotated
 from cluster.owner.failures import with_failure_counts
 from cluster.owner.state import OwnerState
 from node.expressions.selector import Selector
@@ -144,4 +145,6 @@ def _shown(owner: OwnerState, queue: QueueOwner, number: int, telling: bool) -> 
         ((_, run),) = with_failure_counts(queue, number, run)
     for feature in queue.lifecycle.hooks.as_told:
         ((_, run),) = feature.as_told([(number, number)], run, owner.wall_ms())
+    remarks = soft.remarks if number in soft.numbers else queue.delivery.state.remarks
+    ((_, run),) = annotated(remarks, [(number, number)], run)
     return redelivered, run

@@ -149,6 +149,9 @@ class OwnerContext(Protocol):
     def tells_failures(self, queue: int) -> bool:
         """Whether messages for consumers of the queue have the header `x-delivery-count`."""
 
+    def keeps_remarks(self) -> bool:
+        """Whether logs may have octets about messages (`node.queue.remarks`)."""
+
     def queue_unused(self, queue: int, why: Unused) -> None:
         """Have the queue deleted, if its properties ask for that in the case `why`."""
 

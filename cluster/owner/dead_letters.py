@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from cluster.owner.annotating import annotated_from
 from cluster.owner.context import DeadLetterRoutes
 from cluster.owner.dead_letter_routing import NO_TARGET, DeadLetterRouter, DeadRun
 from cluster.owner.intake import publish_own
@@ -97,10 +98,12 @@ class DeadLetters:
 
     def _dead_runs(self, number: int, first: int, last: int, router: DeadLetterRouter) -> Iterator[DeadRun]:
         """The dead messages of a queue from `first` to `last`, as dead letters."""
-        deaths = self._owner.machine.queues[number].annotations.get(Aspect.DEATH)
+        state = self._owner.machine.queues[number]
+        deaths = state.annotations.get(Aspect.DEATH)
         for start, end, value in deaths.spans(first, last) if deaths is not None else ():
-            for position, run in self._owner.contents(start, end):
-                yield from router.dead_runs(position, run, *decode_death(value))
+            for one in self._owner.contents(start, end):
+                for position, run in annotated_from(state.remarks, *one):
+                    yield from router.dead_runs(position, run, *decode_death(value))
 
     def publish_soft(self) -> None:
         """Publish the dead letters of soft messages, which are not in the log."""

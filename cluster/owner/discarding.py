@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cluster.owner.annotating import annotated_from
 from cluster.owner.state import OwnerState
 from node.delivery.settlements import NO_TOKEN
 from node.message.deaths import encode_death
@@ -95,4 +96,6 @@ def _deaths(ranges: Sequence[Range], reason: Reason, now: int) -> list[tuple[int
 
 
 def _soft(queue: QueueOwner, ranges: Sequence[Range]) -> list[tuple[int, Run]]:
-    return [each for one in ranges for each in queue.delivery.soft.runs(*one)] if queue.delivery.soft else []
+    soft = queue.delivery.soft
+    found = [each for one in ranges for each in soft.runs(*one)] if soft else []
+    return [each for one in found for each in annotated_from(soft.remarks, *one)] if soft.remarks else found

@@ -21,6 +21,7 @@ from cluster.owner.admission import (
     omissions,
     refusals,
 )
+from cluster.owner.annotating import change, changes
 from cluster.owner.discarding import dead_letter_new, makes_dead_letters, take_discard
 from cluster.owner.failures import discard_exhausted
 from cluster.owner.resting import let_rest
@@ -87,11 +88,7 @@ def take_batch(
             messages += operation.count
             owner.published += operation.count
         elif type(operation) in TAKERS:
-            part = TAKERS[type(operation)](owner, front_end, operation)
-            if part is not None:
-                taking.keep(part)
-                if type(operation) is Return:
-                    taking.returned.append(operation.queue)
+            messages += taking.settle(front_end, operation, messages)
         elif isinstance(operation, Transactional):
             transactions.take(taking, front_end, operation, messages)
             messages += 1
@@ -142,6 +139,25 @@ class Taking:
         self.keep(*encode_publish(run, queues))
         owner.annotate(decide(owner, Incoming(run), queues, first))
         return first
+
+    def settle(self, front_end: int, operation: Operation, index: int) -> int:
+        """Take a settlement. A return with annotations counts as the batch's message number `index`: where
+        the queue refuses them, the messages go back without. Returns how many messages the settlement
+        counts as.
+        """
+        count = 0
+        if type(operation) is Return and operation.annotations:
+            count, found = 1, changes(self.owner, front_end, operation)
+            if found is None:
+                self.refused.add(index, index)
+            else:
+                self.keep_all(change(self.owner, found))
+        part = TAKERS[type(operation)](self.owner, front_end, operation)
+        if part is not None:
+            self.keep(part)
+            if type(operation) is Return:
+                self.returned.append(operation.queue)
+        return count
 
     def publish(self, operation: Publish, index: int) -> None:
         """Take a publish whose first message is the batch's message number `index`."""
@@ -277,6 +293,8 @@ def _is_rewritten(owner: OwnerState, operation: Operation, data: bytes) -> bool:
     if type(operation) is Publish:
         return owner.durable and not read_run(data, operation.position).persistent
     if isinstance(operation, Settle | Return | Discard):
+        if type(operation) is Return and operation.annotations:
+            return True
         if operation.token != NO_TOKEN:
             return True
         queue = owner.queues.get(operation.queue)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate, islice, repeat, takewhile
 from typing import Final
 
+from cluster.owner.annotating import annotated
 from cluster.owner.contents import Contents
 from cluster.owner.failures import with_failure_counts
 from cluster.owner.state import OwnerState
@@ -273,7 +274,8 @@ class Serving:
         for feature in owner.lifecycle.hooks.as_told:
             now = self._wall_ms()
             found = [each for ranges, run in found for each in feature.as_told(ranges, run, now)]
-        return found
+        remarks = owner.delivery.soft.remarks if grant.soft else owner.delivery.state.remarks
+        return [each for one in found for each in annotated(remarks, *one)] if remarks else found
 
 
 Room = Callable[[int], int | None]
@@ -301,8 +303,10 @@ class Fitting:
                 return count_of(ranges)
             left = room
         fitting = 0
-        source = self._owner.delivery.soft if soft else self._contents
-        for _, run in source.gather(ranges) if left > 0 else ():
+        delivery = self._owner.delivery
+        found = (delivery.soft if soft else self._contents).gather(ranges) if left > 0 else []
+        remarks = delivery.soft.remarks if soft else delivery.state.remarks
+        for _, run in [each for one in found for each in annotated(remarks, *one)] if remarks else found:
             count = fitting_messages(run, left)
             left -= len(run.raw) if count == run.count else sum(islice(lengths_of(run), count))
             fitting += count

@@ -66,7 +66,7 @@ class OwnerState:
         self.upcoming: dict[int, Weights] = {}
         self.alarms = Alarms()
         self.unused_queues = UnusedQueues(context.auto_delete_after_s)
-        self.tells_failures = context.tells_failures
+        self.tells_failures, self.keeps_remarks = context.tells_failures, context.keeps_remarks
         self.entries = Contents(self.machine, source)
         self.marked: dict[int, None] = {}
         self.front_ends = FrontEnds()

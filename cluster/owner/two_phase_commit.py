@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final, cast
 
 from cluster.owner.admission import await_arrival, may_leave_out, omissions, refusals
+from cluster.owner.annotating import change, changes
 from cluster.owner.context import OwnerContext
 from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.intake import TAKERS, Taking, take_return
@@ -138,7 +139,7 @@ class TwoPhaseCommit:
 
     def _prepare(self, taking: Taking, key: TransactionKey, asked: Prepare, index: int) -> None:
         share = list(read_operations(taking.data, asked.start, asked.end))
-        if not self._reserve(taking, share):
+        if not self._reserve(taking, key.front_end, share):
             self._refuse(taking, key.front_end, share, index)
             return
         rows: list[tuple[int, int, int]] = []
@@ -161,8 +162,8 @@ class TwoPhaseCommit:
             if not take_removal(taking, key.front_end, share):
                 taking.refused.add(index, index)
             return
-        known = self._owner.machine.transactions.abandoned
-        if key in known or key in self._abandoning or not self._reserve(taking, share, keep=False):
+        abandoned = key in self._owner.machine.transactions.abandoned or key in self._abandoning
+        if abandoned or not self._reserve(taking, key.front_end, share, keep=False):
             self._refuse(taking, key.front_end, share, index)
             return
         for one in share:
@@ -170,20 +171,17 @@ class TwoPhaseCommit:
                 self._owner.published += one.count
                 taking.take(read_run(taking.data, one.position), one.queues, index)
             else:
-                self._settle(taking, key.front_end, cast(SettlementOperation, one))
+                taking.settle(key.front_end, one, index)
         if asked.participants:
             taking.keep_all([encode_decided(Decided(key, asked.participants))])
             self._deciding.add(key)
 
-    def _settle(self, taking: Taking, front_end: int, settlement: SettlementOperation) -> None:
-        part = TAKERS[type(settlement)](self._owner, front_end, settlement)
-        if part is not None:
-            taking.keep(part)
-            if type(settlement) is Return:
-                taking.returned.append(settlement.queue)
-
-    def _reserve(self, taking: Taking, share: Sequence[Operation], *, keep: bool = True) -> bool:
-        """Whether queues have room for all publishes of the share; with `keep` that room is reserved."""
+    def _reserve(
+        self, taking: Taking, front_end: int, share: Sequence[Operation], *, keep: bool = True
+    ) -> bool:
+        """Whether queues have room for all publishes and annotations of the share; with `keep` the room for
+        publishes is reserved.
+        """
         owner, reserved = self._owner, list[tuple[tuple[int, ...], int, int]]()
         first, room = owner.next_sequence, True
         for one in share:
@@ -194,6 +192,8 @@ class TwoPhaseCommit:
                     await_arrival(owner, incoming, first, one.queues)
                     reserved.append((one.queues, first, first + one.count - 1))
                 first += one.count
+            elif room and type(one) is Return and one.annotations:
+                room = changes(owner, front_end, one) is not None
         for queues, start, end in () if room and keep else reserved:
             for queue in queues:
                 owner.arrived(queue, start, end)
@@ -204,8 +204,8 @@ class TwoPhaseCommit:
         for one in share:
             if type(one) is not Publish:
                 settlement = cast(SettlementOperation, one)
-                self._settle(
-                    taking, front_end, Return(settlement.queue, settlement.ranges, True, settlement.token)
+                taking.settle(
+                    front_end, Return(settlement.queue, settlement.ranges, True, settlement.token), index
                 )
         taking.refused.add(index, index)
 
@@ -228,6 +228,9 @@ class TwoPhaseCommit:
                 part = TAKERS[type(settlement)](self._owner, TRANSACTION, settlement)
                 found += [] if part is None else [part]
             else:
+                if committed and type(settlement) is Return and settlement.annotations:
+                    told = changes(self._owner, TRANSACTION, settlement)
+                    found += [] if told is None else change(self._owner, told)
                 found += self._give_back(settlement)
         return found
 
@@ -349,4 +352,4 @@ def _encoded(settlement: SettlementOperation) -> bytes:
         case Discard(queue, ranges):
             return encode_discard(queue, ranges)
         case Return(queue, ranges, failed):
-            return encode_return(queue, ranges, failed)
+            return encode_return(queue, ranges, failed, annotations=settlement.annotations)

@@ -153,7 +153,8 @@ _TO_OWNER: Final = MessageFamily("Calls to owners", tags.TO_OWNER, None, (
     ),
     MessageKind(
         "operations", OwnerPort.operations, FRONT_END, OWNER,
-        "One numbered batch of publishes, settlements and other operations.",
+        "One numbered batch of publishes, settlements and other operations. Returns may have annotations "
+        "since 6.",
     ),
     MessageKind(
         "held", OwnerPort.held, FRONT_END, OWNER,

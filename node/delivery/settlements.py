@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -57,12 +58,23 @@ class Outcome(Enum):
 
 class Settlement(NamedTuple):
     """Disjoint, sorted ranges of sequence numbers that a consumer settles with one outcome. `lease` is the
-    number of a lease (`TOKEN_SHIFT`).
+    number of a lease (`TOKEN_SHIFT`). `annotations`: what the client gives the messages that go back to their
+    queue (`node.wire.amqp10.modified`).
     """
 
     lease: int
     ranges: list[Range]
     outcome: Outcome
+    annotations: bytes = b""
+
+
+class Modification(NamedTuple):
+    """The message annotations that a client gives messages which go back to their queue. `refused` is called,
+    once at most, where the queue does not take the annotations: then the messages go back without.
+    """
+
+    annotations: bytes
+    refused: Callable[[], None]
 
 
 class Settlements:

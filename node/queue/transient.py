@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from node.message.run import Run, StoredRun, gather
 from node.queue.operations import Aspect
+from node.queue.remarks import Remarks, drop_remarks
 from node.ranges.range_map import RangeMap, Span
 from node.ranges.range_set import Range, RangeSet
 
@@ -15,17 +16,18 @@ class SoftMessages:
     """One queue's soft messages, as runs by sequence number. A run is freed when all its messages are
     settled.
 
-    `values` has their annotations by aspect, `failures` the number of failed deliveries; `octets` counts the
-    runs' octets.
+    `values` has their annotations by aspect, `failures` the number of failed deliveries, `remarks` octets
+    about them; `octets` counts the runs' octets.
     """
 
-    __slots__ = ("_dead", "_firsts", "_left", "_runs", "failures", "numbers", "octets", "values")
+    __slots__ = ("_dead", "_firsts", "_left", "_runs", "failures", "numbers", "octets", "remarks", "values")
 
     def __init__(self) -> None:
         self.numbers = RangeSet()
         self.octets = 0
         self.values: dict[Aspect, RangeMap] = {}
         self.failures = RangeMap()
+        self.remarks: Remarks = {}
         # Parallel and ascending. A run without live messages is None until the next tidying.
         self._firsts: list[int] = []
         self._runs: list[Run | None] = []
@@ -56,6 +58,8 @@ class SoftMessages:
         """Remove messages; return those of the closed range that were here."""
         for held in (self.failures, *self.values.values()):
             held.remove(first, last)
+        if self.remarks:
+            drop_remarks(self.remarks, [(first, last)])
         gone = self.numbers.intersection(first, last)
         for part in gone:
             self.numbers.remove(*part)

@@ -14,7 +14,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-from node.delivery.settlements import Outcome, Settlement
+from node.delivery.settlements import Modification, Outcome, Settlement
 from node.delivery.unsettled import UnsettledRanges
 from node.message.run import Run
 from node.ranges.range_set import Range
@@ -206,7 +206,9 @@ class SessionCore:
         if not self.ended:
             done()
 
-    def settle(self, lease: int, ranges: list[Range], outcome: Outcome) -> None:
+    def settle(
+        self, lease: int, ranges: list[Range], outcome: Outcome, change: Modification | None = None
+    ) -> None:
         """Settle deliveries, or messages that the client got, by ranges of their sequence numbers.
 
         A consumer settles only what it still has: the broker ignores other messages.
@@ -216,7 +218,7 @@ class SessionCore:
         elif outcome is Outcome.REJECTED:
             self._port.discard(lease, ranges)
         else:
-            self._port.give_back(lease, ranges, outcome.failed, outcome.undeliverable_here)
+            self._port.give_back(lease, ranges, outcome.failed, outcome.undeliverable_here, change)
 
     # -- the end --------------------------------------------------------------------------------
 

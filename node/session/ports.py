@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
-from node.delivery.settlements import Settlement
+from node.delivery.settlements import Modification, Settlement
 from node.message.run import Run
 from node.ranges.range_set import Numbers, Range
 from node.refusal import Refusal
@@ -403,11 +403,17 @@ class BrokerPort(Protocol):
         """The client has accepted the messages: the queue removes them."""
 
     def give_back(
-        self, lease: int, ranges: list[Range], failed: bool, undeliverable_here: bool = False
+        self,
+        lease: int,
+        ranges: list[Range],
+        failed: bool,
+        undeliverable_here: bool = False,
+        change: Modification | None = None,
     ) -> None:
         """Return the messages to the queue. `failed`: the deliveries count as failed. `undeliverable_here`:
         the queue keeps the messages for other consumers, as long as its owner and this consumer stay. In a
-        queue with groups the consumer gets no later message before another one has them.
+        queue with groups the consumer gets no later message before another one has them. `change` is without
+        effect while a member of the cluster does not know it.
         """
 
     def discard(self, lease: int, ranges: list[Range]) -> None:

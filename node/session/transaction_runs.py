@@ -75,7 +75,7 @@ class TransactionRuns:
         if refused is None and any(one.mandatory for one in lost):
             refused = PreconditionFailedError("no queue takes a message of the transaction")
         if whole and refused is not None:
-            for lease, ranges, _ in settled:
+            for lease, ranges, *_ in settled:
                 self._port.give_back(lease, ranges, True)
             done(refused)
             return

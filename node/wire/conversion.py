@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from node.message.run import Run
+from node.wire.amqp10 import modified
+from node.wire.amqp10.errors import AnnotationBoundsError
 from node.wire.amqp10.from_amqp091 import run_from_amqp091
 from node.wire.amqp10.to_amqp091 import run_to_amqp091
-from node.wire.formats import AMQP_0_9_1
+from node.wire.formats import AMQP_0_9_1, AMQP_1_0
 
 
 def converted(run: Run, format: int) -> Run:
@@ -17,3 +19,24 @@ def converted(run: Run, format: int) -> Run:
     if run.format == format:
         return run
     return run_to_amqp091(run) if format == AMQP_0_9_1 else run_from_amqp091(run)
+
+
+class TooManyAnnotationsError(ValueError):
+    """Consumers have given a message more annotations than the node keeps."""
+
+
+def merged_annotations(former: bytes, later: bytes) -> bytes:
+    """The octets of the annotations that consumers have given a message, earlier and now
+    (`node.wire.amqp10.modified`). Raises TooManyAnnotationsError.
+    """
+    try:
+        return modified.merged_maps(former, later)
+    except AnnotationBoundsError as error:
+        raise TooManyAnnotationsError(str(error)) from None
+
+
+def with_annotations(run: Run, octets: bytes) -> Run:
+    """The messages of the run, of any format and with one routing key, with annotations that consumers have
+    given them: as messages of AMQP 1.0.
+    """
+    return modified.with_map(converted(run, AMQP_1_0), octets)

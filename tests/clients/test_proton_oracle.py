@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from node.delivery.settlements import Outcome
 from node.wire.amqp10.definitions import Accepted, Rejected, Released
 from node.wire.amqp10.links import IncomingLink, LinkState, OutgoingLink
-from node.wire.amqp10.session_endpoint import SessionState
+from node.wire.amqp10.states import SessionState
 from tests.clients.proton_pair import ACTIVE, NOTHING, Consuming, Pair, ProtonLink
 
 pytestmark = pytest.mark.clients

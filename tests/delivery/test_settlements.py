@@ -37,7 +37,7 @@ def test_whatever_order_numbers_come_in_their_ranges_are_disjoint_and_sorted(
         piece, left = left[:count], left[count:]
         consecutive = piece == list(range(piece[0], piece[0] + count))
         settlements.add(Outcome.REJECTED, 1, 1, range(piece[0], piece[0] + count) if consecutive else piece)
-    ((channel, (consumer, ranges, outcome)),) = settlements.take_all()
+    ((channel, (consumer, ranges, outcome, _)),) = settlements.take_all()
     assert (channel, consumer, outcome) == (1, 1, Outcome.REJECTED)
     assert ranges == merged(ranges) and list(numbers_of(ranges)) == sorted(numbers)
 

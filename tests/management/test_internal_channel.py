@@ -37,7 +37,12 @@ class LateBroker:
         self.asked.set()
 
     def give_back(
-        self, consumer: int, ranges: list[tuple[int, int]], failed: bool, undeliverable_here: bool = False
+        self,
+        consumer: int,
+        ranges: list[tuple[int, int]],
+        failed: bool,
+        undeliverable_here: bool = False,
+        change: Any = None,
     ) -> None:
         self.given_back.append((consumer, ranges, failed))
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from node.delivery.settlements import Modification
 from node.message.run import Run
 from node.ranges.range_set import Range, numbers_of
 from node.refusal import Refusal
@@ -233,7 +234,12 @@ class AnsweringBroker:
         self._release(consumer, ranges)
 
     def give_back(
-        self, consumer: int, ranges: list[Range], failed: bool, undeliverable_here: bool = False
+        self,
+        consumer: int,
+        ranges: list[Range],
+        failed: bool,
+        undeliverable_here: bool = False,
+        change: Modification | None = None,
     ) -> None:
         self._release(consumer, ranges)
 

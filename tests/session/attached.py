@@ -43,6 +43,7 @@ class NodeBroker(AnsweringBroker):
         self.routed: list[tuple[str, str]] = []
         self.published: list[Run] = []
         self.returned: list[tuple[int, list[tuple[int, int]], bool]] = []
+        self.changes: list[Any] = []
         """(consumer, ranges, failed)"""
         self.commits: list[tuple[list[Run], list[Any]]] = []
         self.delayed: set[str] = set()
@@ -129,9 +130,12 @@ class NodeBroker(AnsweringBroker):
 
         self._answer("commit", answered)
 
-    def give_back(self, consumer: int, ranges: Any, failed: bool, undeliverable_here: bool = False) -> None:
+    def give_back(
+        self, consumer: int, ranges: Any, failed: bool, undeliverable_here: bool = False, change: Any = None
+    ) -> None:
         self.returned.append((consumer, ranges, failed))
-        super().give_back(consumer, ranges, failed, undeliverable_here)
+        self.changes.append(change)
+        super().give_back(consumer, ranges, failed, undeliverable_here, change)
 
 
 class LoggingSocket(Socket):

@@ -189,7 +189,7 @@ class LineSession:
 
     def _tell_settled(self) -> None:
         """The settlements in one piece of input are one call for each consumer and outcome."""
-        for _, (link, ranges, outcome) in self._settlements.take_all():
+        for _, (link, ranges, outcome, _) in self._settlements.take_all():
             self._core.settle(link, ranges, outcome)
 
     def _began(self, limit: int, result: c.Result | Refusal) -> None:

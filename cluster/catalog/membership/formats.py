@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from cluster.catalog.replica import Catalog
-from cluster.config.formats import LEASE_TOKENS, MAJORITIES_IN_VOTES
+from cluster.config.formats import LEASE_TOKENS, MAJORITIES_IN_VOTES, REMARKS
 
 
 class PeerFormats:
@@ -68,6 +68,12 @@ class Formats:
     def know_tokens(self) -> bool:
         """Whether all members read tokens of leases, which operations of front ends may have then."""
         return self.everywhere >= LEASE_TOKENS
+
+    def keep_remarks(self) -> bool:
+        """Whether all members read octets about messages, which logs and operations of front ends may have
+        then.
+        """
+        return self.everywhere >= REMARKS
 
     def tick(self, now: float) -> None:
         """Submit this node's level again where a replica of the catalog may not have it.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
-from node.delivery.settlements import consumer_of
+from node.delivery.settlements import Modification, consumer_of
 from node.message.run import Run
 from node.ranges.range_set import Numbers
 from node.refusal import Refusal
@@ -55,6 +55,10 @@ INTERNAL_ERROR: Final = b"".join(frame_buffers(0, Close(Error(AmqpCondition.INTE
 """The frame for a peer whose session code has met a defect."""
 
 REFUSED: Final = Rejected(Error(AmqpCondition.RESOURCE_LIMIT_EXCEEDED, "a queue has refused the message"))
+
+TOO_MANY_ANNOTATIONS: Final = Error(
+    AmqpCondition.RESOURCE_LIMIT_EXCEEDED, "a message, or its queue, gets too many octets of annotations"
+)
 
 
 class ConnectionSession(MachineSession):
@@ -268,7 +272,18 @@ class ConnectionSession(MachineSession):
         self.connection.sessions.publish_held(effect)
 
     def _settle(self, effect: effects.SettleEffect) -> None:
-        self._core.settle(effect.lease, effect.ranges, effect.outcome)
+        change = None
+        if effect.annotations:
+            refused = partial(self._annotations_refused, consumer_of(effect.lease))
+            change = Modification(effect.annotations, refused)
+        self._core.settle(effect.lease, effect.ranges, effect.outcome, change)
+
+    def _annotations_refused(self, consumer: int) -> None:
+        """The queue does not keep the annotations that the peer has given a message: the link ends."""
+        with self:
+            if not self._core.ended:
+                self.connection.sessions.cancelled(consumer, TOO_MANY_ANNOTATIONS)
+                self.answered()
 
     def _credit(self, effect: effects.Credit) -> None:
         self._core.credit(effect.consumer, effect.limit)

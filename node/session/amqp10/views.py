@@ -21,7 +21,8 @@ from node.wire.amqp10.connection import Connection
 from node.wire.amqp10.definitions import SenderSettleMode, Source, Target
 from node.wire.amqp10.links import IncomingLink, OutgoingLink
 from node.wire.amqp10.serial import MODULUS
-from node.wire.amqp10.session_endpoint import SessionEndpoint, SessionState
+from node.wire.amqp10.session_endpoint import SessionEndpoint
+from node.wire.amqp10.states import SessionState
 
 PROTOCOL_NAME: Final = "AMQP 1.0"
 

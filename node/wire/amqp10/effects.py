@@ -130,14 +130,18 @@ class PublishEffect:
 
 @dataclass(init=False, slots=True)
 class SettleEffect:
+    """`annotations`: the message annotations of the outcome modified (`node.wire.amqp10.modified`)."""
+
     lease: Final[int]
     ranges: Final[list[Range]]
     outcome: Final[Outcome]
+    annotations: Final[bytes]
 
-    def __init__(self, lease: int, ranges: list[Range], outcome: Outcome) -> None:
+    def __init__(self, lease: int, ranges: list[Range], outcome: Outcome, annotations: bytes = b"") -> None:
         self.lease = lease
         self.ranges = ranges
         self.outcome = outcome
+        self.annotations = annotations
 
 
 @dataclass(init=False, slots=True)

@@ -170,6 +170,13 @@ class MessageTooLargeError(WireError):
     ends = Ends.LINK
 
 
+class AnnotationBoundsError(WireError):
+    """The annotations that a peer gives a message with the outcome modified are more than the node keeps."""
+
+    condition = "amqp:resource-limit-exceeded"
+    ends = Ends.LINK
+
+
 class LinkStolenError(WireError):
     """Another link of the same name and role takes the place of the link (section 2.6.1)."""
 

@@ -20,11 +20,13 @@ from node.wire.amqp10.definitions import (
     TransactionalState,
     Transfer,
 )
+from node.wire.amqp10.effects import SettleEffect
 from node.wire.amqp10.field_readers import CompositeField
 from node.wire.amqp10.frames import frame_buffers
 from node.wire.amqp10.incoming import FORMAT_OCTET
 from node.wire.amqp10.links import OutgoingLink
 from node.wire.amqp10.messages import acquired_before, with_place
+from node.wire.amqp10.modified import annotations_told
 from node.wire.amqp10.outcomes import default_outcome, outcome_of
 from node.wire.amqp10.serial import MODULUS, unwrapped
 from node.wire.amqp10.shared import ConnectionParts
@@ -271,7 +273,7 @@ class OutgoingTransfers:
     def dispose(self, disposition: Disposition) -> None:
         """The peer has told outcomes of deliveries. Deliveries that are not unsettled are ignored.
 
-        Raises UnknownTransactionError.
+        Raises UnknownTransactionError, and AnnotationBoundsError before it settles any.
         """
         first = unwrapped(disposition.first, self._next_delivery)
         last = first if disposition.last is None else unwrapped(disposition.last, first)
@@ -284,9 +286,10 @@ class OutgoingTransfers:
         if outcome is None and not disposition.settled:
             # No outcome: the peer tells how far it has come (section 3.4.1).
             return
+        annotations = annotations_told(state)
         taken = self._take(first, last, disposition.settled)
         for one in taken:
-            self._settle(one, outcome or default_outcome(one.consumer))
+            self._settle(one, outcome or default_outcome(one.consumer), annotations)
         if taken and not disposition.settled:
             # The peer settles after the node (receiver-settle-mode second).
             answer = Disposition(Role.SENDER, disposition.first, disposition.last, True, _bare(state))
@@ -295,15 +298,26 @@ class OutgoingTransfers:
     def _retire(self, first: int, last: int, state: TransactionalState, settled: bool) -> None:
         """Settle deliveries when a transaction is committed (part 4, section 4.4.2).
 
-        Raises UnknownTransactionError.
+        Raises UnknownTransactionError, and AnnotationBoundsError before it settles any.
         """
         transaction = self._transactions.live(state.txn_id)
         outcome = outcome_of(state.outcome)
         if outcome is None and not settled:
             return
+        annotations = annotations_told(state.outcome)
         for one in self._take(first, last, settled):
             mine = outcome or default_outcome(one.consumer)
-            self._transactions.retire(transaction, Retired(self._session, self.unsettled, one, mine, settled))
+            retired = Retired(self._session, self.unsettled, one, mine, settled, annotations)
+            self._transactions.retire(transaction, retired)
+
+    def settling(self, disposition: Disposition) -> list[OutgoingLink]:
+        """The links that have unsettled deliveries of a disposition."""
+        first = unwrapped(disposition.first, self._next_delivery)
+        last = first if disposition.last is None else unwrapped(disposition.last, first)
+        taken = self.unsettled.take_between(first, last) if first <= last else []
+        self.unsettled.restore(taken)
+        links = dict.fromkeys(None if one.consumer is None else one.consumer.flow for one in taken)
+        return [link for link in links if isinstance(link, OutgoingLink)]
 
     def _take(self, first: int, last: int, settled: bool) -> list[Taken]:
         """Take out the unsettled deliveries of a range. A transaction may have others of it already."""
@@ -314,8 +328,12 @@ class OutgoingTransfers:
             self._transactions.settled_by_peer(self._session, self.unsettled, first, last)
         return taken
 
-    def _settle(self, taken: Taken, outcome: Outcome) -> None:
-        self._outbox.settlements.add(outcome, self._session, taken.lease, taken.numbers)
+    def _settle(self, taken: Taken, outcome: Outcome, annotations: bytes) -> None:
+        if annotations:
+            ranges = merged(ranges_of(taken.numbers))
+            self._outbox.emit(SettleEffect(taken.lease, ranges, outcome, annotations))
+        else:
+            self._outbox.settlements.add(outcome, self._session, taken.lease, taken.numbers)
         self.settled += len(taken.numbers)
         consumer = taken.consumer
         if consumer is not None:

@@ -12,7 +12,6 @@ session of its own. `links` are by the peer's handles; `NodeHandles` gives the n
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import Enum
 from typing import Final
 
 from node.delivery.credit import ChannelConsumer
@@ -43,6 +42,7 @@ from node.wire.amqp10.effects import (
 )
 from node.wire.amqp10.error_texts import error_of, fitted
 from node.wire.amqp10.errors import (
+    AnnotationBoundsError,
     ChannelBoundsError,
     Ends,
     FrameSizeTooSmallError,
@@ -62,16 +62,11 @@ from node.wire.amqp10.offered_links import OfferedLinks, agree
 from node.wire.amqp10.outgoing import OutgoingTransfers
 from node.wire.amqp10.serial import unwrapped
 from node.wire.amqp10.shared import ConnectionParts
+from node.wire.amqp10.states import SessionState
 from node.wire.amqp10.transfer_rows import TransferRow
 
 LINK_OCTETS: Final = 4 * 1024
 """Octets of memory for a link, with its part in the queue's owner."""
-
-
-class SessionState(Enum):
-    MAPPED = 1
-    END_SENT = 2
-    ENDED = 3
 
 
 class SessionEndpoint:
@@ -118,13 +113,20 @@ class SessionEndpoint:
         elif isinstance(performative, Disposition):
             # A disposition of the sender settles what the node keeps no record of.
             if performative.role is Role.RECEIVER:
-                self.outgoing.dispose(performative)
+                self._dispose(performative)
         elif isinstance(performative, Flow):
             self._flow(performative)
         elif isinstance(performative, Attach):
             self._attach(performative)
         elif isinstance(performative, Detach):
             self._detach(performative)
+
+    def _dispose(self, disposition: Disposition) -> None:
+        try:
+            self.outgoing.dispose(disposition)
+        except AnnotationBoundsError as error:
+            for link in self.outgoing.settling(disposition):
+                self._detach_with(link, error_of(error))
 
     def transfer(self, frame: Frame, transfer: Transfer) -> None:
         """Handle a transfer frame. Raises WireError that ends the session or the connection."""

@@ -19,8 +19,9 @@ from node.wire.amqp10.incoming import ACCEPTED, DeliveryOutcome
 from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.links import IncomingLink, LinkState, NodeLink, OutgoingLink
 from node.wire.amqp10.offered_links import OfferedSession
-from node.wire.amqp10.session_endpoint import SessionEndpoint, SessionState
+from node.wire.amqp10.session_endpoint import SessionEndpoint
 from node.wire.amqp10.shared import ConnectionParts
+from node.wire.amqp10.states import SessionState
 
 SESSION_OCTETS = 6 * 1024
 """Octets of memory for a session, with its parts in the node's session code and the administration."""

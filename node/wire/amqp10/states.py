@@ -1,9 +1,17 @@
-"""The states of a connection, and the transitions between them (part 2, section 2.4.6)."""
+"""The states of a connection, with the transitions between them (part 2, section 2.4.6), and of a session."""
 
 from __future__ import annotations
 
 from enum import Enum
 from typing import Final
+
+
+class SessionState(Enum):
+    """The table in `node.wire.amqp10.session_endpoint` says what each state means."""
+
+    MAPPED = 1
+    END_SENT = 2
+    ENDED = 3
 
 
 class ConnectionState(Enum):

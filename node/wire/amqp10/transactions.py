@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from node.delivery.settlements import Outcome, Settlements, consumer_of
+from node.delivery.settlements import Outcome, Settlement, Settlements, consumer_of
 from node.delivery.unsettled import RUN_OCTETS, Taken, UnsettledDeliveries, UnsettledRanges, octets_of
 from node.ranges.range_set import merged, ranges_of
 from node.wire.amqp10.definitions import (
@@ -64,13 +64,16 @@ HELD_RUN_OCTETS: Final = 512
 
 
 class Retired(NamedTuple):
-    """Deliveries of a session that the transaction settles. `settled`: the peer has settled them already."""
+    """Deliveries of a session that the transaction settles. `settled`: the peer has settled them already.
+    `annotations`: the message annotations of the outcome modified.
+    """
 
     session: int
     unsettled: UnsettledDeliveries
     taken: Taken
     outcome: Outcome
     settled: bool
+    annotations: bytes = b""
 
 
 class SettledLater(NamedTuple):
@@ -200,10 +203,14 @@ class DeclaredTransactions:
         transaction.discharged_on = link
         del self._live[transaction.txn_id]
         self._ending[transaction.number] = transaction
-        settlements = Settlements()
+        settlements, settled = Settlements(), list[Settlement]()
         for one in transaction.retired:
-            settlements.add(one.outcome, 0, one.taken.lease, one.taken.numbers)
-        settled = [settlement for _, settlement in settlements.take_all()]
+            if one.annotations:
+                ranges = merged(ranges_of(one.taken.numbers))
+                settled.append(Settlement(one.taken.lease, ranges, one.outcome, one.annotations))
+            else:
+                settlements.add(one.outcome, 0, one.taken.lease, one.taken.numbers)
+        settled += [settlement for _, settlement in settlements.take_all()]
         self._outbox.emit(CommitEffect(transaction.number, link.session, tag, settled))
         return None
 
@@ -247,7 +254,7 @@ class DeclaredTransactions:
         transaction.retired.append(retired)
         if not retired.settled:
             transaction.open_in.add(retired.session)
-        self._grow(transaction, octets_of(retired.taken.numbers))
+        self._grow(transaction, octets_of(retired.taken.numbers) + len(retired.annotations))
 
     def settled_by_peer(self, session: int, unsettled: UnsettledDeliveries, first: int, last: int) -> None:
         """The peer has settled deliveries of a session, of which a transaction may have some: after a

@@ -19,7 +19,7 @@ from node.wire.amqp10.effects import (
 )
 from node.wire.amqp10.flow_writer import OUTGOING_WINDOW
 from node.wire.amqp10.limits import ConnectionLimits
-from node.wire.amqp10.session_endpoint import SessionState
+from node.wire.amqp10.states import SessionState
 from tests.wire.amqp10.peer import (
     ANSWERED,
     begin,

@@ -1,0 +1,59 @@
+"""Returns messages of consumers to their queues, on the front end's side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from cluster.catalog.membership.formats import Formats
+from cluster.gateway.commits import Attached
+from cluster.gateway.link import Links, PartitionLink, unanswered
+from cluster.gateway.state import Vote
+from cluster.peers.link_messages import NOTHING_TO_GET, Ranges
+from node.delivery.settlements import Modification, consumer_of, token_of
+from node.queue.entry_format import encode_return
+
+
+class GivingBack:
+    """See `node.session.ports.BrokerPort.give_back`. `consumers` are those of the front end by number."""
+
+    def __init__(self, consumers: Mapping[int, Attached], links: Links, formats: Formats) -> None:
+        self._consumers, self._links, self._formats = consumers, links, formats
+
+    def keep_from(self, consumer: int, ranges: Ranges) -> None:
+        """Have the owner keep messages from their consumer, before the queue has the messages again."""
+        attached = self._consumers.get(consumer)
+        if attached is not None and not attached.link.unreachable:
+            # An owner of the release before does not know this, and keeps the messages from no consumer.
+            arguments = [*NOTHING_TO_GET, attached.queue, consumer, ranges]
+            self._links.request(attached.link, "undeliverable_here", arguments, unanswered)
+
+    def give_back(
+        self, lease: int, ranges: Ranges, failed: bool, undeliverable_here: bool, change: Modification | None
+    ) -> None:
+        attached = self._consumers.get(consumer_of(lease))
+        mine = [] if attached is None else attached.under(lease, ranges)
+        if attached is None or not mine:
+            return
+        if undeliverable_here:
+            self.keep_from(consumer_of(lease), mine)
+        link, queue, token = attached.link, attached.queue, token_of(lease)
+        if change is None or not self._formats.keep_remarks():
+            link.give_back(queue, mine, failed=failed, token=token)
+        else:
+            _modify(link, queue, mine, failed, token, change)
+
+
+def _modify(
+    link: PartitionLink, queue: int, ranges: Ranges, failed: bool, token: int, change: Modification
+) -> None:
+    """Return messages with annotations. The operation counts as one message, which the owner may refuse."""
+    operation = encode_return(queue, ranges, failed, link.told_token(token), change.annotations)
+    link.transact(operation, [(queue, *one) for one in ranges], Vote(_hearing(change.refused)))
+
+
+def _hearing(refused: Callable[[], None]) -> Callable[[bool], None]:
+    def answered(taken: bool) -> None:
+        if not taken:
+            refused()
+
+    return answered

@@ -1,0 +1,84 @@
+"""The message annotations of the outcome modified: octets for the queue, and messages with them (part 3,
+section 3.4.5).
+
+The octets are an encoded map with symbols for keys. A later map has precedence, key by key, and the map over
+the annotations that the message came with.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from node.message.run import Run
+from node.wire.amqp10.deaths import changed_pairs
+from node.wire.amqp10.decoding import decode_value
+from node.wire.amqp10.definitions import Modified
+from node.wire.amqp10.encoding import encode_amqp
+from node.wire.amqp10.errors import AnnotationBoundsError, WireError
+from node.wire.amqp10.messages import annotation_pairs, edited, sections_in, with_heads
+from node.wire.amqp10.values import AmqpValue, Symbol
+
+MODIFIED_OCTETS: Final = 64 * 1024
+"""The largest map of a message, with all that its consumers have given it."""
+
+RESERVED: Final = frozenset((
+    "x-cc", "x-bcc", "x-delay", "x-opt-delivery-delay",
+    "x-opt-deaths", "x-death", "x-delivery-count", "x-opt-delivery-count", "x-opt-delivery-time",
+    "x-exchange", "x-routing-key", "x-opt-amqp-0-9-1", "x-basic-type",
+))  # fmt: skip
+"""Annotations that the node derives itself, that stand for a part of the bare message, or that ask for
+routes: a consumer cannot change them.
+"""
+
+RESERVED_PREFIXES: Final = ("x-first-death-", "x-last-death-", "x-amqp-1.0-")
+
+
+def annotations_told(state: object) -> bytes:
+    """The octets of the annotations that an outcome states; empty for none.
+
+    Keys that are reserved, or not ASCII, are left out: a client that gives back what it has got must not
+    fail. Raises AnnotationBoundsError above MODIFIED_OCTETS.
+    """
+    if not isinstance(state, Modified) or not state.message_annotations:
+        return b""
+    told = {
+        Symbol(key): value
+        for key, value in state.message_annotations.items()
+        if key.isascii() and key not in RESERVED and not key.startswith(RESERVED_PREFIXES)
+    }
+    return _bounded(told) if told else b""
+
+
+def merged_maps(former: bytes, later: bytes) -> bytes:
+    """The octets of both maps, of which the later one has precedence. Raises AnnotationBoundsError above
+    MODIFIED_OCTETS.
+    """
+    return _bounded(_pairs(former) | _pairs(later)) if former else later
+
+
+def with_map(run: Run, octets: bytes) -> Run:
+    """The messages of AMQP 1.0 with these annotations. Other sections keep their octets."""
+    return with_heads(run, partial(_changed, _pairs(octets)))
+
+
+def _changed(changes: dict[str, AmqpValue], head: bytes) -> bytes:
+    pairs = annotation_pairs(head, sections_in(head).message_annotations)
+    return edited(head, None, changed_pairs(pairs, changes, set()))
+
+
+def _pairs(octets: bytes) -> dict[str, AmqpValue]:
+    found = decode_value(octets)
+    assert isinstance(found, dict)
+    return {Symbol(key): value for key, value in found.items()}
+
+
+def _bounded(pairs: dict[str, AmqpValue] | dict[Symbol, AmqpValue]) -> bytes:
+    octets = encode_amqp(pairs)
+    if len(octets) > MODIFIED_OCTETS:
+        raise AnnotationBoundsError(f"a message gets more than {MODIFIED_OCTETS} octets of annotations")
+    try:
+        decode_value(octets)
+    except WireError as error:
+        raise AnnotationBoundsError(str(error)) from None
+    return octets
