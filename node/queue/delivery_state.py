@@ -90,10 +90,27 @@ class DeliveryState:
     """
 
     __slots__ = (
-        "annotations", "awaited", "consumers", "filtered", "fresh", "granted", "held", "leases", "lost",
-        "now", "ready", "redelivered", "scheduled", "settings", "soft", "state", "tally", "term", "timed",
+        "annotations",
+        "awaited",
+        "consumers",
+        "filtered",
+        "fresh",
+        "granted",
+        "held",
+        "leases",
+        "lost",
+        "now",
+        "ready",
+        "redelivered",
+        "scheduled",
+        "settings",
+        "soft",
+        "state",
+        "tally",
+        "term",
+        "timed",
         "token",
-    )  # fmt: skip
+    )
 
     def __init__(self, state: QueueState, settings: QueueSettings, term: int, fresh: bool) -> None:
         self.state, self.settings = state, settings

@@ -66,9 +66,17 @@ class QueueOwner:
     """
 
     __slots__ = (
-        "_asked_mark", "_read", "_registry", "_stalled", "blocked", "crowded", "delivery", "lifecycle",
-        "looking", "unfinished",
-    )  # fmt: skip
+        "_asked_mark",
+        "_read",
+        "_registry",
+        "_stalled",
+        "blocked",
+        "crowded",
+        "delivery",
+        "lifecycle",
+        "looking",
+        "unfinished",
+    )
 
     def __init__(
         self,

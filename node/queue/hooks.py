@@ -21,9 +21,21 @@ class Hooks:
     """The shares that implement each hook, in the order of the registry. See `Feature`."""
 
     __slots__ = (
-        "as_told", "exhausted", "given", "lease_until", "note", "passes_on", "ready", "rest", "return_",
-        "room", "serve", "served", "settle", "take_over",
-    )  # fmt: skip
+        "as_told",
+        "exhausted",
+        "given",
+        "lease_until",
+        "note",
+        "passes_on",
+        "ready",
+        "rest",
+        "return_",
+        "room",
+        "serve",
+        "served",
+        "settle",
+        "take_over",
+    )
 
     def __init__(self, features: Sequence[tuple[Aspect | None, Feature]] = ()) -> None:
         """`features` are a queue's shares, each with the aspect that its `note` is called for."""
@@ -111,8 +123,15 @@ class Rules:
     """
 
     __slots__ = (
-        "decide", "decide_special", "described", "expect", "leaves_out", "omit", "refuse", "repeats",
-    )  # fmt: skip
+        "decide",
+        "decide_special",
+        "described",
+        "expect",
+        "leaves_out",
+        "omit",
+        "refuse",
+        "repeats",
+    )
 
     def __init__(self, rules: Sequence[tuple[Declaration, Rule]] = ()) -> None:
         found = [rule for _, rule in rules]

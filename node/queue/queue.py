@@ -47,9 +47,20 @@ class QueueState:
     """
 
     __slots__ = (
-        "alive", "annotations", "attached", "consumed", "failures", "mark", "remarks", "returned", "sealed",
-        "seen", "semantics", "settled", "withheld",
-    )  # fmt: skip
+        "alive",
+        "annotations",
+        "attached",
+        "consumed",
+        "failures",
+        "mark",
+        "remarks",
+        "returned",
+        "sealed",
+        "seen",
+        "semantics",
+        "settled",
+        "withheld",
+    )
 
     def __init__(self, semantics: Semantics) -> None:
         self.semantics = semantics

@@ -209,10 +209,7 @@ class SessionCore:
     def settle(
         self, lease: int, ranges: list[Range], outcome: Outcome, change: Modification | None = None
     ) -> None:
-        """Settle deliveries, or messages that the client got, by ranges of their sequence numbers.
-
-        A consumer settles only what it still has: the broker ignores other messages.
-        """
+        """Settle messages by their numbers. The broker ignores those that the consumer has no more."""
         if outcome is Outcome.ACCEPTED:
             self._port.settle(lease, ranges)
         elif outcome is Outcome.REJECTED:

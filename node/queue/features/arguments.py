@@ -37,18 +37,18 @@ def read_version(value: object) -> int:
 
 _OF_ALL: Final[tuple[Argument[Any], ...]] = (
     Argument(
-        "x-semantics", one_of(SEMANTICS_NAMES, "invalid_semantics"), "semantics",
+        "x-semantics",
+        one_of(SEMANTICS_NAMES, "invalid_semantics"),
+        "semantics",
         default=Semantics.AT_LEAST_ONCE,
     ),
     # Without an effect: all messages are in the journal.
     Argument("x-queue-mode", one_of(_MODES, "invalid_queue_mode"), policy=PolicyUse.USER),
     Argument("x-queue-version", read_version, policy=PolicyUse.USER),
     # The front end uses these when it places the queue.
-    Argument(
-        "x-queue-leader-locator", one_of(_LOCATORS, "invalid_queue_locator_arg"), policy=PolicyUse.USER
-    ),
+    Argument("x-queue-leader-locator", one_of(_LOCATORS, "invalid_queue_locator_arg"), policy=PolicyUse.USER),
     Argument("x-queue-master-locator", read_text, policy=PolicyUse.USER),
-)  # fmt: skip
+)
 
 BY_NAME: Final[dict[str, Argument[Any]]] = {one.name: one for one in (*_OF_ALL, *OF_FEATURES)}
 

@@ -15,9 +15,12 @@ DEAD_LETTER_EXCHANGE: Final = Argument(
     "x-dead-letter-exchange", read_text, "dead_letter_exchange", policy=PolicyUse.USER
 )
 DEAD_LETTER_ROUTING_KEY: Final = Argument(
-    "x-dead-letter-routing-key", read_text, "dead_letter_routing_key", policy=PolicyUse.USER,
+    "x-dead-letter-routing-key",
+    read_text,
+    "dead_letter_routing_key",
+    policy=PolicyUse.USER,
     needs=("x-dead-letter-exchange", "routing_key_but_no_dlx_defined"),
-)  # fmt: skip
+)
 
 _STRATEGIES: Final = {strategy: strategy for strategy in ("at-most-once", "at-least-once")}
 DEAD_LETTER_STRATEGY: Final = Argument(

@@ -51,9 +51,12 @@ MAX_LENGTH_BYTES: Final = Argument(
     "x-max-length-bytes", read_natural, "max_length_bytes", policy=PolicyUse.LIMIT
 )
 OVERFLOW: Final[Argument[Overflow]] = Argument(
-    "x-overflow", one_of(_OVERFLOWS, "invalid_overflow"), "overflow", policy=PolicyUse.OPERATOR,
+    "x-overflow",
+    one_of(_OVERFLOWS, "invalid_overflow"),
+    "overflow",
+    policy=PolicyUse.OPERATOR,
     default=Overflow.DROP_HEAD,
-)  # fmt: skip
+)
 
 
 def refuses(settings: QueueSettings) -> bool:

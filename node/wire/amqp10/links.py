@@ -244,3 +244,6 @@ class OutgoingLink:
 
     def give_back_held(self) -> None:
         """Deliveries wait for the window of their session, and not for credit: none goes back."""
+
+
+AnyLink = IncomingLink | OutgoingLink

@@ -56,7 +56,7 @@ from node.wire.amqp10.flow_writer import FlowWriter
 from node.wire.amqp10.frames import Frame
 from node.wire.amqp10.handles import NodeHandles
 from node.wire.amqp10.incoming import DeliveryOutcome, IncomingTransfers
-from node.wire.amqp10.links import IncomingLink, LinkState, OutgoingLink
+from node.wire.amqp10.links import AnyLink, IncomingLink, LinkState, OutgoingLink
 from node.wire.amqp10.management import REQUEST_CREDIT, requesting, responding_to
 from node.wire.amqp10.offered_links import OfferedLinks, agree
 from node.wire.amqp10.outgoing import OutgoingTransfers
@@ -366,9 +366,7 @@ class SessionEndpoint:
             self.flush()
             self._send_detach(link, detach.closed)
 
-    def _send_detach(
-        self, link: IncomingLink | OutgoingLink, closed: bool, error: Error | None = None
-    ) -> None:
+    def _send_detach(self, link: AnyLink, closed: bool, error: Error | None = None) -> None:
         link.state = LinkState.DETACHED
         self._outbox.send(self.channel, Detach(link.handle, closed, error))
         self._handles.free(link.handle)
