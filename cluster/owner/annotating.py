@@ -29,15 +29,16 @@ _NONE: Final = OctetMap()
 
 
 class Changes(NamedTuple):
-    """What a return changes about the queue's messages: those in the log, and soft ones."""
+    """The octets that a return gives messages: those in the log, and soft ones."""
 
     durable: list[Remark]
     soft: list[Remark]
 
 
 def changes(owner: OwnerState, front_end: int, operation: Return) -> Changes | None:
-    """The changes by the annotations of a return, which is not taken yet; none where the queue is gone, or
-    a member of the cluster does not read them. None: the queue refuses the annotations, as they are too much.
+    """The changes by the annotations of a return, which is not taken yet. There are none where the queue is
+    gone, or a member of the cluster does not read octets about messages. Returns None where the annotations
+    are too many.
     """
     queue = owner.queues.get(operation.queue)
     if queue is None or not owner.keeps_remarks():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from proton import Delivery, Link, Message, Timeout
+from proton import Delivery, Link, Message, Timeout, symbol
 from proton.reactor import AtMostOnce, Copy
 from proton.utils import (
     BlockingConnection,
@@ -125,6 +125,28 @@ def test_a_message_that_is_undeliverable_here_comes_to_another_link_only(
     wait_for(other, refused, 2)
     assert [message.body for message in refused.messages()] == ["not here", "the next"]
     refusing.close()
+
+
+@pytest.mark.requirement("B6.9")
+def test_a_modified_message_has_the_annotations_that_receivers_have_given_it(
+    client: BlockingConnection, other: BlockingConnection, queue: str
+) -> None:
+    message = Message(body="again", annotations={symbol("x-opt-own"): "own", symbol("x-opt-a"): "first"})
+    client.create_sender(queue).send(message)
+    receiver, received = receiving(other, queue, 3)
+    given = [{symbol("x-opt-a"): "second"}, {symbol("x-opt-b"): [1, 2], symbol("x-opt-deaths"): "forged"}]
+    for count, told in enumerate(given, 1):
+        wait_for(other, received, count)
+        settle(other, received.deliveries[-1], Delivery.MODIFIED, annotations=told, failed=count == 1)
+    wait_for(other, received, 3)
+    settle(other, received.deliveries[-1], Delivery.ACCEPTED)
+    receiver.close()
+    assert [one.annotations for one in received.messages()] == [
+        {"x-opt-own": "own", "x-opt-a": "first"},
+        {"x-opt-own": "own", "x-opt-a": "second"},
+        {"x-opt-own": "own", "x-opt-a": "second", "x-opt-b": [1, 2]},
+    ]
+    assert [one.delivery_count for one in received.messages()] == [0, 1, 1]
 
 
 def test_a_rejected_message_goes_to_the_dead_letters(

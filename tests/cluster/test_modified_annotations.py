@@ -11,12 +11,17 @@ import pytest
 from cluster.config.formats import FORMAT_LEVEL
 from cluster.owner import annotating
 from node.queue.queue import QueueState
+from node.queue.remarks import Remarks, Subject, put_remark
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.definitions import Accepted, AmqpCondition, Modified
+from node.wire.amqp10.encoding import encode_amqp
 from node.wire.amqp10.messages import annotation_pairs, facts_of, header_in
+from node.wire.amqp10.values import Symbol
+from node.wire.formats import AMQP_0_9_1, AMQP_1_0
 from tests.cluster.kinds import KINDS, declare
 from tests.cluster.links import LinkClient
 from tests.inside import state_of
+from tests.queue.building import keyed_run
 from tests.site import Site
 from tests.wire.amqp10.controller import control, coordinator, within
 from tests.wire.amqp10.peer import credit, receiver, sender, settled, transfer
@@ -172,22 +177,17 @@ def test_a_message_of_0_9_1_has_them_for_clients_of_both_protocols(site: Site, m
         assert found.headers[name] == value
 
 
-def test_messages_with_routing_keys_of_their_own_have_them(site: Site) -> None:
-    client = site.client("n1")
-    client.declare("q")
-    client.declare_exchange("all", "fanout")
-    client.bind("q", "all")
-    tags = [tag for key in ("a", "bb", "ccc") for tag in client.publish(key, key.encode(), exchange="all")]
-    client.confirms(tags)
-    link = LinkClient(site, "n2", receiver(0, "q"), credit(3))
-    assert len(link.payloads) == 3
-    link.send(settled(0, 2, modified({"x-opt-a": 1})), d.Detach(0, True))
-    site.run(0.2)
-    found = client.drain("q")
-    assert [(one.body, one.method.routing_key) for one in found] == [
-        (b"a", "a"), (b"bb", "bb"), (b"ccc", "ccc"),
+def test_messages_of_a_run_with_several_routing_keys_have_them() -> None:
+    remarks: Remarks = {}
+    put_remark(remarks, Subject.ANNOTATIONS, [(11, 12), (20, 20)], encode_amqp({Symbol("x-opt-a"): 1}))
+    run = keyed_run(["a", "bb", "ccc", "d", "e"])
+    found = list(annotating.annotated(remarks, [(10, 12), (20, 21)], run))
+    assert [(ranges, one.format, one.routing_key) for ranges, one in found] == [
+        ([(10, 10)], AMQP_0_9_1, None), ([(11, 11)], AMQP_1_0, "bb"), ([(12, 12)], AMQP_1_0, "ccc"),
+        ([(20, 20)], AMQP_1_0, "d"), ([(21, 21)], AMQP_0_9_1, None),
     ]  # fmt: skip
-    assert [one.headers["x-opt-a"] for one in found] == [1, 1, 1]
+    (octets,) = found[1][1].contents()
+    assert annotations_of(octets)["x-opt-a"] == 1
 
 
 def test_annotations_of_the_node_cannot_be_forged(site: Site) -> None:

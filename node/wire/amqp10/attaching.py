@@ -7,6 +7,7 @@ from __future__ import annotations
 from node.wire.amqp10.definitions import (
     Attach,
     Coordinator,
+    Modified,
     Role,
     SenderSettleMode,
     Source,
@@ -17,7 +18,7 @@ from node.wire.amqp10.definitions import (
 )
 from node.wire.amqp10.field_readers import CompositeField
 from node.wire.amqp10.links import IncomingLink, NodeLink, OutgoingLink
-from node.wire.amqp10.outcomes import OUTCOMES, outcome_of
+from node.wire.amqp10.outcomes import OUTCOMES, bare, outcome_of
 from node.wire.amqp10.transactions import COORDINATOR
 
 
@@ -88,6 +89,9 @@ def _kept(terminus: CompositeField | None) -> CompositeField | None:
     if isinstance(terminus, Source):
         mode = terminus.distribution_mode or StdDistMode.MOVE
         default = terminus.default_outcome if outcome_of(terminus.default_outcome) is not None else None
+        if isinstance(default, Modified):
+            # Each modification states its annotations itself.
+            default = bare(default)
         outcomes = tuple(one for one in terminus.outcomes if one in OUTCOMES)
         return Source(
             terminus.address,

@@ -7,6 +7,7 @@ from typing import Final
 from node.delivery.credit import ChannelConsumer
 from node.delivery.settlements import Outcome
 from node.wire.amqp10.definitions import Accepted, Modified, Rejected, Released
+from node.wire.amqp10.field_readers import CompositeField
 from node.wire.amqp10.links import OutgoingLink
 
 OUTCOMES: Final = frozenset(
@@ -41,3 +42,12 @@ def default_outcome(consumer: ChannelConsumer | None) -> Outcome:
     link = None if consumer is None else consumer.flow
     found = outcome_of(link.source.default_outcome) if isinstance(link, OutgoingLink) else None
     return found or Outcome.RELEASED
+
+
+def bare(state: CompositeField | None) -> CompositeField | None:
+    """The state without what the peer has told of it, which may have more octets than the peer takes."""
+    if isinstance(state, Rejected):
+        return Rejected()
+    if isinstance(state, Modified):
+        return Modified(state.delivery_failed, state.undeliverable_here)
+    return state

@@ -14,20 +14,17 @@ from node.message.run import Run
 from node.ranges.range_set import Numbers, merged, ranges_of
 from node.wire.amqp10.definitions import (
     Disposition,
-    Modified,
-    Rejected,
     Role,
     TransactionalState,
     Transfer,
 )
 from node.wire.amqp10.effects import SettleEffect
-from node.wire.amqp10.field_readers import CompositeField
 from node.wire.amqp10.frames import frame_buffers
 from node.wire.amqp10.incoming import FORMAT_OCTET
 from node.wire.amqp10.links import OutgoingLink
 from node.wire.amqp10.messages import acquired_before, with_place
 from node.wire.amqp10.modified import annotations_told
-from node.wire.amqp10.outcomes import default_outcome, outcome_of
+from node.wire.amqp10.outcomes import bare, default_outcome, outcome_of
 from node.wire.amqp10.serial import MODULUS, unwrapped
 from node.wire.amqp10.shared import ConnectionParts
 from node.wire.amqp10.transactions import Retired
@@ -292,7 +289,7 @@ class OutgoingTransfers:
             self._settle(one, outcome or default_outcome(one.consumer), annotations)
         if taken and not disposition.settled:
             # The peer settles after the node (receiver-settle-mode second).
-            answer = Disposition(Role.SENDER, disposition.first, disposition.last, True, _bare(state))
+            answer = Disposition(Role.SENDER, disposition.first, disposition.last, True, bare(state))
             self._outbox.send(self._channel, answer)
 
     def _retire(self, first: int, last: int, state: TransactionalState, settled: bool) -> None:
@@ -345,12 +342,3 @@ def _fitting(run: Run, largest: int) -> int:
     """The number of messages in front of the first one that has more than `largest` octets."""
     lengths = run.lengths if run.lengths is not None else [run.stride] * run.count
     return next((at for at, length in enumerate(lengths) if length - run.skip > largest), run.count)
-
-
-def _bare(state: CompositeField | None) -> CompositeField | None:
-    """The state without what the peer has told of it, which may have more octets than the peer takes."""
-    if isinstance(state, Rejected):
-        return Rejected()
-    if isinstance(state, Modified):
-        return Modified(state.delivery_failed, state.undeliverable_here)
-    return state

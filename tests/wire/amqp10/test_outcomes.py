@@ -14,6 +14,7 @@ from node.delivery.settlements import Outcome
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.definitions import (
     Accepted,
+    AmqpCondition,
     Error,
     Modified,
     ReceiverSettleMode,
@@ -23,6 +24,8 @@ from node.wire.amqp10.definitions import (
     SenderSettleMode,
 )
 from node.wire.amqp10.effects import PublishEffect, SessionEnded, SettleEffect
+from node.wire.amqp10.encoding import encode_amqp
+from node.wire.amqp10.modified import MODIFIED_OCTETS
 from node.wire.amqp10.values import Described, Symbol
 from tests.wire.amqp10.peer import Peer, begun, credit, receiver, receiving, sender, settled, transfer
 from tests.wire.amqp10.sections import message
@@ -120,7 +123,8 @@ MODIFIED = [
     (Modified(), Outcome.RELEASED), (Modified(False, False), Outcome.RELEASED),
     (Modified(True), Outcome.RETURNED), (Modified(None, True), Outcome.UNDELIVERABLE_HERE),
     (Modified(True, True), Outcome.FAILED_UNDELIVERABLE_HERE),
-    (Modified(True, False, {"x-opt-a": 1}), Outcome.RETURNED),
+    (Modified(True, False, {}), Outcome.RETURNED),
+    (Modified(True, False, {"x-opt-deaths": 1}), Outcome.RETURNED),
 ]  # fmt: skip
 
 
@@ -139,8 +143,75 @@ def test_the_outcome_of_a_delivery_reaches_the_queue(state: Any, outcome: Outcom
 @pytest.mark.sentence("1.0/3.4.5-1", "1.0/3.4.5-2")
 @pytest.mark.parametrize(("state", "outcome"), MODIFIED)
 def test_modified_has_its_outcome_by_its_first_two_fields(state: Any, outcome: Outcome) -> None:
-    """The queue does not hear of the message annotations, which are the third field."""
+    """Without annotations in the third field, or with such as a consumer cannot change."""
     test_the_outcome_of_a_delivery_reaches_the_queue(state, outcome)
+
+
+ANNOTATIONS = {"x-opt-a": 1, "b": ["c"]}
+OCTETS = encode_amqp({Symbol(key): value for key, value in ANNOTATIONS.items()})
+
+
+@pytest.mark.requirement("B6.9")
+@pytest.mark.parametrize("settled_at_once", [True, False])
+def test_modified_has_annotations_in_its_third_field(settled_at_once: bool) -> None:
+    """Such dispositions are settlements of their own, in their place among the others."""
+    peer = receiving(99)
+    peer.deliver(*[message()] * 10)
+    state = Modified(True, None, ANNOTATIONS)
+    told = peer.send(
+        settled(0, 1, Modified(True)), settled(2, 3, state, settled=settled_at_once),
+        settled(4, 4, Modified(True)), settled(5, 5, state), settled(6, 6, state),
+        settled(7, 8, Modified(True)),
+    )  # fmt: skip
+    effects = [(one.ranges, one.outcome, one.annotations) for one in peer.taken(SettleEffect)]
+    assert effects == [
+        ([(1, 2)], Outcome.RETURNED, b""), ([(3, 4)], Outcome.RETURNED, OCTETS),
+        ([(5, 5)], Outcome.RETURNED, b""), ([(6, 6)], Outcome.RETURNED, OCTETS),
+        ([(7, 7)], Outcome.RETURNED, OCTETS), ([(8, 9)], Outcome.RETURNED, b""),
+    ]  # fmt: skip
+    assert [one.state for one in told] == ([] if settled_at_once else [Modified(True)])
+    assert peer.session().outgoing.unsettled.count == 1
+
+
+RESERVED = [
+    "x-cc", "x-bcc", "x-delay", "x-opt-delivery-delay", "x-opt-deaths", "x-death", "x-first-death-reason",
+    "x-last-death-queue", "x-delivery-count", "x-opt-delivery-count", "x-exchange", "x-routing-key",
+    "x-opt-amqp-0-9-1", "x-amqp-1.0-properties", "x-basic-type",
+]  # fmt: skip
+
+
+@pytest.mark.requirement("B6.9")
+@pytest.mark.parametrize("key", RESERVED)
+def test_annotations_of_the_node_are_left_out(key: str) -> None:
+    peer = receiving()
+    peer.deliver(message())
+    peer.send(settled(0, None, Modified(False, True, {key: 1, **ANNOTATIONS})))
+    (effect,) = peer.taken(SettleEffect)
+    assert (effect.outcome, effect.annotations) == (Outcome.UNDELIVERABLE_HERE, OCTETS)
+
+
+@pytest.mark.requirement("B6.9")
+def test_annotations_beyond_the_limit_end_the_links_of_the_deliveries() -> None:
+    peer = begun(receiver(0), receiver(1), receiver(2), *(credit(9, handle=handle) for handle in range(3)))
+    for consumer in (1, 2, 3):
+        peer.deliver(message(), first=consumer * 10, consumer=consumer)
+    most = MODIFIED_OCTETS - len(encode_amqp({Symbol("a"): "x" * 300})) + 300
+    told = peer.send(settled(1, 2, Modified(True, None, {"a": "x" * (most + 1)})))
+    assert [(one.handle, one.closed, one.error.condition) for one in told] == [
+        (handle, True, AmqpCondition.RESOURCE_LIMIT_EXCEEDED) for handle in (1, 2)
+    ]
+    assert settlements(peer) == [(2, [(20, 20)], Outcome.RETURNED), (3, [(30, 30)], Outcome.RETURNED)]
+    assert peer.send(settled(0, None, Modified(True, None, {"a": "x" * most}))) == []
+    (effect,) = peer.taken(SettleEffect)
+    assert len(effect.annotations) == MODIFIED_OCTETS
+
+
+def test_the_default_outcome_of_a_link_has_no_annotations() -> None:
+    """The node's attach tells the default outcome that counts."""
+    asked = d.Source("q", default_outcome=Modified(True, None, ANNOTATIONS))
+    peer = begun()
+    attach, *_ = peer.send(receiver(0, source=asked))
+    assert attach.source.default_outcome == Modified(True)
 
 
 @pytest.mark.requirement("B5.10")

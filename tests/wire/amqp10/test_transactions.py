@@ -12,6 +12,7 @@ from node.wire.amqp10 import effects as e
 from node.wire.amqp10.definitions import AmqpCondition, Rejected, Released, Role
 from node.wire.amqp10.definitions import TxnCapability as Capability
 from node.wire.amqp10.limits import ConnectionLimits
+from node.wire.amqp10.modified import annotations_told
 from tests.wire.amqp10.controller import (
     ACCEPTED,
     COMMITTING,
@@ -331,3 +332,40 @@ def test_a_retirement_without_outcome_has_the_sources_default() -> None:
     assert unsettled(controller) == [3, 4, 5], "no outcome: the peer tells how far it has come"
     controller.discharge(txn_id)
     assert controller.commit().settled == [Settlement(1, [(1, 2)], Outcome.REJECTED)]
+
+
+@pytest.mark.requirement("B6.9")
+def test_annotations_of_modified_come_with_the_commit() -> None:
+    controller = delivered(5)
+    txn_id = controller.declare()
+    held = controller.held
+    state = d.Modified(True, None, {"x-opt-a": "a" * 100})
+    controller.retire(0, 1, txn_id, state)
+    controller.retire(2, None, txn_id, d.Modified(True))
+    assert controller.held > held + 100
+    controller.discharge(txn_id)
+    octets = annotations_told(state)
+    assert octets and controller.commit().settled == [
+        Settlement(1, [(1, 2)], Outcome.RETURNED, octets), Settlement(1, [(3, 3)], Outcome.RETURNED),
+    ]  # fmt: skip
+
+
+@pytest.mark.requirement("B6.9")
+def test_a_rollback_forgets_them() -> None:
+    controller = delivered(5)
+    txn_id = controller.declare()
+    controller.retire(0, 1, txn_id, d.Modified(True, None, {"x-opt-a": 1}), settled=True)
+    controller.discharge(txn_id, fail=True)
+    assert given_back(controller) == [(1, [(1, 2)], Outcome.RELEASED)]
+
+
+@pytest.mark.requirement("B6.9")
+def test_annotations_beyond_the_limit_end_the_link_and_the_transaction_goes_on() -> None:
+    controller = delivered(5)
+    txn_id = controller.declare()
+    (told,) = controller.retire(0, 1, txn_id, d.Modified(True, None, {"a": "x" * 70_000}))
+    assert isinstance(told, d.Detach) and told.error is not None
+    assert told.error.condition == AmqpCondition.RESOURCE_LIMIT_EXCEEDED
+    assert given_back(controller) == [(1, [(1, 5)], Outcome.RETURNED)]
+    controller.discharge(txn_id)
+    assert controller.commit().settled == []
