@@ -250,7 +250,7 @@ class FrontEnd:
     ) -> None:
         for one in settled:
             if one.outcome.undeliverable_here:
-                self._giving_back.keep_from(one.lease, one.ranges)
+                self._giving_back.keep_from(consumer_of(one.lease), one.ranges)
         shares = shares_of(publishes, settled, self._consumers, keep_remarks=self._formats.keep_remarks())
         self._commits.commit(shares, answer)
 

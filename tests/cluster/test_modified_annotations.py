@@ -10,7 +10,8 @@ import pytest
 
 from cluster.config.formats import FORMAT_LEVEL
 from cluster.owner import annotating
-from node.queue.queue import QueueState
+from node.queue.partition import PartitionMachine
+from node.queue.queue import WITH_REMARKS, QueueState
 from node.queue.remarks import Remarks, Subject, put_remark
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.definitions import Accepted, AmqpCondition, Modified
@@ -275,21 +276,29 @@ def test_they_survive_a_lost_owner(site: Site, power: bool) -> None:
     assert came(site, "q", lost) == [{"x-opt-own": "own", "x-opt-a": "kept", "x-opt-b": 2}, {}]
 
 
-def test_they_survive_a_snapshot_and_a_restart_of_all_nodes(site: Site) -> None:
-    client = site.client("n1")
-    client.declare("q")
-    client.declare("others")
+@pytest.mark.interpreted
+def test_they_survive_a_snapshot_and_a_restart_of_all_nodes(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restore, versions = PartitionMachine.restore, list[int]()
+
+    def restored(machine: PartitionMachine, data: bytes) -> None:
+        versions.append(data[0])
+        restore(machine, data)
+
+    monkeypatch.setattr(PartitionMachine, "restore", restored)
+    site.client("n1").declare("q")
     sent(site, "q", BODY)
-    modify(site, "q", {"x-opt-a": "kept"})
-    for _ in range(60):
-        client.confirms(client.publish("others", b"x" * 8000))
-        client.drain("others")
+    for number in range(20):
+        modify(site, "q", {"x-opt-a": "kept", "filling": str(number) * 9000})
     for node in site.nodes.values():
         node.stop(power=True)
     for node in site.nodes.values():
         node.start()
     site.run(5.0)
-    assert came(site, "q") == [{"x-opt-own": "own", "x-opt-a": "kept"}]
+    assert WITH_REMARKS in versions
+    (found,) = came(site, "q")
+    assert (found["x-opt-a"], found["filling"]) == ("kept", "19" * 9000)
 
 
 def test_a_modification_on_its_way_to_a_lost_owner_comes_to_the_next(site: Site) -> None:
