@@ -149,13 +149,15 @@ class Output:
 class Pace:
     """The input of a client that is more than PACE_BURST_S ahead of its pace waits."""
 
-    __slots__ = ("_refusals_per_second", "paid_at", "waits")
+    __slots__ = ("_paid_at", "_refusals_per_second", "least_until", "waits")
 
     def __init__(self, refusals_per_second: int) -> None:
         self._refusals_per_second = refusals_per_second
-        self.paid_at = 0.0
-        """The time by which the pace admits all that the client has sent. Until then the client has the least
-        part of a turn's work, so that its requests come one by one.
+        self._paid_at = 0.0
+        """The time by which the pace admits all that the client has sent."""
+        self.least_until = 0.0
+        """Until this time the client has the least part of a turn's work, so that its requests come one by
+        one: it is half as far ahead as it may be, or further.
         """
         self.waits = False
         """Whether the client's input waits for `renew`."""
@@ -163,12 +165,13 @@ class Pace:
     @property
     def deadline(self) -> float:
         """The time at which `renew` lets the input go on; infinity while the input does not wait."""
-        return self.paid_at - PACE_BURST_S if self.waits else inf
+        return self._paid_at - PACE_BURST_S if self.waits else inf
 
     def spend(self, seconds: float, now: float) -> None:
         """The client has sent what its pace admits in so many seconds."""
-        self.paid_at = max(self.paid_at, now) + seconds
-        self.waits = self.paid_at > now + PACE_BURST_S
+        self._paid_at = max(self._paid_at, now) + seconds
+        self.least_until = self._paid_at - PACE_BURST_S / 2
+        self.waits = self._paid_at > now + PACE_BURST_S
 
     def count_refusals(self, output: Output, now: float) -> None:
         """Count what the client has asked in vain since the last call."""

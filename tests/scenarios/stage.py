@@ -170,7 +170,7 @@ class Stage(ScenarioNodes):
             else:
                 client = self.clients[name]
                 at = client.leased.pop(word.removeprefix("settle="))
-                settled = (client.definition.id, Outcome.ACCEPTED, NO_TOKEN, [(at, at)])
+                settled = (client.definition.id, Outcome.ACCEPTED, NO_TOKEN, b"", [(at, at)])
                 shares.setdefault(client.link, Share()).settled.append(settled)
 
         def answered(refusal: Refusal | None) -> None:

@@ -213,9 +213,9 @@ def test_a_connection_that_its_pace_holds_back_closes_at_once() -> None:
     assert any(isinstance(effect, e.CloseSocket) for effect in effects)
 
 
-def test_a_client_ahead_of_its_pace_has_the_least_part_of_a_turn() -> None:
+def test_a_client_far_ahead_of_its_pace_has_the_least_part_of_a_turn() -> None:
     """Its requests come one by one, between the turns of other clients."""
-    connection = opened(2, limits=ConnectionLimits(refusals_per_second=10)).connection
+    connection = opened(2, limits=ConnectionLimits(refusals_per_second=3)).connection
     connection.receive(encode_method(2, m.QueueDeclare()), 100.0)
     connection.fail(2, AccessRefusedError("no"))
     connection.take_effects()

@@ -143,7 +143,7 @@ class Connection:
         earlier turns have left, or that waited for the client to read.
         """
         life = self.life
-        if life.pace.paid_at > life.now:
+        if life.pace.least_until > life.now:
             waiting = LEAST_PART
         if not life.unread:
             life.share.renew(waiting)

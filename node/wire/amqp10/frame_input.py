@@ -43,7 +43,7 @@ class FrameInput:
 
     def renew(self, waiting: int, now: float) -> None:
         """Begin the share of a new turn (`WorkShare.renew`)."""
-        self.share.renew(LEAST_PART if self.pace.paid_at > now else waiting)
+        self.share.renew(LEAST_PART if self.pace.least_until > now else waiting)
 
     def add(self, data: bytes) -> None:
         """Octets of the peer."""
