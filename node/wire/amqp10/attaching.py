@@ -88,10 +88,7 @@ def _kept(terminus: CompositeField | None) -> CompositeField | None:
         properties = terminus.dynamic_node_properties
     if isinstance(terminus, Source):
         mode = terminus.distribution_mode or StdDistMode.MOVE
-        default = terminus.default_outcome if outcome_of(terminus.default_outcome) is not None else None
-        if isinstance(default, Modified):
-            # Each modification states its annotations itself.
-            default = bare(default)
+        default = _kept_default(terminus.default_outcome)
         outcomes = tuple(one for one in terminus.outcomes if one in OUTCOMES)
         return Source(
             terminus.address,
@@ -117,3 +114,10 @@ def _kept(terminus: CompositeField | None) -> CompositeField | None:
             terminus.capabilities,
         )
     return terminus
+
+
+def _kept_default(state: CompositeField | None) -> CompositeField | None:
+    """The default outcome, where it is an outcome. Each modification states its annotations itself."""
+    if isinstance(state, Modified):
+        return bare(state)
+    return state if outcome_of(state) is not None else None
