@@ -19,7 +19,7 @@ from node.queue.operations import Return
 from node.queue.remarks import Remark, Remarks, Subject, put_remark
 from node.ranges.octet_map import OctetMap
 from node.ranges.range_set import Range
-from node.wire.conversion import TooManyAnnotationsError, merged_annotations, with_annotations
+from node.wire.conversion import AnnotationsRefusedError, merged_annotations, with_annotations
 from node.wire.formats import format_of
 
 QUEUE_OCTETS: Final = 16 * 1024 * 1024
@@ -37,8 +37,8 @@ class Changes(NamedTuple):
 
 def changes(owner: OwnerState, front_end: int, operation: Return) -> Changes | None:
     """The changes by the annotations of a return, which is not taken yet. There are none where the queue is
-    gone, or a member of the cluster does not read octets about messages. Returns None where the annotations
-    are too many.
+    gone, or a member of the cluster does not read octets about messages. Returns None where the
+    annotations are refused.
     """
     queue = owner.queues.get(operation.queue)
     if queue is None or not owner.keeps_remarks():
@@ -62,7 +62,7 @@ def changes(owner: OwnerState, front_end: int, operation: Return) -> Changes | N
                     for octets, ranges in now.items()
                 ]
             )
-    except TooManyAnnotationsError:
+    except AnnotationsRefusedError:
         return None
     return Changes(*found) if held <= QUEUE_OCTETS else None
 

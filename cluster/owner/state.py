@@ -55,7 +55,7 @@ class OwnerState:
         self.machine = PartitionMachine(observed=bool(observers))
         self.queues: dict[int, QueueOwner] = {}
         self.active = False
-        self.term = self.published = self.delivered = 0
+        self.term = self.published = self.delivered = self.last_proposed = 0
         self.next_sequence = 1
         self.now = 0.0
         self.latencies = context.latencies
@@ -66,7 +66,8 @@ class OwnerState:
         self.upcoming: dict[int, Weights] = {}
         self.alarms = Alarms()
         self.unused_queues = UnusedQueues(context.auto_delete_after_s)
-        self.tells_failures, self.keeps_remarks = context.tells_failures, context.keeps_remarks
+        self.tells_failures = context.tells_failures
+        self.keeps_remarks = context.keeps_remarks
         self.entries = Contents(self.machine, source)
         self.marked: dict[int, None] = {}
         self.front_ends = FrontEnds()
@@ -76,7 +77,6 @@ class OwnerState:
         self._rules: dict[int, Rules] = {}
         self.waiters: deque[tuple[int, Callable[[], None]]] = deque()
         """Callbacks with the index of the entry whose application they wait for, in log order."""
-        self.last_proposed = 0
         self._returning: Counter[int] = Counter()
         """How many batches that return messages to a queue are not applied yet, by queue."""
         self._context = context

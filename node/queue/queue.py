@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
-from typing import Final
+from typing import Final, TypeVar
 
 from node.queue.operations import OWNER, Annotate, Aspect, Cause, ForgetIds, RememberIds, Semantics
 from node.queue.remarks import Remark, Remarks, Subject, drop_remarks, put_remark
@@ -18,6 +18,9 @@ _ASPECTS = Struct("<B")
 _CONSUMED: Final = 1 << 7
 _SEALED: Final = 1 << 6
 """Flags beside the semantics, in one octet."""
+
+_Kind = TypeVar("_Kind", Aspect, Subject)
+_Held = TypeVar("_Held", RangeMap, OctetMap)
 
 WITH_ANNOTATIONS: Final = 2
 """The first version of snapshots with annotations and seen ids."""
@@ -262,25 +265,22 @@ class QueueState:
             count = int.from_bytes(data[offset : offset + 8], "little")
             state.failures[count], offset = RangeSet.decode(data, offset + 8)
         if version >= WITH_ANNOTATIONS:
-            offset = state._decode_annotations(data, offset)
+            state.annotations, offset = _decode_by_kind(data, offset, Aspect, RangeMap.decode)
             seen, offset = SeenIds.decode(data, offset)
             state.seen = seen if len(seen) else None
         if version >= WITH_REMARKS:
-            offset = state._decode_remarks(data, offset)
+            state.remarks, offset = _decode_by_kind(data, offset, Subject, OctetMap.decode)
         return state, offset
 
-    def _decode_annotations(self, data: bytes, offset: int) -> int:
-        (aspects,) = _ASPECTS.unpack_from(data, offset)
-        offset += _ASPECTS.size
-        for _ in range(aspects):
-            aspect = Aspect(*_ASPECTS.unpack_from(data, offset))
-            self.annotations[aspect], offset = RangeMap.decode(data, offset + _ASPECTS.size)
-        return offset
 
-    def _decode_remarks(self, data: bytes, offset: int) -> int:
-        (subjects,) = _ASPECTS.unpack_from(data, offset)
-        offset += _ASPECTS.size
-        for _ in range(subjects):
-            subject = Subject(*_ASPECTS.unpack_from(data, offset))
-            self.remarks[subject], offset = OctetMap.decode(data, offset + _ASPECTS.size)
-        return offset
+def _decode_by_kind(
+    data: bytes, offset: int, kind: type[_Kind], decode: Callable[[bytes, int], tuple[_Held, int]]
+) -> tuple[dict[_Kind, _Held], int]:
+    """The maps by aspect or subject that are encoded at `offset`, and the offset behind them."""
+    (count,) = _ASPECTS.unpack_from(data, offset)
+    offset += _ASPECTS.size
+    found: dict[_Kind, _Held] = {}
+    for _ in range(count):
+        one = kind(*_ASPECTS.unpack_from(data, offset))
+        found[one], offset = decode(data, offset + _ASPECTS.size)
+    return found, offset

@@ -289,7 +289,7 @@ class EffectLoop:
     ) -> None:
         self.running = self.closed = False
         self.failed = False
-        """Only `giving_back` is carried out, and an exception of one effect does not stop the next one."""
+        """After a failure: only `giving_back` is carried out, and one exception does not stop the rest."""
         self._handlers = handlers
         self._more = more
         self._giving_back = giving_back

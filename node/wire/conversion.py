@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from node.message.run import Run
 from node.wire.amqp10 import modified
-from node.wire.amqp10.errors import AnnotationBoundsError
+from node.wire.amqp10.errors import WireError
 from node.wire.amqp10.from_amqp091 import run_from_amqp091
 from node.wire.amqp10.to_amqp091 import run_to_amqp091
 from node.wire.formats import AMQP_0_9_1, AMQP_1_0
@@ -21,18 +21,20 @@ def converted(run: Run, format: int) -> Run:
     return run_to_amqp091(run) if format == AMQP_0_9_1 else run_from_amqp091(run)
 
 
-class TooManyAnnotationsError(ValueError):
-    """Consumers have given a message more annotations than the node keeps."""
+class AnnotationsRefusedError(ValueError):
+    """The node does not keep annotations that consumers have given a message: they have too many octets, or
+    another node has sent octets that are no annotations.
+    """
 
 
 def merged_annotations(former: bytes, later: bytes) -> bytes:
     """The octets of the annotations that consumers have given a message, earlier and now
-    (`node.wire.amqp10.modified`). Raises TooManyAnnotationsError.
+    (`node.wire.amqp10.modified`). Raises AnnotationsRefusedError.
     """
     try:
         return modified.merged_maps(former, later)
-    except AnnotationBoundsError as error:
-        raise TooManyAnnotationsError(str(error)) from None
+    except WireError as error:
+        raise AnnotationsRefusedError(str(error)) from None
 
 
 def with_annotations(run: Run, octets: bytes) -> Run:

@@ -38,6 +38,8 @@ class Taker(RecordedSubscriber):
         self.site, self.node, self.front_end = site, site.nodes[name], site.front_end(name)
         self.said: list[bytes | str] = []
         self.numbers: list[int] = []
+        self.leases: list[int] = []
+        """The number of the lease of each message in `numbers`."""
         self.redelivered: list[bool] = []
         self.settled = False
         self.queue = self.front_end.queue("/", queue, holder)
@@ -54,6 +56,7 @@ class Taker(RecordedSubscriber):
     def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool, lease: int) -> None:
         self.said += [messages.parts(content)[1] for content in run.contents()]
         self.numbers += numbers
+        self.leases += [lease] * len(numbers)
         self.redelivered += [redelivered] * len(numbers)
 
     @property

@@ -88,14 +88,15 @@ def test_it_counts_as_a_failed_delivery_or_not(site: Site) -> None:
     assert takers[2].drain(2) == [b"released"]
 
 
-def test_in_a_transaction_too(site: Site) -> None:
+@pytest.mark.parametrize("arguments", [{}, {"lease_period": 60_000}], ids=["plain", "leases with tokens"])
+def test_in_a_transaction_too(site: Site, arguments: dict[str, Any]) -> None:
     client = site.client("n1")
-    client.declare("q")
+    client.declare("q", **arguments)
     publish(client, b"a")
     taker, answers = Taker(site, "n2"), list[Refusal | None]()
     assert taker.drain(5) == [b"a"]
     outcome = Outcome.UNDELIVERABLE_HERE
-    settled = [Settlement(taker.consumer, [(taker.numbers[0],) * 2], outcome)]
+    settled = [Settlement(taker.leases[0], [(taker.numbers[0],) * 2], outcome)]
     taker.node.input(lambda: taker.front_end.commit([], settled, answers.append))
     site.until(lambda: answers)
     assert taker.drain(5) == []

@@ -31,7 +31,7 @@ from node.wire.amqp10.addresses import QUEUE_PATH, destination_of, queue_of
 from node.wire.amqp10.connection import Connection
 from node.wire.amqp10.definitions import AmqpCondition, DeleteOnClose, Error, LinkCondition, Source, Target
 from node.wire.amqp10.errors import MissingTerminusError, WireError
-from node.wire.amqp10.links import IncomingLink, OutgoingLink
+from node.wire.amqp10.links import IncomingLink, Link, OutgoingLink
 from node.wire.amqp10.management import MANAGEMENT_ADDRESS
 from node.wire.amqp10.values import AmqpValue, UInt
 
@@ -145,7 +145,7 @@ class Termini:
 
     # -- redirects ------------------------------------------------------------------------------
 
-    def _redirected(self, link: IncomingLink | OutgoingLink, queue: str, address: str) -> bool:
+    def _redirected(self, link: Link, queue: str, address: str) -> bool:
         """Refuse a link to a queue that another node owns, and tell the peer where that node is (part 2,
         section 2.8.18). Returns whether the link is refused. A link that the node attaches stays where the
         container is.
@@ -170,10 +170,10 @@ class Termini:
 
     # -- dynamic nodes --------------------------------------------------------------------------
 
-    def _make(self, link: IncomingLink | OutgoingLink) -> None:
+    def _make(self, link: Link) -> None:
         self._core.carry_out(link.session, DeclareQueue(DYNAMIC_QUEUE), partial(self._made, link))
 
-    def _made(self, link: IncomingLink | OutgoingLink, result: Result | Refusal) -> None:
+    def _made(self, link: Link, result: Result | Refusal) -> None:
         with self._session:
             if isinstance(result, Refusal):
                 self._connection.sessions.refuse(link, refusal_error(result))
@@ -181,7 +181,7 @@ class Termini:
                 self._attach_to(link, result.name)
             self._session.answered()
 
-    def _attach_to(self, link: IncomingLink | OutgoingLink, queue: str) -> None:
+    def _attach_to(self, link: Link, queue: str) -> None:
         if not self._connection.sessions.made(link, queue):
             self._core.carry_out(link.session, DeleteQueue(queue), ignored)
             return

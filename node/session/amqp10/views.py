@@ -19,7 +19,7 @@ from node.session.client_views import (
 )
 from node.wire.amqp10.connection import Connection
 from node.wire.amqp10.definitions import SenderSettleMode, Source, Target
-from node.wire.amqp10.links import IncomingLink, OutgoingLink
+from node.wire.amqp10.links import IncomingLink, Link
 from node.wire.amqp10.serial import MODULUS
 from node.wire.amqp10.session_endpoint import SessionEndpoint
 from node.wire.amqp10.states import SessionState
@@ -92,7 +92,7 @@ def session_views(connection: Connection) -> Iterator[SessionView]:
         )
 
 
-def _link_view(link: IncomingLink | OutgoingLink) -> LinkView:
+def _link_view(link: Link) -> LinkView:
     attach = link.attach
     source, target = (
         end.address if isinstance(end, Source | Target) else None for end in (attach.source, attach.target)

@@ -17,12 +17,12 @@ from node.wire.amqp10.definitions import (
     TerminusExpiryPolicy,
 )
 from node.wire.amqp10.field_readers import CompositeField
-from node.wire.amqp10.links import IncomingLink, NodeLink, OutgoingLink
+from node.wire.amqp10.links import Link, NodeLink, OutgoingLink
 from node.wire.amqp10.outcomes import OUTCOMES, bare, outcome_of
 from node.wire.amqp10.transactions import COORDINATOR
 
 
-def answer(link: IncomingLink | OutgoingLink, max_message_size: int) -> Attach:
+def answer(link: Link, max_message_size: int) -> Attach:
     """The answer that attaches a link."""
     asked, mode = link.attach, link.attach.snd_settle_mode
     source, target, count = asked.source, asked.target, None
@@ -60,7 +60,7 @@ def offer(link: NodeLink, handle: int, max_message_size: int) -> Attach:
     )
 
 
-def refusal(link: IncomingLink | OutgoingLink) -> Attach:
+def refusal(link: Link) -> Attach:
     """The answer in front of a detach: the terminus at the node is null (part 2, section 2.6.3)."""
     asked = link.attach
     receives = asked.role is Role.RECEIVER

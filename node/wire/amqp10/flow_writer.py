@@ -7,7 +7,7 @@ from typing import Final
 from node.wire.amqp10.definitions import Flow
 from node.wire.amqp10.effects import Outbox
 from node.wire.amqp10.incoming import IncomingTransfers
-from node.wire.amqp10.links import IncomingLink, OutgoingLink
+from node.wire.amqp10.links import IncomingLink, Link
 from node.wire.amqp10.outgoing import OutgoingTransfers
 from node.wire.amqp10.serial import MODULUS
 
@@ -24,7 +24,7 @@ class FlowWriter:
         self._channel, self._outbox = channel, outbox
         self._incoming, self._outgoing = incoming, outgoing
 
-    def write(self, link: IncomingLink | OutgoingLink | None) -> None:
+    def write(self, link: Link | None) -> None:
         """Tell the peer the windows of the session, and the credit of a link."""
         incoming, outgoing = self._incoming, self._outgoing
         flow = Flow(incoming.window, outgoing.next_id % MODULUS, OUTGOING_WINDOW, incoming.next_id % MODULUS)

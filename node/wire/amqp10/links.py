@@ -246,4 +246,4 @@ class OutgoingLink:
         """Deliveries wait for the window of their session, and not for credit: none goes back."""
 
 
-AnyLink = IncomingLink | OutgoingLink
+Link = IncomingLink | OutgoingLink

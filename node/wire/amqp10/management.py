@@ -16,7 +16,7 @@ from node.wire.amqp10.definitions import COMPOSITES, Properties, SectionCode, re
 from node.wire.amqp10.encoding import encode_amqp
 from node.wire.amqp10.errors import SectionError, WireError
 from node.wire.amqp10.field_readers import MessageId
-from node.wire.amqp10.links import IncomingLink, LinkState, OutgoingLink
+from node.wire.amqp10.links import IncomingLink, Link, LinkState, OutgoingLink
 from node.wire.amqp10.sections import sections_in_any_order
 from node.wire.amqp10.values import AmqpValue, Described, ULong
 
@@ -54,9 +54,6 @@ class UnansweredRequests:
     def answered(self, link: IncomingLink) -> None:
         """The oldest request of a link has its response, or cannot have one."""
         self.octets -= link.unanswered.popleft()
-
-
-Link = IncomingLink | OutgoingLink
 
 
 def responding_to(links: Iterable[Link], name: str) -> list[OutgoingLink]:

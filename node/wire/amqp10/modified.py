@@ -15,7 +15,7 @@ from node.wire.amqp10.deaths import changed_pairs
 from node.wire.amqp10.decoding import decode_value
 from node.wire.amqp10.definitions import Modified
 from node.wire.amqp10.encoding import encode_amqp
-from node.wire.amqp10.errors import AnnotationBoundsError, WireError
+from node.wire.amqp10.errors import AnnotationBoundsError, ValueSyntaxError, WireError
 from node.wire.amqp10.messages import annotation_pairs, edited, sections_in, with_heads
 from node.wire.amqp10.values import AmqpValue, Symbol
 
@@ -51,10 +51,10 @@ def annotations_told(state: object) -> bytes:
 
 
 def merged_maps(former: bytes, later: bytes) -> bytes:
-    """The octets of both maps, of which the later one has precedence. Raises AnnotationBoundsError above
-    MODIFIED_OCTETS.
+    """The octets of both maps, of which the later one has precedence; `former` is empty for none. Raises
+    AnnotationBoundsError above MODIFIED_OCTETS, and WireError where octets are no map of annotations.
     """
-    return _bounded(_pairs(former) | _pairs(later)) if former else later
+    return _bounded(_pairs(former) | _pairs(later) if former else _pairs(later))
 
 
 def with_map(run: Run, octets: bytes) -> Run:
@@ -69,7 +69,8 @@ def _changed(changes: dict[str, AmqpValue], head: bytes) -> bytes:
 
 def _pairs(octets: bytes) -> dict[str, AmqpValue]:
     found = decode_value(octets)
-    assert isinstance(found, dict)
+    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+        raise ValueSyntaxError("the octets are no map of annotations")
     return {Symbol(key): value for key, value in found.items()}
 
 

@@ -17,7 +17,7 @@ from node.wire.amqp10.effects import LogEffect
 from node.wire.amqp10.error_texts import error_of
 from node.wire.amqp10.errors import FrameSizeTooSmallError, HandleInUseError
 from node.wire.amqp10.handles import NodeHandles
-from node.wire.amqp10.links import IncomingLink, NodeLink, OutgoingLink
+from node.wire.amqp10.links import Link, NodeLink
 from node.wire.amqp10.shared import ConnectionParts
 
 REASON_CHARACTERS: Final = 200
@@ -69,7 +69,7 @@ class OfferedLinks:
             self._outbox.emit(ended(name, error))
         self._attaches.clear()
 
-    def link_ended(self, link: IncomingLink | OutgoingLink, error: Error | None) -> None:
+    def link_ended(self, link: Link, error: Error | None) -> None:
         """Log the end of a link that the node has attached first: only the peer's program knows of others."""
         if link.offered:
             self._outbox.emit(ended(link.attach.name, error))

@@ -56,7 +56,7 @@ from node.wire.amqp10.flow_writer import FlowWriter
 from node.wire.amqp10.frames import Frame
 from node.wire.amqp10.handles import NodeHandles
 from node.wire.amqp10.incoming import DeliveryOutcome, IncomingTransfers
-from node.wire.amqp10.links import AnyLink, IncomingLink, LinkState, OutgoingLink
+from node.wire.amqp10.links import IncomingLink, Link, LinkState, OutgoingLink
 from node.wire.amqp10.management import REQUEST_CREDIT, requesting, responding_to
 from node.wire.amqp10.offered_links import OfferedLinks, agree
 from node.wire.amqp10.outgoing import OutgoingTransfers
@@ -84,7 +84,7 @@ class SessionEndpoint:
         self.channel: Final = channel
         self.remote_channel: Final = remote_channel
         self.state = SessionState.MAPPED
-        self.links: dict[int, IncomingLink | OutgoingLink] = {}
+        self.links: dict[int, Link] = {}
         self.incoming = IncomingTransfers(number, begin.next_outgoing_id, parts)
         self.outgoing = OutgoingTransfers(number, channel, begin.incoming_window, parts)
         self._parts = parts
@@ -252,7 +252,7 @@ class SessionEndpoint:
         mine = self.offered.answered(attach)
         handle = self._handles.take(attach.handle) if mine is None else mine.handle
         wanted = mine is None or agree(mine, attach)
-        link: IncomingLink | OutgoingLink
+        link: Link
         if attach.role is Role.RECEIVER:
             link = OutgoingLink(self.number, attach, handle)
         else:
@@ -268,14 +268,14 @@ class SessionEndpoint:
         else:
             self._outbox.emit(FindTarget(link))
 
-    def made(self, link: IncomingLink | OutgoingLink, queue: str) -> bool:
+    def made(self, link: Link, queue: str) -> bool:
         """A link that attaches has its dynamic node. False: the link has gone."""
         if self.links.get(link.attach.handle) is not link or link.state is not LinkState.ATTACHING:
             return False
         link.made = queue
         return True
 
-    def _delete_node(self, link: IncomingLink | OutgoingLink) -> None:
+    def _delete_node(self, link: Link) -> None:
         if link.made:
             self._outbox.emit(DeleteNode(self.number, link.made))
             link.made = ""
@@ -315,7 +315,7 @@ class SessionEndpoint:
             self._credits.touch(mine)
             self._draining.drain(link)
 
-    def _answer(self, link: IncomingLink | OutgoingLink, attach: Attach) -> bool:
+    def _answer(self, link: Link, attach: Attach) -> bool:
         """Answer the peer's attach, unless that is the answer itself. The session ends where the peer takes
         no frame of that size, with its own termini. Returns whether the session goes on.
         """
@@ -328,14 +328,14 @@ class SessionEndpoint:
             return False
         return True
 
-    def refuse(self, link: IncomingLink | OutgoingLink, error: Error) -> None:
+    def refuse(self, link: Link, error: Error) -> None:
         """The broker has refused the link: attach without terminus, then a closing detach (section 2.6.3)."""
         self._outbox.refused += 1
         if link.state is LinkState.ATTACHING and self._attach_without_terminus(link):
             self.offered.link_ended(link, error)
             self._send_detach(link, True, fitted(error))
 
-    def _attach_without_terminus(self, link: IncomingLink | OutgoingLink) -> bool:
+    def _attach_without_terminus(self, link: Link) -> bool:
         """Answer an attach in front of a detach. Returns whether the session goes on."""
         link.state = LinkState.DETACHED
         self._delete_node(link)
@@ -366,7 +366,7 @@ class SessionEndpoint:
             self.flush()
             self._send_detach(link, detach.closed)
 
-    def _send_detach(self, link: AnyLink, closed: bool, error: Error | None = None) -> None:
+    def _send_detach(self, link: Link, closed: bool, error: Error | None = None) -> None:
         link.state = LinkState.DETACHED
         self._outbox.send(self.channel, Detach(link.handle, closed, error))
         self._handles.free(link.handle)
@@ -396,7 +396,7 @@ class SessionEndpoint:
         if self.state is SessionState.MAPPED and link.state is LinkState.ATTACHED:
             self._send_detach(link, link.closed)
 
-    def _detach_with(self, link: IncomingLink | OutgoingLink, error: Error) -> None:
+    def _detach_with(self, link: Link, error: Error) -> None:
         """Close a link because of an error."""
         if link.state is LinkState.DETACHED or self.state is not SessionState.MAPPED:
             return
@@ -417,7 +417,7 @@ class SessionEndpoint:
         if link.coordinator:
             self._parts.transactions.coordinator_gone(link)
 
-    def cancelled(self, link: IncomingLink | OutgoingLink, error: Error) -> None:
+    def cancelled(self, link: Link, error: Error) -> None:
         """The broker has ended the link's consumer, or refused a commit whose link takes no rejection."""
         self._detach_with(link, error)
 

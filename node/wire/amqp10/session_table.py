@@ -17,7 +17,7 @@ from node.wire.amqp10.errors import EndpointStateError, NoChannelError, RolledBa
 from node.wire.amqp10.flow_writer import OUTGOING_WINDOW
 from node.wire.amqp10.incoming import ACCEPTED, DeliveryOutcome
 from node.wire.amqp10.limits import ConnectionLimits
-from node.wire.amqp10.links import IncomingLink, LinkState, NodeLink, OutgoingLink
+from node.wire.amqp10.links import IncomingLink, Link, LinkState, NodeLink, OutgoingLink
 from node.wire.amqp10.offered_links import OfferedSession
 from node.wire.amqp10.session_endpoint import SessionEndpoint
 from node.wire.amqp10.shared import ConnectionParts
@@ -167,7 +167,7 @@ class SessionTable:
             session.refresh()
             self.look_at(session)
 
-    def refuse(self, link: IncomingLink | OutgoingLink, error: Error) -> None:
+    def refuse(self, link: Link, error: Error) -> None:
         """The broker has refused a link."""
         session = self._by_number.get(link.session)
         if session is not None:
@@ -207,7 +207,7 @@ class SessionTable:
             session.refused_publish(link, error_of(error))
             self.look_at(session)
 
-    def made(self, link: IncomingLink | OutgoingLink, queue: str) -> bool:
+    def made(self, link: Link, queue: str) -> bool:
         """A link that attaches has its dynamic node. False: the link has gone."""
         session = self._by_number.get(link.session)
         return session is not None and session.made(link, queue)

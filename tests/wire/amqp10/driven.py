@@ -9,7 +9,7 @@ from node.wire.amqp10 import definitions as d
 from node.wire.amqp10 import effects as e
 from node.wire.amqp10.definitions import Error
 from node.wire.amqp10.limits import ConnectionLimits
-from node.wire.amqp10.links import IncomingLink, OutgoingLink
+from node.wire.amqp10.links import IncomingLink, Link, OutgoingLink
 from node.wire.amqp10.session_endpoint import SessionEndpoint
 from node.wire.amqp10.states import ConnectionState
 from tests.wire.amqp10.controller import control, coordinator, within
@@ -391,7 +391,7 @@ def incoming(session: SessionEndpoint) -> list[tuple[int, IncomingLink]]:
     return [(one, link) for one, link in session.links.items() if isinstance(link, IncomingLink)]
 
 
-def wants_node(link: IncomingLink | OutgoingLink) -> bool:
+def wants_node(link: Link) -> bool:
     terminus = link.attach.source if isinstance(link, OutgoingLink) else link.attach.target
     return isinstance(terminus, d.Source | d.Target) and terminus.dynamic
 

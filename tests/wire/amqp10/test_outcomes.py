@@ -26,7 +26,8 @@ from node.wire.amqp10.definitions import (
 from node.wire.amqp10.effects import PublishEffect, SessionEnded, SettleEffect
 from node.wire.amqp10.encoding import encode_amqp
 from node.wire.amqp10.modified import MODIFIED_OCTETS
-from node.wire.amqp10.values import Described, Symbol
+from node.wire.amqp10.values import Described, Symbol, UInt
+from node.wire.conversion import AnnotationsRefusedError, merged_annotations
 from tests.wire.amqp10.peer import Peer, begun, credit, receiver, receiving, sender, settled, transfer
 from tests.wire.amqp10.sections import message
 
@@ -346,3 +347,15 @@ def test_every_delivery_is_settled_once_whatever_the_ranges(told: list[tuple[int
     (ended,) = [one for one in peer.effects if hasattr(one, "unsettled")]
     given_back = [n for _, ranges in ended.unsettled for low, high in ranges for n in range(low, high + 1)]
     assert sorted(given_back) == sorted(left.values())
+
+
+@pytest.mark.parametrize(
+    "octets",
+    [b"", b"\xff", encode_amqp("text"), encode_amqp({UInt(1): "a"}), encode_amqp({"a": 1})[:-1]],
+    ids=["none", "no encoding", "no map", "a key that is no text", "cut short"],
+)
+@pytest.mark.parametrize("former", [b"", encode_amqp({Symbol("a"): "b"})], ids=["alone", "behind others"])
+def test_octets_of_another_node_that_are_no_annotations_are_refused(former: bytes, octets: bytes) -> None:
+    """The owner may log only what each delivery can read again."""
+    with pytest.raises(AnnotationsRefusedError):
+        merged_annotations(former, octets)
