@@ -51,11 +51,15 @@ class Modes(LinkOption):
 
 
 class Received(proton.Handler):
-    """Takes the octets of every delivery of a link, and settles none."""
+    """Takes the octets of every delivery of a link, and settles none. `detached`: the node has detached."""
 
     def __init__(self) -> None:
         self.deliveries: list[proton.Delivery] = []
         self.octets: list[bytes] = []
+        self.detached = False
+
+    def on_link_remote_detach(self, event: Any) -> None:
+        self.detached = True
 
     def on_delivery(self, event: Any) -> None:
         delivery, link = event.delivery, event.link
@@ -72,12 +76,17 @@ class Received(proton.Handler):
 
 
 def receiving(
-    connection: BlockingConnection, address: str, credit: int, options: Any = None, name: str | None = None
+    connection: BlockingConnection,
+    address: str | None,
+    credit: int,
+    options: Any = None,
+    name: str | None = None,
+    dynamic: bool = False,
 ) -> tuple[BlockingReceiver, Received]:
     """A receiver with this credit, and its deliveries."""
     received = Received()
     link = connection.container.create_receiver(
-        connection.conn, address, name=name, handler=received, options=options
+        connection.conn, address, name=name, handler=received, options=options, dynamic=dynamic
     )
     receiver = BlockingReceiver(connection, link, None, credit=credit)
     return receiver, received

@@ -40,7 +40,7 @@ REFUSALS: list[tuple[str, Callable[[BlockingConnection], Any], str]] = [
     ("receiver", lambda one: one.create_receiver("/queues/absent"), "amqp:not-found"),
     ("exchange", lambda one: one.create_sender("/exchanges/absent/key"), "amqp:not-found"),
     ("path", lambda one: one.create_sender("/topics/absent"), "amqp:invalid-field"),
-    ("source", lambda one: one.create_receiver("/exchanges/amq.direct"), "amqp:invalid-field"),
+    ("source", lambda one: one.create_receiver("/exchanges/absent/key"), "amqp:not-found"),
 ]
 
 

@@ -9,7 +9,14 @@ from typing import Any
 from node.message.run import Run
 from node.refusal import NotFoundError, Refusal
 from node.session.amqp10.session import ConnectionSession
-from node.session.ports import ConsumerOptions, DeclaredQueue, QueueDeclaration, QueueRef, Subscriber
+from node.session.ports import (
+    ConsumerOptions,
+    DeclaredQueue,
+    QueueDeclaration,
+    QueueDescription,
+    QueueRef,
+    Subscriber,
+)
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.composite import Composite
 from node.wire.amqp10.connection import AMQP_HEADER, SASL_HEADER
@@ -35,6 +42,10 @@ class NodeBroker(AnsweringBroker):
         self.declared: list[QueueDeclaration] = []
         self.declared_by: list[int] = []
         """The holder of each declared queue."""
+        self.queues: dict[str, QueueDeclaration] = {}
+        """The declared queues that are not deleted."""
+        self.bound: list[tuple[str, str, str]] = []
+        """(exchange, routing key, queue)"""
         self.deleted: list[str] = []
         self.ended: list[int | str] = []
         """The consumers and the queues that have ended, in their order."""
@@ -63,7 +74,23 @@ class NodeBroker(AnsweringBroker):
 
     def queue(self, vhost: str, name: str, holder: int) -> QueueRef:
         self._refuse(f"queue {name}")
+        if name.startswith("subscription/") and name not in self.queues:
+            raise NotFoundError(f"no queue '{name}' in vhost '{vhost}'")
         return super().queue(vhost, name, holder)
+
+    def describe(self, queue: QueueRef) -> QueueDescription:
+        found = self.queues[queue.name]
+        return QueueDescription(
+            queue.name, "quorum", found.durable, found.exclusive, False, found.arguments, "n1", ("n1",)
+        )
+
+    def bind(self, vhost: str, binding: Any, arguments: Mapping[str, Any], answer: Any) -> None:
+        def answered(refusal: Refusal | None) -> None:
+            if refusal is None:
+                self.bound.append((binding.source, binding.key, binding.destination.name))
+            answer(refusal)
+
+        self._answer("bind", answered)
 
     def _answer(self, name: str, answer: Callable[[Refusal | None], None]) -> None:
         refusal = self.refusals.get(name)
@@ -82,10 +109,13 @@ class NodeBroker(AnsweringBroker):
         found = DeclaredQueue(QueueRef(name, 1, 1, vhost), created=fresh)
         self.declared.append(declaration)
         self.declared_by.append(holder)
+        if "declare" not in self.refusals:
+            self.queues[name] = declaration
         self._answer("declare", lambda refusal: answer(found if refusal is None else None, refusal))
 
     def delete_queue(self, queue: QueueRef, if_unused: bool, if_empty: bool, answer: Any) -> None:
         self.deleted.append(queue.name)
+        self.queues.pop(queue.name, None)
         self.ended.append(queue.name)
         answer(0, None)
 

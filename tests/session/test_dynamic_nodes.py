@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from node.refusal import AccessRefusedError, ResourceLockedError
-from node.session.amqp10.termini import DYNAMIC_QUEUE
+from node.session.amqp10.subscriptions import EXCLUSIVE
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.definitions import AmqpCondition, Error, LinkCondition
 from node.wire.amqp10.values import Described
@@ -57,8 +57,8 @@ def test_a_dynamic_node_is_an_exclusive_queue_that_the_broker_names(
     client: Client, broker: NodeBroker, attaching: Attaching, asked: Any
 ) -> None:
     attach = client.send(attaching(dynamic_node_properties=asked))[0]
-    assert broker.declared == [DYNAMIC_QUEUE]
-    assert DYNAMIC_QUEUE.exclusive and not DYNAMIC_QUEUE.durable and not DYNAMIC_QUEUE.name
+    assert broker.declared == [EXCLUSIVE]
+    assert EXCLUSIVE.exclusive and not EXCLUSIVE.durable and not EXCLUSIVE.name
     assert set(broker.declared_by) == broker.holders, "the connection has the queue for itself"
     made = terminus(attach)
     assert (made.address, made.dynamic, made.dynamic_node_properties) == (ADDRESS, True, LIFETIME)
@@ -103,8 +103,8 @@ def test_every_link_has_a_dynamic_node_of_its_own(client: Client, broker: NodeBr
 @both
 @pytest.mark.parametrize(
     "end",
-    [d.Detach(0, True), d.Detach(0, False), d.End(), d.Close(), begin(), d.Detach(9)],
-    ids=["detach for good", "detach", "end", "close", "error of the connection", "error of the session"],
+    [d.Detach(0, True), d.End(), d.Close(), begin(), d.Detach(9)],
+    ids=["detach for good", "end", "close", "error of the connection", "error of the session"],
 )
 def test_a_dynamic_node_is_deleted_once_with_its_link(
     client: Client, broker: NodeBroker, attaching: Attaching, end: Any

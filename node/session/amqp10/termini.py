@@ -1,18 +1,21 @@
 """Finds the nodes that a peer's links name, and makes those that a peer wants made (part 3, section 3.5).
 
-A dynamic node is a server-named exclusive queue of the connection. The queue is deleted when its link ends,
-whichever lifetime policy the peer has asked for; the broker's attach tells the peer that.
+A dynamic node is a server-named exclusive queue of the connection, and ends with its terminus, whichever
+lifetime policy the peer has asked for; the broker's attach tells the peer that. A source that is an exchange
+has a queue as well (`node.session.amqp10.subscriptions`). `node.wire.amqp10.retention` says how long the
+termini are kept. A peer that attaches a link of the same name again goes on with the terminus.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from node.refusal import Refusal, ResourceLockedError
 from node.session.amqp10.filters import filter_set
 from node.session.amqp10.refusals import refusal_error
+from node.session.amqp10.subscriptions import EXCLUSIVE, Subscribing, ignored, queue_name
 from node.session.commands import (
     Cancel,
     Consume,
@@ -25,19 +28,35 @@ from node.session.commands import (
     Result,
 )
 from node.session.core import MachineSession, SessionCore
-from node.session.ports import BrokerPort, QueueDeclaration
+from node.session.ports import BrokerPort
 from node.wire.amqp10 import effects
-from node.wire.amqp10.addresses import QUEUE_PATH, destination_of, queue_of
+from node.wire.amqp10.addresses import QUEUE_PATH, destination_of
 from node.wire.amqp10.connection import Connection
-from node.wire.amqp10.definitions import AmqpCondition, DeleteOnClose, Error, LinkCondition, Source, Target
-from node.wire.amqp10.errors import MissingTerminusError, WireError
+from node.wire.amqp10.definitions import (
+    AmqpCondition,
+    DeleteOnClose,
+    Error,
+    LinkCondition,
+    Source,
+    Target,
+)
+from node.wire.amqp10.errors import MissingTerminusError, SubscriptionFilterError, WireError
 from node.wire.amqp10.links import IncomingLink, Link, OutgoingLink
 from node.wire.amqp10.management import MANAGEMENT_ADDRESS
+from node.wire.amqp10.retention import Retention, granted
 from node.wire.amqp10.values import AmqpValue, UInt
 
 LIFETIME: Final = {"lifetime-policy": DeleteOnClose()}
 
-DYNAMIC_QUEUE: Final = QueueDeclaration("", durable=False, exclusive=True, auto_delete=False)
+NO_FILTER: Final = "a subscription to an exchange takes no filter: bind a queue, and attach to the queue"
+
+
+class KeptTerminus(NamedTuple):
+    """A terminus that the node keeps for the connection, with its queue."""
+
+    queue: str
+    address: str
+    retention: Retention
 
 
 class Termini:
@@ -47,6 +66,8 @@ class Termini:
         self, port: BrokerPort, session: MachineSession, core: SessionCore, connection: Connection
     ) -> None:
         self._port, self._session, self._core, self._connection = port, session, core, connection
+        self._kept: dict[tuple[str, bool], KeptTerminus] = {}
+        """The termini that end with their session or with the connection, by the link and the peer's role."""
 
     def handlers(self) -> dict[type[Any], Callable[[Any], None]]:
         """By effects, for `EffectLoop`, which drops them: kept here they would be a circle of references."""
@@ -82,6 +103,8 @@ class Termini:
     def _find(self, link: IncomingLink, address: str) -> None:
         """Raises AddressError, and Refusal where the peer may not publish there."""
         link.exchange, link.routing_key = destination_of(address)
+        if not link.exchange:
+            self._take_over(link, link.routing_key)
         self._port.route(self._core.scope, link.exchange, link.routing_key)
         if not link.exchange and self._redirected(link, link.routing_key, address):
             return
@@ -104,20 +127,30 @@ class Termini:
         link = effect.link
         source = link.attach.source
         try:
-            if not isinstance(source, Source):
+            if source is None:
+                self._resume(link)
+            elif not isinstance(source, Source):
                 raise MissingTerminusError("the link has no source")
-            if source.dynamic:
+            elif source.dynamic:
                 self._make(link)
             elif source.address == MANAGEMENT_ADDRESS:
                 self._connection.sessions.responding(link)
             else:
-                queue = queue_of(source.address)
-                if not self._redirected(link, queue, source.address or ""):
-                    self._consume(link, queue)
+                self._receive_from(link, source, source.address or "")
         except WireError as error:
             self._connection.sessions.refuse(link, told(error))
 
+    def _receive_from(self, link: OutgoingLink, source: Source, address: str) -> None:
+        """Raises AddressError and FilterError."""
+        exchange, queue = destination_of(address)
+        if exchange:
+            self._subscribe(link, source, address)
+        elif not self._redirected(link, queue, address):
+            self._take_over(link, queue)
+            self._consume(link, queue)
+
     def _consume(self, link: OutgoingLink, queue: str) -> None:
+        """Raises FilterError."""
         asked = link.source.filter if self._port.knows_filters else None
         link.filters, condition = filter_set(asked)
         command = Consume(queue, 0, link.presettled, browse=link.browses, filter=condition)
@@ -168,28 +201,81 @@ class Termini:
         self._connection.sessions.refuse(link, Error(LinkCondition.REDIRECT, text, info))
         return True
 
-    # -- dynamic nodes --------------------------------------------------------------------------
+    # -- subscriptions --------------------------------------------------------------------------
+
+    def _subscribe(self, link: OutgoingLink, source: Source, address: str) -> None:
+        """Attach a link to an exchange, with a queue for itself. Raises AddressError and FilterError."""
+        if filter_set(source.filter).condition:
+            # Messages that the filter leaves would stay in the queue for ever.
+            raise SubscriptionFilterError(NO_FILTER)
+        link.subscribes = True
+        kept = self._kept.get((link.attach.name, link.attach.role))
+        if kept is not None and kept.address == address:
+            self._ready(link, *kept)
+            return
+        if kept is not None:
+            self._core.carry_out(link.session, DeleteQueue(kept.queue), ignored)
+        retention = granted(source, may_last=True)
+        name = self._lasting_name(link) if retention.lasts else ""
+        self._subscribing(link).subscribe(name, address, retention)
+
+    def _resume(self, link: OutgoingLink) -> None:
+        """Attach a link without a source: the peer goes on with a terminus that the node has kept. Raises
+        AddressError.
+        """
+        kept = self._kept.get((link.attach.name, link.attach.role))
+        link.subscribes = kept is None or bool(destination_of(kept.address)[0])
+        if kept is not None:
+            self._ready(link, *kept)
+        else:
+            self._subscribing(link).resume(self._lasting_name(link))
+
+    def _lasting_name(self, link: Link) -> str:
+        opened = self._connection.remote_open
+        return queue_name("" if opened is None else opened.container_id, link.attach.name)
+
+    def _subscribing(self, link: OutgoingLink) -> Subscribing:
+        carry_out = partial(self._core.carry_out, link.session)
+        return Subscribing(carry_out, partial(self._subscribed, link), partial(self._not_subscribed, link))
+
+    def _subscribed(self, link: OutgoingLink, queue: str, address: str, retention: Retention) -> None:
+        with self._session:
+            self._ready(link, queue, address, retention)
+            self._session.answered()
+
+    def _not_subscribed(self, link: OutgoingLink, refusal: Refusal) -> None:
+        with self._session:
+            self._connection.sessions.refuse(link, refusal_error(refusal))
+            self._session.answered()
+
+    # -- queues that the broker makes for links -------------------------------------------------
 
     def _make(self, link: Link) -> None:
-        self._core.carry_out(link.session, DeclareQueue(DYNAMIC_QUEUE), partial(self._made, link))
+        self._core.carry_out(link.session, DeclareQueue(EXCLUSIVE), partial(self._made, link))
 
     def _made(self, link: Link, result: Result | Refusal) -> None:
         with self._session:
             if isinstance(result, Refusal):
                 self._connection.sessions.refuse(link, refusal_error(result))
             elif isinstance(result, QueueFound):
-                self._attach_to(link, result.name)
+                asked = _terminus(link)
+                self._ready(link, result.name, QUEUE_PATH + result.name, granted(asked, may_last=False))
             self._session.answered()
 
-    def _attach_to(self, link: Link, queue: str) -> None:
-        if not self._connection.sessions.made(link, queue):
-            self._core.carry_out(link.session, DeleteQueue(queue), ignored)
+    def _ready(self, link: Link, queue: str, address: str, retention: Retention) -> None:
+        """The queue of a link is there."""
+        if not self._connection.sessions.made(link, queue, retention):
+            if not retention.lasts:
+                self._core.carry_out(link.session, DeleteQueue(queue), ignored)
             return
-        terminus = link.attach.source if isinstance(link, OutgoingLink) else link.attach.target
-        if isinstance(terminus, Source | Target):
-            terminus.address = QUEUE_PATH + queue
+        if not retention.lasts:
+            self._kept[link.attach.name, link.attach.role] = KeptTerminus(queue, address, retention)
+        terminus = _terminus(link)
+        terminus.address = address
+        if terminus.dynamic:
             terminus.dynamic_node_properties = dict(LIFETIME)
         if isinstance(link, OutgoingLink):
+            link.attach.source = terminus
             try:
                 self._consume(link, queue)
             except WireError as error:
@@ -198,8 +284,16 @@ class Termini:
             link.routing_key = queue
             self._connection.sessions.accept(link)
 
+    def _take_over(self, link: Link, queue: str) -> None:
+        """Let a link that is attached again have the dynamic node that it has had before."""
+        kept = self._kept.get((link.attach.name, link.attach.role))
+        if kept is not None and kept.queue == queue:
+            self._connection.sessions.made(link, queue, kept.retention)
+
     def _delete_node(self, effect: effects.DeleteNode) -> None:
-        """Delete the node of a link that has ended."""
+        """Delete the queue of a terminus that has ended."""
+        for name in [one for one, kept in self._kept.items() if kept.queue == effect.queue]:
+            del self._kept[name]
         self._core.carry_out(effect.session, DeleteQueue(effect.queue), ignored)
 
 
@@ -210,5 +304,9 @@ def told(error: WireError | Refusal) -> Error:
     return Error(AmqpCondition(error.condition), str(error))
 
 
-def ignored(_: Result | Refusal) -> None:
-    """For commands whose result no peer waits for."""
+def _terminus(link: Link) -> Source | Target:
+    """The terminus at the node, as the peer asks for it."""
+    if isinstance(link, OutgoingLink):
+        return link.source
+    target = link.attach.target
+    return target if isinstance(target, Target) else Target()

@@ -7,7 +7,7 @@
     amqp://HOST/queues/NAME    as /queues/NAME, and so with /exchanges/
     amqp://HOST/NAME           a queue; NAME is percent-encoded
 
-A source is a queue. A target is a queue or an exchange. Where the target is null, each message has an address
+A source or a target is a queue or an exchange. Where the target is null, each message has an address
 in its property `to`.
 """
 
@@ -22,14 +22,6 @@ from node.wire.amqp10.sections import properties_of, scan_sections
 QUEUE_PATH: Final = "/queues/"
 EXCHANGE_PATH: Final = "/exchanges/"
 SCHEMES: Final = ("amqp://", "amqps://")
-
-
-def queue_of(address: str | None) -> str:
-    """The queue that a source or target names. Raises AddressError."""
-    exchange, name = destination_of(address)
-    if exchange:
-        raise AddressError(f"the address {address!r} names an exchange, which has no messages to give")
-    return name
 
 
 def destination_of(address: str | None) -> tuple[str, str]:

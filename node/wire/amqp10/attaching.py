@@ -13,12 +13,11 @@ from node.wire.amqp10.definitions import (
     Source,
     StdDistMode,
     Target,
-    TerminusDurability,
-    TerminusExpiryPolicy,
 )
 from node.wire.amqp10.field_readers import CompositeField
 from node.wire.amqp10.links import Link, NodeLink, OutgoingLink
 from node.wire.amqp10.outcomes import OUTCOMES, bare, outcome_of
+from node.wire.amqp10.retention import UNTIL_DETACH, Retention
 from node.wire.amqp10.transactions import COORDINATOR
 
 
@@ -27,12 +26,13 @@ def answer(link: Link, max_message_size: int) -> Attach:
     asked, mode = link.attach, link.attach.snd_settle_mode
     source, target, count = asked.source, asked.target, None
     if isinstance(link, OutgoingLink):
-        source, count = _kept(source), 0
+        source, count = _kept(source, link.retention), 0
         if isinstance(source, Source):
             source.filter = link.filters
+            source.distribution_mode = StdDistMode.COPY if link.subscribes else source.distribution_mode
         mode = SenderSettleMode.SETTLED if link.presettled else mode
     else:
-        target = _kept(target)
+        target = _kept(target, link.retention)
     return Attach(
         asked.name,
         link.handle,
@@ -76,13 +76,13 @@ def refusal(link: Link) -> Attach:
     )
 
 
-def _kept(terminus: CompositeField | None) -> CompositeField | None:
-    """The terminus as the node keeps it: until the link is detached, with a distribution mode, without
-    the peer's filters, and with the outcomes that there are (section 3.5.3).
+def _kept(terminus: CompositeField | None, retention: Retention = UNTIL_DETACH) -> CompositeField | None:
+    """The terminus as the node keeps it, with a distribution mode, without the peer's filters, and with the
+    outcomes that there are (section 3.5.3).
     """
     if isinstance(terminus, Coordinator):
         return COORDINATOR
-    durable, expiry, timeout = TerminusDurability.NONE, TerminusExpiryPolicy.LINK_DETACH, 0
+    durable, expiry, timeout = retention.durable, retention.expiry, retention.timeout_s
     properties = None
     if isinstance(terminus, Source | Target) and terminus.dynamic:
         properties = terminus.dynamic_node_properties

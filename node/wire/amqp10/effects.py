@@ -101,7 +101,7 @@ class EndConsumer:
 
 @dataclass(frozen=True, slots=True)
 class DeleteNode:
-    """A link has ended whose dynamic node, this queue, ends with it."""
+    """This queue, which the broker has made for a link, ends with its terminus."""
 
     session: int
     queue: str

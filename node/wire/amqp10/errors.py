@@ -255,6 +255,13 @@ class FilterError(WireError):
     ends = Ends.LINK
 
 
+class SubscriptionFilterError(WireError):
+    """A source that is an exchange has a filter."""
+
+    condition = "amqp:not-implemented"
+    ends = Ends.LINK
+
+
 class MissingTerminusError(WireError):
     """The peer attaches a link without the source or target that names the node (section 2.6.3)."""
 

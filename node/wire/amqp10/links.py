@@ -23,6 +23,7 @@ from node.wire.amqp10.definitions import (
     Source,
     StdDistMode,
 )
+from node.wire.amqp10.retention import UNTIL_DETACH
 from node.wire.amqp10.values import AmqpValue
 
 REJECTED_OUTCOME: Final = "amqp:rejected:list"
@@ -67,6 +68,7 @@ class IncomingLink:
         "offered",
         "partial",
         "rejects",
+        "retention",
         "routing_key",
         "session",
         "settles_second",
@@ -81,8 +83,8 @@ class IncomingLink:
         self.state = LinkState.ATTACHING
         self.offered = False
         """The node has attached first."""
-        self.made = ""
-        """The queue that is the link's dynamic node, and ends with the link."""
+        self.made, self.retention = "", UNTIL_DETACH
+        """The queue that the broker has made for the link, and how long the node keeps the terminus."""
         self.anonymous = False
         self.coordinator = isinstance(attach.target, Coordinator)
         """The peer sends declares and discharges of transactions."""
@@ -161,8 +163,10 @@ class OutgoingLink:
         "presettled",
         "regranted",
         "responses",
+        "retention",
         "session",
         "state",
+        "subscribes",
         "tells_place",
         "waiting",
     )
@@ -172,8 +176,10 @@ class OutgoingLink:
         self.attach: Final = attach
         self.handle: Final = handle
         self.state = LinkState.ATTACHING
-        self.made = ""
-        """The queue that is the link's dynamic node, and ends with the link."""
+        self.made, self.retention = "", UNTIL_DETACH
+        """The queue that the broker has made for the link, and how long the node keeps the terminus."""
+        self.subscribes = False
+        """The source is an exchange, whose messages come into a queue that the link has for itself."""
         self.filters: dict[str, AmqpValue] | None = None
         """The filters of the source that are in force."""
         self.presettled = attach.snd_settle_mode is SenderSettleMode.SETTLED
@@ -195,10 +201,8 @@ class OutgoingLink:
         """The delivery-count up to which the peer has given credit."""
         self.advanced = 0
         """The part of `delivered` that are no deliveries, but credit that a drain has used up."""
-        self.draining = False
-        """The peer's last flow said drain."""
-        self.drain_due = False
-        """The peer waits for the answer to a drain."""
+        self.draining = self.drain_due = False
+        """The peer's last flow said drain. `drain_due`: the peer waits for the answer to a drain."""
         self.drain_limit: int | None = None
         """The limit of the drain that the broker works on."""
         self.regranted = False
@@ -215,8 +219,10 @@ class OutgoingLink:
 
     @property
     def browses(self) -> bool:
-        """The peer wants copies of the messages, which stay in their queue (part 3, section 3.3.11)."""
-        return self.source.distribution_mode == StdDistMode.COPY
+        """The peer wants copies of the messages, which stay in their queue (part 3, section 3.3.11). A
+        subscription has a queue for itself, and takes the messages out of it.
+        """
+        return self.source.distribution_mode == StdDistMode.COPY and not self.subscribes
 
     @property
     def limit(self) -> int:

@@ -33,13 +33,7 @@ from node.wire.amqp10.definitions import (
     Transfer,
 )
 from node.wire.amqp10.draining import Draining
-from node.wire.amqp10.effects import (
-    DeleteNode,
-    EndConsumer,
-    FindTarget,
-    SessionEnded,
-    StartConsumer,
-)
+from node.wire.amqp10.effects import DeleteNode, EndConsumer, FindTarget, SessionEnded, StartConsumer
 from node.wire.amqp10.error_texts import error_of, fitted
 from node.wire.amqp10.errors import (
     AnnotationBoundsError,
@@ -60,6 +54,7 @@ from node.wire.amqp10.links import IncomingLink, Link, LinkState, OutgoingLink
 from node.wire.amqp10.management import REQUEST_CREDIT, requesting, responding_to
 from node.wire.amqp10.offered_links import OfferedLinks, agree
 from node.wire.amqp10.outgoing import OutgoingTransfers
+from node.wire.amqp10.retention import LinkEnd, MadeQueues, Retention
 from node.wire.amqp10.serial import unwrapped
 from node.wire.amqp10.shared import ConnectionParts
 from node.wire.amqp10.states import SessionState
@@ -96,6 +91,7 @@ class SessionEndpoint:
         self._credits = parts.credits
         self._flows = FlowWriter(channel, parts.outbox, self.incoming, self.outgoing)
         self._draining = Draining(parts.credits, parts.outbox, self._flows.write)
+        self._made = MadeQueues()
         self._thirsty: dict[IncomingLink, None] = {}
         """The links whose credit may have to be renewed."""
         self.offered = OfferedLinks(channel, self._handles, parts)
@@ -268,17 +264,17 @@ class SessionEndpoint:
         else:
             self._outbox.emit(FindTarget(link))
 
-    def made(self, link: Link, queue: str) -> bool:
-        """A link that attaches has its dynamic node. False: the link has gone."""
+    def made(self, link: Link, queue: str, retention: Retention) -> bool:
+        """A link that attaches has a queue for itself. False: the link has gone."""
         if self.links.get(link.attach.handle) is not link or link.state is not LinkState.ATTACHING:
             return False
-        link.made = queue
+        self._made.take_over(link, queue, retention)
         return True
 
-    def _delete_node(self, link: Link) -> None:
-        if link.made:
-            self._outbox.emit(DeleteNode(self.number, link.made))
-            link.made = ""
+    def _queue_without_link(self, link: Link, end: LinkEnd) -> None:
+        queue = self._made.link_ended(link, end)
+        if queue:
+            self._outbox.emit(DeleteNode(self.number, queue))
 
     def accept(self, link: IncomingLink) -> None:
         """The target is there: the link is attached, and the peer gets credit."""
@@ -338,7 +334,7 @@ class SessionEndpoint:
     def _attach_without_terminus(self, link: Link) -> bool:
         """Answer an attach in front of a detach. Returns whether the session goes on."""
         link.state = LinkState.DETACHED
-        self._delete_node(link)
+        self._queue_without_link(link, LinkEnd.CLOSED_BY_NODE)
         return self._answer(link, refusal(link))
 
     # -- detaching ------------------------------------------------------------------------------
@@ -353,12 +349,13 @@ class SessionEndpoint:
         if was is LinkState.ATTACHING and not self._attach_without_terminus(link):
             return
         del self.links[detach.handle]
+        end = LinkEnd.CLOSED_BY_PEER if detach.closed else LinkEnd.DETACHED_BY_PEER
         if isinstance(link, IncomingLink):
             self.incoming.drop_partial(link)
-            self._sender_gone(link)
+            self._sender_gone(link, end)
         elif was is LinkState.ATTACHED:
             link.closed = detach.closed
-            self._receiver_gone(link)
+            self._receiver_gone(link, end)
             if link.consumer is not None:
                 return
         if was is not LinkState.DETACHED:
@@ -371,7 +368,7 @@ class SessionEndpoint:
         self._outbox.send(self.channel, Detach(link.handle, closed, error))
         self._handles.free(link.handle)
 
-    def _receiver_gone(self, link: OutgoingLink) -> None:
+    def _receiver_gone(self, link: OutgoingLink, end: LinkEnd) -> None:
         """End the consumer of a link, whose unsettled deliveries go back to the queue. Nothing that waits is
         sent on the link any more.
 
@@ -387,7 +384,7 @@ class SessionEndpoint:
         consumer.ended = True
         self._credits.consumers.pop(consumer.number, None)
         self._outbox.emit(EndConsumer(self.number, consumer.number, link))
-        self._delete_node(link)
+        self._queue_without_link(link, end)
 
     def consumer_ended(self, link: OutgoingLink) -> None:
         """The broker has ended the consumer of a link. The node answers the peer's detach, where it has not
@@ -405,15 +402,15 @@ class SessionEndpoint:
         self.offered.link_ended(link, error)
         self._send_detach(link, True, fitted(error))
         if isinstance(link, OutgoingLink):
-            self._receiver_gone(link)
+            self._receiver_gone(link, LinkEnd.CLOSED_BY_NODE)
         else:
             # The peer may send the rest of a delivery before it hears of the detach.
             self.incoming.free_partial(link)
-            self._sender_gone(link)
+            self._sender_gone(link, LinkEnd.CLOSED_BY_NODE)
 
-    def _sender_gone(self, link: IncomingLink) -> None:
+    def _sender_gone(self, link: IncomingLink, end: LinkEnd) -> None:
         self._thirsty.pop(link, None)
-        self._delete_node(link)
+        self._queue_without_link(link, end)
         if link.coordinator:
             self._parts.transactions.coordinator_gone(link)
 
@@ -474,16 +471,18 @@ class SessionEndpoint:
         for link in self.links.values():
             if isinstance(link, IncomingLink):
                 self.incoming.drop_partial(link)
-                self._sender_gone(link)
+                self._sender_gone(link, LinkEnd.SESSION_ENDED)
         unsettled = self.outgoing.take_unsettled()
         for link in self.outgoing_links():
             self.outgoing.drop_responses(link)
-            self._delete_node(link)
+            self._queue_without_link(link, LinkEnd.SESSION_ENDED)
             if link.consumer is not None:
                 link.consumer.ended = True
                 self._credits.consumers.pop(link.consumer.number, None)
                 # The consumer refers to its link: nothing of a connection may be left for the collector.
                 link.consumer = None
+        for queue in self._made.session_ended():
+            self._outbox.emit(DeleteNode(self.number, queue))
         self.links.clear()
         self._thirsty.clear()
         return unsettled

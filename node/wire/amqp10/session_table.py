@@ -19,6 +19,7 @@ from node.wire.amqp10.incoming import ACCEPTED, DeliveryOutcome
 from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.links import IncomingLink, Link, LinkState, NodeLink, OutgoingLink
 from node.wire.amqp10.offered_links import OfferedSession
+from node.wire.amqp10.retention import Retention
 from node.wire.amqp10.session_endpoint import SessionEndpoint
 from node.wire.amqp10.shared import ConnectionParts
 from node.wire.amqp10.states import SessionState
@@ -207,10 +208,10 @@ class SessionTable:
             session.refused_publish(link, error_of(error))
             self.look_at(session)
 
-    def made(self, link: Link, queue: str) -> bool:
-        """A link that attaches has its dynamic node. False: the link has gone."""
+    def made(self, link: Link, queue: str, retention: Retention) -> bool:
+        """A link that attaches has a queue for itself. False: the link has gone."""
         session = self._by_number.get(link.session)
-        return session is not None and session.made(link, queue)
+        return session is not None and session.made(link, queue, retention)
 
     def consumer_ended(self, link: OutgoingLink) -> None:
         """The broker has ended the consumer of a link that the peer or the node has detached."""

@@ -10,6 +10,7 @@ from node.wire.amqp10 import effects as e
 from node.wire.amqp10.definitions import Error
 from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.links import IncomingLink, Link, OutgoingLink
+from node.wire.amqp10.retention import Retention, granted
 from node.wire.amqp10.session_endpoint import SessionEndpoint
 from node.wire.amqp10.states import ConnectionState
 from tests.wire.amqp10.controller import control, coordinator, within
@@ -49,8 +50,8 @@ class Broker:
         """The session and the tag of each publish that is not decided."""
         self.next_number = 1
         self.delivery_ids: dict[int, int] = {}
-        self.nodes: set[str] = set()
-        """The dynamic nodes that are not deleted."""
+        self.nodes: dict[str, Retention] = {}
+        """The queues of links that are not deleted."""
         self.made = 0
         self.wild = False
         """A step had any frame or any octets."""
@@ -260,10 +261,11 @@ class Broker:
         """Make the dynamic node of a link; the link is attached by a later answer."""
         self.made += 1
         name = f"node-{self.made}"
-        if self.peer.connection.sessions.made(asked.link, name):
-            self.nodes.add(name)
-            attach = asked.link.attach
-            terminus: Any = attach.target if attach.role is d.Role.SENDER else attach.source
+        attach = asked.link.attach
+        terminus: Any = attach.target if attach.role is d.Role.SENDER else attach.source
+        retention = granted(terminus, may_last=True)
+        if self.peer.connection.sessions.made(asked.link, name, retention):
+            self.nodes[name] = retention
             terminus.address = name
             self.waiting.append(Made(asked))
 
@@ -284,7 +286,7 @@ class Broker:
                 for one in settlements:
                     self.settled(one.lease, one.ranges)
             case e.DeleteNode(queue=queue):
-                self.nodes.remove(queue)
+                del self.nodes[queue]
             case e.Rollback(transaction=number):
                 self.end(number, e.Rollback)
             case e.SessionEnded(unsettled=unsettled) | e.ConnectionClosed(unsettled=unsettled):
@@ -381,7 +383,9 @@ class Broker:
         for effect in self.waiting:
             self.answer(effect)
         assert connection.take_effects() == [] and connection.take_output() == b""
-        assert not self.nodes, "every dynamic node is deleted"
+        for retention in self.nodes.values():
+            closing = retention.expiry is d.TerminusExpiryPolicy.CONNECTION_CLOSE
+            assert closing or retention.lasts, "a queue is left whose terminus ends with its session"
         assert connection.sessions.transactions.octets == 0
         assert connection.held <= LIMITS.max_frame_size
         assert all(int.from_bytes(one, "big") in self.ended for one in self.declared)

@@ -70,10 +70,10 @@ def _attach(handle: int, name: str, sends: bool, address: Any, mode: Any, second
     return kind(handle, address, name, snd_settle_mode=mode, rcv_settle_mode=second)
 
 
-def _dynamic(handle: int, name: str, sends: bool) -> d.Attach:
+def _dynamic(handle: int, name: str, sends: bool, policy: d.TerminusExpiryPolicy, timeout: int) -> d.Attach:
     if sends:
-        return sender(handle, name=name, target=d.Target(dynamic=True))
-    return receiver(handle, name=name, source=d.Source(dynamic=True))
+        return sender(handle, name=name, target=d.Target(None, 0, policy, timeout, dynamic=True))
+    return receiver(handle, name=name, source=d.Source(None, 0, policy, timeout, dynamic=True))
 
 
 def _flow(handle: int | None, seen: int, count: int, given: int, drain: bool, echo: bool) -> d.Flow:
@@ -107,13 +107,15 @@ retirements = st.builds(
     ),
     small, st.none() | small, st.booleans(), st.sampled_from([0, 1, 2, 20]),
 )  # fmt: skip
+policies = st.sampled_from(d.TerminusExpiryPolicy)
+timeouts = st.sampled_from((0, 0, 9))
 transactional = st.one_of(
     step("control", channels, handles, st.just("declare"), st.just(0)),
     step("control", channels, handles, ends, st.sampled_from([0, 1, 2, 20])),
     step("pipelined", small, ends | st.just("detach")),
     step("frame", channels, retirements),
     step("frame", channels, st.builds(coordinator, handles, names)),
-    step("frame", channels, st.builds(_dynamic, handles, names, st.booleans())),
+    step("frame", channels, st.builds(_dynamic, handles, names, st.booleans(), policies, timeouts)),
     step("refuse held", st.booleans()),
 )
 broker = st.one_of(
@@ -165,6 +167,7 @@ def likely(random: Random) -> Step:
     given, within_one = random.randrange(20), random.choice((None, None, 0, 1, 2))
     state = within(bytes([random.choice((*range(14),) * 3 + (20,))]), d.Modified(True, True))
     retired = d.Disposition(Role.RECEIVER, first, told.last, settles, state)
+    policy, timeout = random.choice(list(d.TerminusExpiryPolicy)), random.choice((0, 0, 9))
     choices: list[tuple[int, Step]] = [
         (3, ("frame", channel, attach)),
         (8, ("frame", channel, _flow(handle, seen, count, given, drain, echo))),
@@ -177,7 +180,7 @@ def likely(random: Random) -> Step:
         (2, ("pipelined", count, random.choice(("commit", "commit", "rollback", "detach")))),
         (9, ("frame", channel, retired)),
         (2, ("frame", channel, coordinator(handle, random.choice("abcdefgh")))),
-        (2, ("frame", channel, _dynamic(handle, random.choice("abcdefgh"), sends))),
+        (2, ("frame", channel, _dynamic(handle, random.choice("abcdefgh"), sends, policy, timeout))),
         (1, ("refuse held", random.random() < 0.3)),
         (12, ("deliver", handle, 1 + count % 6, random.choice((0, 10, 1000)))),
         (5, ("decide", count, random.choice(OUTCOMES[:5]))),

@@ -1,0 +1,129 @@
+"""Links of AMQP 1.0 that receive from an exchange, on several nodes, with owners that die."""
+
+from __future__ import annotations
+
+import pytest
+
+from node.wire.amqp10 import definitions as d
+from node.wire.amqp10.definitions import TerminusDurability, TerminusExpiryPolicy
+from tests.cluster.links import LinkClient
+from tests.session.test_subscriptions import ADDRESS, LASTING, durable, sourceless, subscriber
+from tests.site import Client, Site
+from tests.wire.amqp10.peer import credit, settled
+
+ACCEPTED = d.Accepted()
+
+
+@pytest.fixture
+def client() -> Client:
+    client = Site("n1", "n2", "n3").client("n1")
+    client.declare_exchange("orders", "topic")
+    return client
+
+
+def publish(client: Client, *bodies: bytes, key: str = "eu.berlin") -> None:
+    assert all(client.confirms(client.publish(key, *bodies, exchange="orders")))
+
+
+def last_octets(link: LinkClient) -> bytes:
+    """The last octet of each message that has come."""
+    return b"".join(payload[-1:] for payload in link.payloads)
+
+
+def queues(client: Client) -> set[str]:
+    return {name for _, name in client.site.nodes["n1"].broker.catalog.state.queues}
+
+
+@pytest.mark.requirement("B11.2")
+def test_every_link_gets_a_copy_of_what_its_key_takes(client: Client) -> None:
+    links = [LinkClient(client.site, name, subscriber(), credit(10)) for name in ("n1", "n2", "n3")]
+    other = LinkClient(client.site, "n2", subscriber(address="/exchanges/orders/us.%23"), credit(10))
+    publish(client, b"1", b"2")
+    publish(client, b"3", key="us.boston")
+    assert [last_octets(link) for link in (*links, other)] == [b"12", b"12", b"12", b"3"]
+
+
+@pytest.mark.requirement("B11.8", "B11.9")
+@pytest.mark.parametrize("policy", ["session-end", "connection-close"])
+def test_what_comes_while_the_link_is_detached_waits(client: Client, policy: str) -> None:
+    attach = subscriber(expiry_policy=TerminusExpiryPolicy(policy))
+    link = LinkClient(client.site, "n2", attach, credit(10))
+    publish(client, b"1")
+    assert last_octets(link) == b"1"
+    link.send(settled(0, 0, ACCEPTED))
+    link.send(d.Detach(0, False))
+    publish(client, b"2", b"3")
+    link.send(attach)
+    link.send(credit(10))
+    assert last_octets(link) == b"123"
+    link.send(d.Close())
+    client.site.run(0.2)
+    publish(client, b"4")
+    assert last_octets(LinkClient(client.site, "n2", attach, credit(10))) == b"", "a terminus of its own"
+
+
+@pytest.mark.requirement("B11.10", "B11.5")
+def test_a_durable_subscription_goes_on_at_any_node(client: Client) -> None:
+    """With what was not settled, also after the owner of its queue has died."""
+    first = LinkClient(client.site, "n2", durable(), credit(10))
+    publish(client, b"1", b"2")
+    assert last_octets(first) == b"12"
+    first.send(settled(0, 0, ACCEPTED))
+    first.lose()
+    publish(client, b"3")
+    second = LinkClient(client.site, "n3", durable(), credit(10))
+    assert sorted(last_octets(second)) == sorted(b"23")
+    second.send(settled(0, 0, ACCEPTED))
+    second.lose()
+    client.site.run(0.5)
+    left = client.depth(LASTING)
+    assert left == 1
+    client.site.nodes["n2"].stop(power=True)
+    client.site.run(8.0)
+    third = LinkClient(client.site, "n3", durable(), credit(10))
+    assert len(last_octets(third)) == 1
+    publish(client, b"4")
+    assert last_octets(third)[1:] == b"4"
+
+
+@pytest.mark.requirement("B11.10")
+def test_a_peer_that_closes_the_link_ends_the_subscription(client: Client) -> None:
+    LinkClient(client.site, "n2", durable()).lose()
+    assert LASTING in queues(client)
+    link = LinkClient(client.site, "n3", sourceless())
+    link.send(d.Detach(0, True))
+    assert LASTING not in queues(client)
+    publish(client, b"1")
+
+
+@pytest.mark.requirement("B11.7")
+def test_a_terminus_is_gone_after_its_timeout(client: Client) -> None:
+    link = LinkClient(client.site, "n2", subscriber(timeout=2), credit(10))
+    client.site.run(3.0)
+    publish(client, b"1")
+    assert last_octets(link) == b"1", "the timeout begins when the link is detached"
+    link.send(settled(0, 0, ACCEPTED))
+    link.lose()
+    client.site.run(1.0)
+    publish(client, b"2")
+    again = LinkClient(client.site, "n3", subscriber(timeout=2), credit(10))
+    assert last_octets(again) == b"2"
+    again.lose()
+    assert LASTING in queues(client)
+    client.site.run(4.0)
+    assert LASTING not in queues(client)
+
+
+def test_an_exchange_that_is_not_there_is_told(client: Client) -> None:
+    for attach in (subscriber(address="/exchanges/none/k"), durable("/exchanges/none/k")):
+        answer, detach = LinkClient(client.site, "n2").send(attach)
+        assert answer.source is None and detach.error.condition == "amqp:not-found"
+    client.site.run(0.5)
+    assert not queues(client)
+
+
+@pytest.mark.requirement("B11.4")
+def test_a_subscription_that_is_not_durable_says_so(client: Client) -> None:
+    link = LinkClient(client.site, "n2")
+    (attach,) = link.send(subscriber(expiry_policy=TerminusExpiryPolicy.NEVER))
+    assert attach.source.durable == TerminusDurability.NONE and attach.source.address == ADDRESS
