@@ -21,13 +21,14 @@ HERE = Path(__file__).parent
 
 # Those of `make clients`, and what is not installed where only `make test` was run.
 _NEEDS = {
-    **{file.name: "proton" for file in HERE.glob("test_proton_*.py")},
+    **{file.name: "proton" for file in HERE.glob("test_proton_*.py") if file.name != "test_proton_cpp.py"},
     "test_amqpstorm_management.py": "requests",
     "test_celery.py": "celery",
     "test_dramatiq.py": "dramatiq",
     "test_faststream.py": "faststream",
     "test_flower.py": "flower",
     "test_rabbitmq_amqp.py": "rabbitmq_amqp_python_client",
+    "test_uamqp.py": "uamqp",
 }
 
 collect_ignore = [file for file, package in _NEEDS.items() if find_spec(package) is None]
@@ -35,6 +36,8 @@ if rabbitmqadmin.source() is None:
     collect_ignore.append("test_rabbitmqadmin.py")
 if shutil.which("npm") is None:
     collect_ignore += ["test_amqplib.py", "test_rascal.py", "test_rhea.py"]
+if shutil.which("g++") is None or not Path("/usr/include/proton/container.hpp").exists():
+    collect_ignore.append("test_proton_cpp.py")
 if checkout("rabbitmq-tutorials") is None:
     collect_ignore.append("test_tutorials.py")
 

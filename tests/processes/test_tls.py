@@ -7,32 +7,28 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-import random
 import signal
 import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pika
 import pytest
 from pika.exceptions import AMQPConnectionError, AuthenticationError
 
-from cluster.cli.local.layout import is_free
-from cluster.config.addresses import Address
-from cluster.config.models import parse
 from cluster.config.passwords import PasswordHash
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.connection import AMQP_HEADER, SASL_HEADER, TLS_HEADER
 from tests.processes.certificates import Authority, KeyPair
 from tests.processes.management_client import Management, basic
 from tests.processes.nodes import Cluster, Node, until
+from tests.processes.secured_nodes import free_port, secure
 from tests.processes.test_scram import Login
 from tests.processes.websocket_client import connected, run
 
-TLS_PORTS = range(24_000, 27_000)
 PATIENCE_S = 30.0
 PASSWORD = "correct horse"
 
@@ -80,13 +76,6 @@ class Secured:
         return int(str(certificate["serialNumber"]), 16)
 
 
-def free_port() -> int:
-    chance = random.Random()
-    while not is_free(Address("127.0.0.1", port := chance.choice(TLS_PORTS))):
-        pass
-    return port
-
-
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     directory = tmp_path_factory.mktemp("tls")
@@ -100,15 +89,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     authority = Authority(directory)
     server = authority.issue("server", "a node", addresses=("127.0.0.1",))
     port, https = free_port(), free_port()
-    listening = f'[node.listen]\namqps = "127.0.0.1:{port}"\nhttps = "127.0.0.1:{https}"\n'
-    node = cluster[0]
-    text = node.local.text.replace("[node.listen]\n", listening)
-    text += (
-        f'\n[node.tls]\ncertificate = "{server.certificate}"\nkey = "{server.key}"\n'
-        f'ca = "{authority.certificate}"\nverify = "optional"\n'
-    )
-    node.local.file.write_text(text, encoding="utf-8")
-    node.local = replace(node.local, config=parse(text, "node.toml"), text=text)
+    secure(cluster[0], authority, server, amqps=port, https=https)
     with cluster.running():
         yield Secured(cluster, authority, server, port, https)
 
