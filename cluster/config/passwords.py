@@ -90,7 +90,9 @@ class PasswordHash:
             salt, digest = bytes.fromhex(fields[4]), bytes.fromhex(fields[5])
         except ValueError:
             raise ValueError("is not a hash as `quorate hash-password` prints it") from None
-        if not (1 < n <= 1 << 20 and n & (n - 1) == 0 and 1 <= r <= 32 and 1 <= p <= 16 and salt and digest):
+        in_range = 1 < n <= 1 << 20 and n & (n - 1) == 0 and 1 <= r <= 32 and 1 <= p <= 16
+        # RFC 7914, section 2: n is less than 2 ** (128 * r / 8).
+        if not (in_range and n < 1 << 16 * r and salt and digest):
             raise ValueError("has scrypt parameters out of range")
         if n * r > _SCRYPT_LARGEST:
             raise ValueError("takes more than 256 MiB to check")
@@ -112,7 +114,9 @@ class PasswordHash:
 
 def _scrypt(password: str, salt: bytes, n: int, r: int, p: int, size: int = 32) -> bytes:
     octets = password.encode("utf-8", "surrogateescape")
-    return hashlib.scrypt(octets, salt=salt, n=n, r=r, p=p, maxmem=256 * n * r, dklen=size)
+    # The array V with two blocks more, and a block for each of the p parts: OpenSSL takes no more.
+    limit = 128 * r * (n + 2 + p)
+    return hashlib.scrypt(octets, salt=salt, n=n, r=r, p=p, maxmem=limit, dklen=size)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -45,6 +45,14 @@ def test_the_hash_of_rfc_7914_matches() -> None:
     assert vector.matches("pleaseletmein")
 
 
+@pytest.mark.parametrize("n", [2, 4, 16, 1 << 15])
+@pytest.mark.parametrize("r", [1, 2, 32])
+@pytest.mark.parametrize("p", [1, 16])
+def test_a_hash_with_any_parameters_that_are_read_can_be_checked(n: int, r: int, p: int) -> None:
+    read = PasswordHash.parse(f"scrypt${n}${r}${p}$00$00112233")
+    assert not read.matches("wonder")
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -57,6 +65,7 @@ def test_the_hash_of_rfc_7914_matches() -> None:
         "scrypt$16385$8$1$00$00",
         "scrypt$1073741824$8$1$00$00",
         "scrypt$1048576$8$1$00$00",
+        "scrypt$65536$1$1$00$00",
         "scrypt$16384$8$1$$00",
     ],
 )
