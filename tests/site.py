@@ -51,11 +51,11 @@ class Site:
     def run(self, seconds: float) -> None:
         self.world.run(self.world.now + seconds)
 
-    def until(self, reached: Callable[[], Any]) -> None:
+    def until(self, reached: Callable[[], Any], step_s: float = 0.002) -> None:
         limit = self.world.now + PATIENCE_S
         while not reached():
             assert self.world.now < limit, "this takes too long"
-            self.run(0.002)
+            self.run(step_s)
 
     def submit(self, name: str, command: str, arguments: dict[str, Any]) -> None:
         """Have a command carried out by the catalog."""
@@ -120,7 +120,7 @@ class Client:
     @property
     def holder(self) -> int:
         """Whom exclusive queues of the connection belong to."""
-        return self.connection.session._core.holder
+        return int(self.connection.session._core.holder)
 
     # -- octets ---------------------------------------------------------------------------------
 

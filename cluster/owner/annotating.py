@@ -18,7 +18,7 @@ from node.queue.delivery_state import DeliveryState
 from node.queue.operations import Return
 from node.queue.remarks import Remark, Remarks, Subject, put_remark
 from node.ranges.octet_map import OctetMap
-from node.ranges.range_set import Range
+from node.ranges.range_set import Range, RangeSet
 from node.wire.conversion import AnnotationsRefusedError, merged_annotations, with_annotations
 from node.wire.formats import format_of
 
@@ -73,10 +73,12 @@ def _merged(later: bytes, former: bytes) -> bytes:
 
 def _held_by(owner: OwnerState, delivery: DeliveryState, front_end: int, operation: Return) -> Ranges:
     """The messages of a return that the front end has: another consumer may have one by now."""
-    if owner.resuming(front_end, operation.queue):
-        return delivery.unleased(operation.ranges)
     mine = delivery.returnable(front_end, operation.ranges, operation.token)
-    return sorted(part for one in mine for part in delivery.leased(front_end, *one))
+    found = RangeSet(part for one in mine for part in delivery.leased(front_end, *one))
+    if owner.resuming(front_end, operation.queue):
+        # The front end has greeted again: the owner has leases that it has told, or is yet to take them over.
+        found.update(delivery.unleased(operation.ranges))
+    return list(found.ranges())
 
 
 def change(owner: OwnerState, found: Changes) -> list[bytes]:

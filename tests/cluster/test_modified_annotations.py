@@ -101,6 +101,12 @@ def remarked(site: Site) -> int:
     return sum(bool(queue.state.remarks) for name in site.nodes for queue in queues_on(site, name))
 
 
+def resuming(site: Site) -> bool:
+    """Whether an owner has yet to take over leases that a front end has told."""
+    owners = [state_of(one) for node in site.nodes.values() for one in node.broker.owners.values()]
+    return any(any(told.held.values()) for one in owners for told in one.front_ends.greeting.values())
+
+
 @pytest.mark.parametrize("durable", [True, False])
 @pytest.mark.parametrize("kind", [one for one in KINDS if one != "exclusive"])
 def test_a_later_delivery_has_the_annotations_of_all_modifications(
@@ -143,6 +149,27 @@ def test_it_counts_as_failed_and_comes_to_other_links_alone(site: Site, failed: 
     (octets,) = other.payloads
     assert annotations_of(octets)["x-opt-a"] == 7
     assert (header_in(octets).delivery_count or 0) == failed
+
+
+@pytest.mark.parametrize("lease_period", [None, 60_000])
+def test_a_front_end_that_greets_again_has_its_annotations_taken(
+    site: Site, lease_period: int | None
+) -> None:
+    """Its connection to the owner breaks while it has two messages, of which one goes back before the owner,
+    whose entries are on their way, has taken over the leases again.
+    """
+    client = site.client("n1")
+    client.declare("q", **{} if lease_period is None else {"lease_period": lease_period})
+    sent(site, "q", message(body=b"0"), message(body=b"1"))
+    far = next(name for name in site.nodes if name != owner(site))
+    link = LinkClient(site, far, receiver(0, "q"), credit(2))
+    assert len(link.payloads) == 2
+    site.network.break_connection(far, owner(site))
+    site.until(lambda: client.publish("q", b"filler") and resuming(site), step_s=0.0005)
+    link.send(settled(0, None, modified({"x-opt-a": 1})))
+    site.run(0.5)
+    first, *others = came(site, "q")
+    assert first == {"x-opt-a": 1} and not any(others)
 
 
 # -- protocols ------------------------------------------------------------------------------------------

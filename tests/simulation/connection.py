@@ -4,6 +4,7 @@ output.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
@@ -62,16 +63,16 @@ class Wire:
         raise error
 
 
-class Connection:
-    """See the module's docstring. `latency_s` is the time of octets on their way, in each direction.
+class Wired:
+    """A client's side of a socket to a session of any protocol. `latency_s` is the time of octets on their
+    way, in each direction.
 
     The connection ends with the node's process; octets that are on their way then still arrive.
     """
 
-    def __init__(
-        self, node: SimulatedNode, front_end: FrontEnd, receiver: Receiver,
-        limits: ConnectionLimits | None = None, latency_s: float = 0.0,
-    ) -> None:  # fmt: skip
+    session: Any
+
+    def __init__(self, node: SimulatedNode, latency_s: float) -> None:
         self.node = node
         self.lost = self.closed = False
         """`lost`: the client has left without a word. `closed`: the broker has closed the socket."""
@@ -79,27 +80,21 @@ class Connection:
         """The time at which the node has sent the octets that the client receives at present."""
         self.closed_at = float("inf")
         """The time at which the node has closed the connection, and given unsettled messages back."""
-        self._receiver = receiver
         self._latency_s = latency_s
         self._flushing = False
-        self._content: tuple[Method, list[bytes]] | None = None
         self.sent = self._arrived_there = 0
         """The octets that the client has sent, and those that the node has received."""
-        wire = Wire(self._flush_soon, self._close)
-        self.session = Session(front_end, wire, limits or ConnectionLimits(), node.clock)
-        node.connections[self] = None
+        self.wire = Wire(self._flush_soon, self._close)
+
+    def begin(self, session: Any) -> None:
+        """The session at the node."""
+        self.session = session
+        self.node.connections[self] = None
         self._tick()
 
-    def open(self, user: str = "guest") -> None:
-        """Send all methods that open a connection. The receiver gets the answers; the last one is Open-Ok."""
-        properties: dict[str, Any] = {"capabilities": dict(CLIENT_CAPABILITIES)}
-        self.send_octets(PROTOCOL_HEADER)
-        self.send(0, m.ConnectionStartOk(properties, "PLAIN", f"\0{user}\0secret".encode()))
-        self.send(0, m.ConnectionTuneOk(0, 0, 0))
-        self.send(0, m.ConnectionOpen("/"))
-
-    def send(self, channel: int, method: Method) -> None:
-        self.send_octets(encode_method(channel, method))
+    @abstractmethod
+    def arrived(self, data: bytes) -> None:
+        """Octets of the session have arrived at the client."""
 
     def send_octets(self, data: bytes) -> None:
         self.sent += len(data)
@@ -177,10 +172,38 @@ class Connection:
         else:
             self._arrived(data, sent_at)
 
+    def _arrived(self, data: bytes, sent_at: float) -> None:
+        self.sent_at = sent_at
+        self.arrived(data)
+
+
+class Connection(Wired):
+    """A connection of AMQP 0-9-1: see the module's docstring."""
+
+    def __init__(
+        self, node: SimulatedNode, front_end: FrontEnd, receiver: Receiver,
+        limits: ConnectionLimits | None = None, latency_s: float = 0.0,
+    ) -> None:  # fmt: skip
+        super().__init__(node, latency_s)
+        self._receiver = receiver
+        self._content: tuple[Method, list[bytes]] | None = None
+        self.begin(Session(front_end, self.wire, limits or ConnectionLimits(), node.clock))
+
+    def open(self, user: str = "guest") -> None:
+        """Send all methods that open a connection. The receiver gets the answers; the last one is Open-Ok."""
+        properties: dict[str, Any] = {"capabilities": dict(CLIENT_CAPABILITIES)}
+        self.send_octets(PROTOCOL_HEADER)
+        self.send(0, m.ConnectionStartOk(properties, "PLAIN", f"\0{user}\0secret".encode()))
+        self.send(0, m.ConnectionTuneOk(0, 0, 0))
+        self.send(0, m.ConnectionOpen("/"))
+
+    def send(self, channel: int, method: Method) -> None:
+        self.send_octets(encode_method(channel, method))
+
     # -- at the client --------------------------------------------------------------------------
 
-    def _arrived(self, data: bytes, sent_at: float) -> None:
-        self.sent_at, at = sent_at, 0
+    def arrived(self, data: bytes) -> None:
+        at = 0
         while at < len(data) and not self.lost:
             kind, _, size = FRAME.unpack_from(data, at)
             stop = at + size + FRAME_OVERHEAD

@@ -12,8 +12,10 @@ from cluster.catalog.replica import Catalog
 from cluster.gateway import gets
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.routes import Routes, Targets
+from cluster.owner import annotating, intake
 from cluster.owner.linearizable_reads import LinearizableReads
 from cluster.owner.sessions import FrontEndSessions
+from cluster.owner.state import OwnerState
 from cluster.peers.link_messages import Holders, Ranges, Tokens
 from node.delivery.settlements import NO_TOKEN
 from node.message.run import Run
@@ -25,6 +27,7 @@ from node.queue.features.ttl import Lifetimes
 from node.queue.lost_leases import LostLeases
 from node.queue.operations import Cause
 from node.queue.queue import QueueState
+from node.queue.remarks import put_remark
 from node.queue.settings import QueueSettings
 from node.ranges.range_map import Span
 from node.session.permissions import Scope
@@ -137,6 +140,25 @@ def forgotten_losses() -> AbstractContextManager[object]:
 def untold_tokens() -> AbstractContextManager[object]:
     """A settlement names the lease under which its messages came. With the bug it does not."""
     return mock.patch.object(PartitionLink, "told_token", lambda *_: NO_TOKEN)
+
+
+def replaced_annotations() -> AbstractContextManager[object]:
+    """A message has the annotations of all modifications. With the bug it has those of the last one."""
+    return mock.patch.object(annotating, "merged_annotations", lambda former, later: later)
+
+
+def unlogged_annotations() -> AbstractContextManager[object]:
+    """The log has the annotations of a modification, so that the next owner has them. With the bug only the
+    owner has them.
+    """
+
+    def soft_only(owner: OwnerState, found: annotating.Changes) -> list[bytes]:
+        for one in (*found.durable, *found.soft):
+            delivery = owner.queues[one.queue].delivery
+            put_remark(delivery.state.remarks, one.subject, one.ranges, one.octets)
+        return []
+
+    return mock.patch.object(intake, "change", soft_only)
 
 
 def contended_groups() -> AbstractContextManager[object]:

@@ -21,6 +21,9 @@ FAULTLESS_EVERY = 10
 LAPSES_EVERY = 4
 """One in so many seeds about consumers is about leases that lapse."""
 
+MODIFICATIONS_EVERY = 4
+"""One in so many seeds about consumers is about messages that links give back with annotations."""
+
 FIVE_EVERY = 5
 """One of so many seeds has five founders."""
 OFTEN_S, SELDOM_S = 0.15, 0.6
@@ -145,7 +148,10 @@ def _of_consumers(seed: int, shape: Shape) -> Plan:
         # Late messages cross others on their way; a fault would end leases in other ways.
         shape.trials, shape.network = (("lapses",),) * 5, NetworkFaults(late=0.3, late_s=0.05)
         return shape, ("slow node",), 0.8
-    shape.trials = (("groups",), ("groups",), ("returns",), ("returns",), ("returns", "single active"))
+    if seed % MODIFICATIONS_EVERY == 2:
+        shape.trials = (("modifications",),) * 4
+    else:
+        shape.trials = (("groups",), ("groups",), ("returns",), ("returns",), ("returns", "single active"))
     return shape, ("lost consumers",), 0.2
 
 

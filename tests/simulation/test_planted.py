@@ -31,6 +31,8 @@ SHOWN_BY = {
     "group of two consumers": 11,
     "lease of a settled message": 3,
     "lease without a token": 1,
+    "annotations that replace others": 2,
+    "annotations that are not logged": 2,
     "stale routes": 18,
     "limit counted twice": 30,
     "expired messages delivered": 65,

@@ -36,7 +36,11 @@ OF_ANSWERS: dict[str, Kind] = {
 }
 """Only in seeds about answers."""
 
-OF_CONSUMERS: dict[str, Kind] = {"returns": order.returns, "lapses": order.lapses}
+OF_CONSUMERS: dict[str, Kind] = {
+    "returns": order.returns,
+    "lapses": order.lapses,
+    "modifications": order.modifications,
+}
 """Only in seeds about consumers."""
 
 
@@ -64,9 +68,9 @@ class Examiner:
 
     def node_died(self, node: SimulatedNode) -> None:
         """The trial's clients at the node get no answers any more."""
-        for prover in [] if self._trial is None else self._trial.provers:
-            if prover.node is node:
-                prover.lost()
+        for client in [] if self._trial is None else self._trial.clients:
+            if client.node is node:
+                client.lost()
 
     def run(self) -> Steps:
         """Run trials until the examiner is stopped."""
@@ -80,9 +84,9 @@ class Examiner:
                 self.ended[kind] += 1
             except LostError:
                 self._nodes.world.note(f"{trial.name} is given up")
-            for prover in trial.provers:
-                if prover.alive:
-                    prover.leave()
+            for client in trial.clients:
+                if client.alive:
+                    client.leave()
             yield from self._clean(trial)
             self._trial = None
             yield self._chance.uniform(0.0, 6 * PAUSE_S)

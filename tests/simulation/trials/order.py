@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 from node.wire.amqp091 import methods as m
+from tests.simulation.links import LATEST, LinkReceiver, marks_of
 from tests.simulation.scripts import Answer, Steps
 from tests.simulation.trials.limits import numbered
 from tests.simulation.trials.prover import Fate, Prover, Received
-from tests.simulation.trials.sharing import Sharing
+from tests.simulation.trials.sharing import Held, Sharing
 from tests.simulation.trials.trial import PAUSE_S, SLACK_S, Trial
 
 
@@ -115,6 +117,36 @@ def lapses(trial: Trial) -> Steps:
         yield from _consume(prover, trial.name, chance.randint(2, 6))
     sharing = Sharing(trial, provers, given_back=0.7, period_s=period_s)
     yield from _share(trial, sharing, publisher, numbered("m", chance.randint(4, 24)))
+
+
+def modifications(trial: Trial) -> Steps:
+    """A message that a consumer gives back with annotations has them in each later delivery."""
+    chance = trial.chance
+    publisher = trial.prover()
+    yield trial.queue(publisher)
+    marks = count(1)
+    receivers = [trial.receiver(trial.name, chance.randint(1, 8), marks) for _ in range(chance.randint(2, 4))]
+    sharing = Sharing(trial, receivers, lambda held: _check_marks(trial, sharing, held), given_back=0.7)
+    yield from _share(trial, sharing, publisher, numbered("m", chance.randint(2, 12)))
+
+
+def _check_marks(trial: Trial, sharing: Sharing, held: Held) -> None:
+    """B6: the marks of all deliveries before, and those with which the message was given back since, unless
+    the client that gave it back had been given up.
+    """
+    body, marks = held.received.body, marks_of(held.received)
+    wanted: set[int] = set()
+    allowed: set[int] = set()
+    for one in sharing.deliveries:
+        if one.received.body != body or not isinstance(one.prover, LinkReceiver):
+            continue
+        given = one.prover.given.get(one.received.tag)
+        mine = marks_of(one.received) | ({given} if given else set())
+        allowed |= mine
+        wanted |= marks_of(one.received) if sharing.void(one) else mine
+    trial.expect(wanted <= marks <= allowed, f"{body} comes with the marks {marks}, and should with {wanted}")
+    latest = held.received.headers.get(LATEST)
+    trial.expect(latest == max(marks, default=None), f"{body} comes with {latest} as the latest of {marks}")
 
 
 def single_active(trial: Trial) -> Steps:

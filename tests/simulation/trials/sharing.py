@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import Protocol
 
+from tests.simulation.connection import Wired
 from tests.simulation.history import Outcome
+from tests.simulation.node import SimulatedNode
 from tests.simulation.scripts import LostError
-from tests.simulation.trials.prover import Prover, Received
+from tests.simulation.trials.prover import Received
 from tests.simulation.trials.trial import Trial
 
 HURRY_S = 5.0
@@ -34,11 +37,28 @@ LEAVING = 0.01
 """The probability that a consumer leaves, each time that consumers act."""
 
 
+class Consuming(Protocol):
+    """A client with a consumer. `deliveries` are the messages that have come and are not read."""
+
+    deliveries: list[Received]
+    node: SimulatedNode
+
+    @property
+    def connection(self) -> Wired: ...
+
+    @property
+    def alive(self) -> bool: ...
+
+    def leave(self) -> None: ...
+    def ack(self, received: Received) -> None: ...
+    def nack(self, received: Received, *, requeue: bool) -> None: ...
+
+
 @dataclass(slots=True, eq=False)
 class Held:
     """One delivery, and what its consumer has done with it so far."""
 
-    prover: Prover
+    prover: Consuming
     received: Received
     outcome: Outcome | None = None
 
@@ -53,7 +73,7 @@ class Sharing:
     def __init__(
         self,
         trial: Trial,
-        provers: Sequence[Prover],
+        provers: Sequence[Consuming],
         rule: Rule = lambda held: None,
         given_back: float = 0.4,
         period_s: float = inf,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
+from itertools import count
 from typing import Any, Protocol
 
 from cluster.catalog.placement import RestartedError
@@ -15,6 +16,7 @@ from node.refusal import NotFoundError, Refusal
 from node.wire.amqp091 import methods as m
 from tests.simulation.clients import Place
 from tests.simulation.groups import Groups
+from tests.simulation.links import LinkReceiver
 from tests.simulation.node import SimulatedNode
 from tests.simulation.outages import Outages
 from tests.simulation.scripts import Answer, LostError, Steps
@@ -55,6 +57,7 @@ class Trial:
         self.chance = chance
         self.began = nodes.world.now
         self.provers: list[Prover] = []
+        self.receivers: list[LinkReceiver] = []
         self.queues: list[str] = []
         self.exchanges: list[str] = []
         self.policies: list[str] = []
@@ -94,10 +97,23 @@ class Trial:
         self.provers.append(prover)
         return prover
 
+    def receiver(self, queue: str, link_credit: int, marks: count[int]) -> LinkReceiver:
+        """A client of AMQP 1.0 at some node, with a link to the queue. Raises LostError."""
+        ready = self.nodes.ready_nodes()
+        if not ready:
+            raise LostError
+        receiver = LinkReceiver(self.nodes.place(self.chance.choice(ready)), queue, link_credit, marks)
+        self.receivers.append(receiver)
+        return receiver
+
+    @property
+    def clients(self) -> list[Prover | LinkReceiver]:
+        return [*self.provers, *self.receivers]
+
     def pause(self, seconds: float = PAUSE_S) -> Steps:
         """Let time pass. Raises LostError where a client was lost with its node meanwhile."""
         yield seconds
-        if any(prover.gone for prover in self.provers):
+        if any(client.gone for client in self.clients):
             raise LostError
 
     def queue(self, prover: Prover, suffix: str = "", **arguments: Any) -> Answer:
