@@ -164,6 +164,21 @@ def test_another_session_of_the_connection_goes_on_with_a_terminus(
     assert broker.deleted == [] and list(broker.consumed.values()) == [NAME]
 
 
+@pytest.mark.requirement("B11.8")
+def test_a_link_that_goes_before_it_is_attached_leaves_its_terminus(
+    client: Client, broker: NodeBroker
+) -> None:
+    asked = receiver(0, source=d.Source("/exchanges/e"))
+    client.send(asked)
+    client.send(d.Detach(0, False))
+    client.send(asked, d.Detach(0, False))
+    assert broker.deleted == [] and not broker.consumers
+    assert client.send(asked)[0].source.address == "/exchanges/e"
+    assert list(broker.consumed.values()) == [NAME]
+    client.send(d.End())
+    assert broker.deleted == [NAME]
+
+
 def test_a_link_without_a_source_needs_a_terminus_that_is_kept(client: Client, broker: NodeBroker) -> None:
     asked = receiver(0)
     asked.source = None

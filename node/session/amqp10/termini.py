@@ -211,7 +211,7 @@ class Termini:
         link.subscribes = True
         kept = self._kept.get((link.attach.name, link.attach.role))
         if kept is not None and kept.address == address:
-            self._ready(link, *kept)
+            self._attach_to(link, *kept)
             return
         if kept is not None:
             self._core.carry_out(link.session, DeleteQueue(kept.queue), ignored)
@@ -226,7 +226,7 @@ class Termini:
         kept = self._kept.get((link.attach.name, link.attach.role))
         link.subscribes = kept is None or bool(destination_of(kept.address)[0])
         if kept is not None:
-            self._ready(link, *kept)
+            self._attach_to(link, *kept)
         else:
             self._subscribing(link).resume(self._lasting_name(link))
 
@@ -263,11 +263,14 @@ class Termini:
             self._session.answered()
 
     def _ready(self, link: Link, queue: str, address: str, retention: Retention) -> None:
-        """The queue of a link is there."""
+        """The queue that the broker has made for a link is there."""
+        if not self._attach_to(link, queue, address, retention) and not retention.lasts:
+            self._core.carry_out(link.session, DeleteQueue(queue), ignored)
+
+    def _attach_to(self, link: Link, queue: str, address: str, retention: Retention) -> bool:
+        """Attach a link to its queue. False: the link has gone."""
         if not self._connection.sessions.made(link, queue, retention):
-            if not retention.lasts:
-                self._core.carry_out(link.session, DeleteQueue(queue), ignored)
-            return
+            return False
         if not retention.lasts:
             self._kept[link.attach.name, link.attach.role] = KeptTerminus(queue, address, retention)
         terminus = _terminus(link)
@@ -283,6 +286,7 @@ class Termini:
         else:
             link.routing_key = queue
             self._connection.sessions.accept(link)
+        return True
 
     def _take_over(self, link: Link, queue: str) -> None:
         """Let a link that is attached again have the dynamic node that it has had before."""
