@@ -399,6 +399,25 @@ def test_in_a_transaction_they_come_with_the_commit(site: Site, queues: tuple[st
         assert [one["x-opt-a"] for one in came(site, queue)] == ["first" if fail else "kept"]
 
 
+def test_a_commit_with_more_annotations_than_a_message_takes_fails_whole(site: Site) -> None:
+    site.client("n1").declare("q")
+    site.client("n1").declare("other")
+    sent(site, "q", message(body=b"0"))
+    modify(site, "q", {"a": "x" * 40_000})
+    link = LinkClient(site, "n2", coordinator(9), receiver(0, "q"), credit(1), sender(1, "other"))
+    assert len(link.payloads) == 1
+    (told,) = link.send(transfer(0, control(d.Declare()), 9))
+    transaction = told.state.txn_id
+    link.send(transfer(1, BODY, 1, state=d.TransactionalState(transaction)))
+    link.send(settled(0, None, within(transaction, modified({"b": "y" * 40_000}))))
+    (told,) = link.send(transfer(2, control(d.Discharge(transaction, False)), 9))
+    assert told.state.error.condition == "amqp:transaction:rollback"
+    link.send(d.Detach(0, True))
+    site.run(1.0)
+    assert [len(one["a"]) for one in came(site, "q")] == [40_000]
+    assert came(site, "other") == []
+
+
 # -- releases -------------------------------------------------------------------------------------------
 
 
