@@ -15,7 +15,7 @@ from tests import messages
 from tests.cluster.recorders import RecordedSubscriber
 from tests.session.attached import Client
 from tests.site import Site
-from tests.wire.amqp10.peer import octets_of
+from tests.wire.amqp10.performatives import octets_of
 
 
 class Taker(RecordedSubscriber):

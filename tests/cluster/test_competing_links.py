@@ -12,7 +12,8 @@ from tests.cluster.links import LinkClient
 from tests.cluster.test_drains import publish
 from tests.site import Client, Site
 from tests.wire.amqp10.controller import control, coordinator, within
-from tests.wire.amqp10.peer import credit, receiver, settled, transfer
+from tests.wire.amqp10.peer import transfer
+from tests.wire.amqp10.performatives import credit, receiver, settled
 
 ACCEPTED = d.Accepted()
 

@@ -25,7 +25,8 @@ from tests.inside import state_of
 from tests.queue.building import keyed_run
 from tests.site import Site
 from tests.wire.amqp10.controller import control, coordinator, within
-from tests.wire.amqp10.peer import credit, receiver, sender, settled, transfer
+from tests.wire.amqp10.peer import transfer
+from tests.wire.amqp10.performatives import credit, receiver, sender, settled
 from tests.wire.amqp10.sections import annotated, application, message
 
 BODY = message(annotated(x_opt_own="own", x_opt_a="first"), application(n=1), body=b"body")

@@ -43,7 +43,8 @@ from tests.cluster.kinds import declare
 from tests.cluster.links import LinkClient
 from tests.cluster.recorders import RecordedSubscriber
 from tests.site import Client, Site
-from tests.wire.amqp10.peer import credit, receiver, sender, transfer
+from tests.wire.amqp10.peer import transfer
+from tests.wire.amqp10.performatives import credit, receiver, sender
 from tests.wire.amqp10.sections import annotated, application, data, message, run_of, section
 
 FORMAT = FORMATS[AMQP_1_0]

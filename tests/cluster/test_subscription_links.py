@@ -9,7 +9,7 @@ from node.wire.amqp10.definitions import TerminusDurability, TerminusExpiryPolic
 from tests.cluster.links import LinkClient
 from tests.session.test_subscriptions import ADDRESS, LASTING, durable, sourceless, subscriber
 from tests.site import Client, Site
-from tests.wire.amqp10.peer import credit, settled
+from tests.wire.amqp10.performatives import credit, settled
 
 ACCEPTED = d.Accepted()
 

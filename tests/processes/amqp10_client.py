@@ -9,7 +9,7 @@ from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.connection import AMQP_HEADER, SASL_HEADER
 from node.wire.amqp10.frames import Frame, FrameParser
 from tests.processes.nodes import Node
-from tests.wire.amqp10.peer import LARGE, PLAIN, begin, octets_of, receiver, sender
+from tests.wire.amqp10.performatives import LARGE, PLAIN, begin, octets_of, receiver, sender
 
 PATIENCE_S: Final = 30.0
 

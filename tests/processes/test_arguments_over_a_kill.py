@@ -22,7 +22,8 @@ from node.wire.amqp10.values import UInt
 from tests.processes.amqp10_client import Amqp10Client
 from tests.processes.conftest import channels
 from tests.processes.nodes import Cluster, until
-from tests.wire.amqp10.peer import credit, settled, transfer
+from tests.wire.amqp10.peer import transfer
+from tests.wire.amqp10.performatives import credit, settled
 from tests.wire.amqp10.sections import annotated, application, message
 
 Connect = Callable[..., BlockingChannel]

@@ -17,7 +17,7 @@ from node.wire.amqp10.connection import AMQP_HEADER, SASL_HEADER
 from node.wire.amqp10.frames import Frame, FrameParser
 from tests.processes.management_client import Management
 from tests.processes.nodes import Cluster, Node, until
-from tests.wire.amqp10.peer import LARGE, octets_of
+from tests.wire.amqp10.performatives import LARGE, octets_of
 from tests.wire.scram_client import ScramClient
 
 WAIT_S: Final = 20.0

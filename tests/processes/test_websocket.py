@@ -14,7 +14,8 @@ from tests.processes.management_client import Management
 from tests.processes.nodes import Cluster, Node, until
 from tests.processes.shell import Shell
 from tests.processes.websocket_client import LIMIT_S, connected, frames_of, opened, run
-from tests.wire.amqp10.peer import credit, receiver, sender, transfer
+from tests.wire.amqp10.peer import transfer
+from tests.wire.amqp10.performatives import credit, receiver, sender
 from tests.wire.amqp10.sections import message
 
 PATHS = ("/amqp", "/$servicebus/websocket")

@@ -13,7 +13,8 @@ from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.connection import AMQP_HEADER, SASL_HEADER
 from node.wire.amqp10.frames import Frame, FrameParser, ProtocolHeader
 from tests.processes.nodes import Node
-from tests.wire.amqp10.peer import LARGE, PLAIN, begin, octets_of, transfer
+from tests.wire.amqp10.peer import transfer
+from tests.wire.amqp10.performatives import LARGE, PLAIN, begin, octets_of
 
 LIMIT_S = 20.0
 FRAME_OCTETS = 100_000

@@ -23,7 +23,7 @@ from node.wire.amqp10.connection import AMQP_HEADER, SASL_HEADER
 from node.wire.amqp10.frames import Frame, FrameParser
 from node.wire.amqp10.limits import ConnectionLimits
 from tests.session.answering import AnsweringBroker, Socket, Somewhere
-from tests.wire.amqp10.peer import LARGE, PLAIN, begin, octets_of
+from tests.wire.amqp10.performatives import LARGE, PLAIN, begin, octets_of
 
 
 class NodeBroker(AnsweringBroker):

@@ -23,7 +23,8 @@ from node.wire.amqp10.messages import properties_of_head
 from node.wire.amqp10.sections import body_values, scan_sections
 from node.wire.amqp10.values import Described, Symbol, TimestampMs, UInt, ULong, decimal128_of
 from tests.session.attached import Client, NodeBroker
-from tests.wire.amqp10.peer import credit, error_in, receiver, sender, transfer
+from tests.wire.amqp10.peer import error_in, transfer
+from tests.wire.amqp10.performatives import credit, receiver, sender
 from tests.wire.amqp10.test_management import request
 
 QUEUE = Destination(DestinationKind.QUEUE, "q")

@@ -16,7 +16,8 @@ from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.states import ConnectionState
 from tests.session.attached import NodeBroker
 from tests.session.test_client_memory import KIB, Pipe, Port
-from tests.wire.amqp10.peer import LARGE, PLAIN, begin, credit, octets_of, receiver, sender, transfer, window
+from tests.wire.amqp10.peer import transfer
+from tests.wire.amqp10.performatives import LARGE, PLAIN, begin, credit, octets_of, receiver, sender, window
 from tests.wire.amqp10.sections import message, run_of
 
 

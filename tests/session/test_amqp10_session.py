@@ -10,13 +10,8 @@ from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.definitions import AmqpCondition
 from node.wire.amqp10.limits import ConnectionLimits
 from tests.session.attached import Client, NodeBroker
-from tests.wire.amqp10.peer import (
-    credit,
-    error_in,
-    receiver,
-    sender,
-    transfer,
-)
+from tests.wire.amqp10.peer import error_in, transfer
+from tests.wire.amqp10.performatives import credit, receiver, sender
 from tests.wire.amqp10.sections import message, run_of
 
 # -- targets ----------------------------------------------------------------------------------------

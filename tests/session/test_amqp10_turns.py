@@ -16,7 +16,8 @@ from node.wire.amqp10.limits import ConnectionLimits
 from tests.session.attached import Client, NodeBroker
 from tests.session.test_amqp10_memory import Amqp10Port
 from tests.session.test_turns import Turns
-from tests.wire.amqp10.peer import begin, octets_of, receiver, sender, transfer, window
+from tests.wire.amqp10.peer import transfer
+from tests.wire.amqp10.performatives import begin, octets_of, receiver, sender, window
 
 ASKED = 200
 A_TURN = TURN_WORK // REQUEST_WORK

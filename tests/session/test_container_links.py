@@ -17,7 +17,8 @@ from node.wire.amqp10.definitions import AmqpCondition
 from node.wire.amqp10.frames import FrameParser
 from node.wire.amqp10.limits import ConnectionLimits
 from tests.session.attached import Client, LoggingSocket, NodeBroker
-from tests.wire.amqp10.peer import LARGE, PLAIN, begin, credit, error_in, receiver, sender, settled, transfer
+from tests.wire.amqp10.peer import error_in, transfer
+from tests.wire.amqp10.performatives import LARGE, PLAIN, begin, credit, receiver, sender, settled
 from tests.wire.amqp10.sections import message, run_of
 
 SENDS = ContainerLink("out", "billing-*", "/", True, "/queues/q", "inbox")

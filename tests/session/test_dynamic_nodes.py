@@ -13,7 +13,8 @@ from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.definitions import AmqpCondition, Error, LinkCondition
 from node.wire.amqp10.values import Described
 from tests.session.attached import Client, NodeBroker
-from tests.wire.amqp10.peer import begin, credit, error_in, receiver, sender, transfer
+from tests.wire.amqp10.peer import error_in, transfer
+from tests.wire.amqp10.performatives import begin, credit, receiver, sender
 from tests.wire.amqp10.sections import message, run_of
 
 LIFETIME = {"lifetime-policy": Described(d.DeleteOnClose.CODE, [])}

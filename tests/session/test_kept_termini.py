@@ -20,7 +20,8 @@ from node.wire.amqp10.retention import (
 )
 from tests.session.attached import Client, NodeBroker
 from tests.session.test_dynamic_nodes import dynamic_receiver, dynamic_sender, terminus
-from tests.wire.amqp10.peer import begin, credit, error_in, receiver
+from tests.wire.amqp10.peer import error_in
+from tests.wire.amqp10.performatives import begin, credit, receiver
 
 NAME = "amq.gen-1"
 ADDRESS = f"/queues/{NAME}"

@@ -9,7 +9,7 @@ import pytest
 from node.refusal import NotFoundError
 from node.wire.amqp10 import definitions as d
 from tests.session.attached import Client, NodeBroker
-from tests.wire.amqp10.peer import LARGE, receiver, sender
+from tests.wire.amqp10.performatives import LARGE, receiver, sender
 
 OWNER = ("node2.example.com", 5673)
 

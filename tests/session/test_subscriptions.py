@@ -14,7 +14,8 @@ from node.wire.amqp10.definitions import AmqpCondition, StdDistMode, TerminusDur
 from node.wire.amqp10.errors import AddressError
 from node.wire.amqp10.values import Described
 from tests.session.attached import Client, NodeBroker
-from tests.wire.amqp10.peer import error_in, receiver
+from tests.wire.amqp10.peer import error_in
+from tests.wire.amqp10.performatives import receiver
 
 ADDRESS = "/exchanges/orders/eu.%23"
 LASTING = "subscription/client/receiver-0"

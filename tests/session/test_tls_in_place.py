@@ -28,7 +28,7 @@ from node.wire.amqp10.frames import Frame, FrameParser
 from node.wire.amqp10.limits import ConnectionLimits
 from tests.processes.certificates import Authority
 from tests.session.attached import NodeBroker
-from tests.wire.amqp10.peer import LARGE, PLAIN, octets_of
+from tests.wire.amqp10.performatives import LARGE, PLAIN, octets_of
 
 HOST: Final = "127.0.0.1"
 PAUSE_S: Final = 0.05

@@ -16,7 +16,7 @@ from node.wire.amqp10.messages import annotation_pairs, facts_of, header_in
 from tests.simulation.clients import LATENCIES_S, Place
 from tests.simulation.connection import Wired
 from tests.simulation.trials.prover import Received
-from tests.wire.amqp10.peer import LARGE, PLAIN, begin, credit, octets_of, receiver, settled
+from tests.wire.amqp10.performatives import LARGE, PLAIN, begin, credit, octets_of, receiver, settled
 
 DATA: Final = b"\0\x53\x75\xa0"
 """Begins a data section of less than 256 octets (part 3, section 3.2.6)."""

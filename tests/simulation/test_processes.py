@@ -16,6 +16,7 @@ from tests.simulation.focus import Focus
 from tests.simulation.processes import Task, Verdict, judge, verdicts
 from tests.simulation.progress import Progress
 from tests.simulation.test_planted import SHOWN_BY
+from tests.structure.tree import ROOT
 
 OF_ONE_SEED = """
 from tests.simulation.focus import Focus
@@ -81,3 +82,12 @@ def test_progress_is_told_where_no_terminal_is(monkeypatch: pytest.MonkeyPatch) 
     progress = Progress(10, out)
     progress.count(failed=True)
     assert out.getvalue().startswith("1 of 10 seeds, 1 failed, ")
+
+
+def test_the_simulator_needs_no_test_library_and_no_scripts() -> None:
+    """`make sim-compiled` copies neither the folder scripts nor what only tests need."""
+    program = "import sys, tests.simulation.__main__; print(*{name.split('.')[0] for name in sys.modules})"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert not {"hypothesis", "pytest", "scripts"} & set(done.stdout.split())

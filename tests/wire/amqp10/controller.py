@@ -12,7 +12,8 @@ from node.wire.amqp10.composite import Composite
 from node.wire.amqp10.definitions import Accepted, Error, Rejected, SectionCode, TransactionalState
 from node.wire.amqp10.definitions import TransactionCondition as Condition
 from node.wire.amqp10.limits import ConnectionLimits
-from tests.wire.amqp10.peer import ANSWERED, Peer, begun, credit, receiver, sender, transfer
+from tests.wire.amqp10.peer import ANSWERED, Peer, begun, transfer
+from tests.wire.amqp10.performatives import credit, receiver, sender
 from tests.wire.amqp10.sections import message, section
 
 CONTROL: Final = 9

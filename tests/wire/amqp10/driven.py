@@ -14,7 +14,8 @@ from node.wire.amqp10.retention import Retention, granted
 from node.wire.amqp10.session_endpoint import SessionEndpoint
 from node.wire.amqp10.states import ConnectionState
 from tests.wire.amqp10.controller import control, coordinator, within
-from tests.wire.amqp10.peer import ANSWERED, Peer, credit, octets_of, receiver, sender
+from tests.wire.amqp10.peer import ANSWERED, Peer
+from tests.wire.amqp10.performatives import credit, octets_of, receiver, sender
 from tests.wire.amqp10.sections import message, run_of
 
 LIMITS = ConnectionLimits(

@@ -25,22 +25,8 @@ from node.wire.amqp10.effects import (
 from node.wire.amqp10.frames import EMPTY_FRAME
 from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.states import NEXT, ConnectionState, check_next
-from tests.wire.amqp10.peer import (
-    MISSING,
-    PLAIN,
-    Peer,
-    begin,
-    begun,
-    credit,
-    error_in,
-    octets_of,
-    opened,
-    receiver,
-    receiving,
-    sender,
-    settled,
-    transfer,
-)
+from tests.wire.amqp10.peer import MISSING, Peer, begun, error_in, opened, receiving, transfer
+from tests.wire.amqp10.performatives import PLAIN, begin, credit, octets_of, receiver, sender, settled
 from tests.wire.amqp10.sections import message, run_of
 
 S = ConnectionState

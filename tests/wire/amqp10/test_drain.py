@@ -13,7 +13,8 @@ from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.definitions import Accepted
 from node.wire.amqp10.effects import Credit, Drain, EndConsumer
 from node.wire.amqp10.limits import ConnectionLimits
-from tests.wire.amqp10.peer import ANSWERED, Peer, begun, credit, receiver, settled, window
+from tests.wire.amqp10.peer import ANSWERED, Peer, begun
+from tests.wire.amqp10.performatives import credit, receiver, settled, window
 from tests.wire.amqp10.sections import message
 
 ACCEPTED = Accepted()

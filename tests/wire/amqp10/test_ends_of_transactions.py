@@ -30,7 +30,8 @@ from tests.wire.amqp10.controller import (
     unsettled,
     within,
 )
-from tests.wire.amqp10.peer import begin, credit, error_in, octets_of, receiver, sender
+from tests.wire.amqp10.peer import error_in
+from tests.wire.amqp10.performatives import begin, credit, octets_of, receiver, sender
 from tests.wire.amqp10.sections import message
 
 # -- what ends --------------------------------------------------------------------------------------

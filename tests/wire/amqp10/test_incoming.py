@@ -12,7 +12,8 @@ from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.definitions import AmqpCondition, LinkCondition
 from node.wire.amqp10.effects import PublishEffect
 from node.wire.amqp10.limits import ConnectionLimits
-from tests.wire.amqp10.peer import ANSWERED, Peer, begun, error_in, octets_of, sender, transfer
+from tests.wire.amqp10.peer import ANSWERED, Peer, begun, error_in, transfer
+from tests.wire.amqp10.performatives import octets_of, sender
 from tests.wire.amqp10.sections import annotated, data, message
 
 SMALL = ConnectionLimits(link_credit=4, message_size=100)

@@ -28,22 +28,8 @@ from node.wire.amqp10.effects import (
 from node.wire.amqp10.frames import frame_buffers
 from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.values import Described, Symbol
-from tests.wire.amqp10.peer import (
-    ANSWERED,
-    MISSING,
-    PLAIN,
-    Peer,
-    begin,
-    begun,
-    credit,
-    error_in,
-    octets_of,
-    receiver,
-    receiving,
-    sender,
-    settled,
-    transfer,
-)
+from tests.wire.amqp10.peer import ANSWERED, MISSING, Peer, begun, error_in, receiving, transfer
+from tests.wire.amqp10.performatives import PLAIN, begin, credit, octets_of, receiver, sender, settled
 from tests.wire.amqp10.sections import message
 
 FILTER: Any = {"f": Described(Symbol("apache.org:selector-filter:string"), "a = 1")}

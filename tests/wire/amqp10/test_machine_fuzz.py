@@ -19,17 +19,8 @@ from node.wire.amqp10.frames import EMPTY_FRAME
 from node.wire.amqp10.states import ConnectionState
 from tests.wire.amqp10.controller import coordinator, within
 from tests.wire.amqp10.driven import LIMITS, Broker, Step
-from tests.wire.amqp10.peer import (
-    MISSING,
-    PLAIN,
-    ROUNDS,
-    Peer,
-    begin,
-    begun,
-    octets_of,
-    receiver,
-    sender,
-)
+from tests.wire.amqp10.peer import MISSING, ROUNDS, Peer, begun
+from tests.wire.amqp10.performatives import PLAIN, begin, octets_of, receiver, sender
 from tests.wire.amqp10.sections import message
 from tests.wire.amqp10.strategies import KINDS, composites, near
 

@@ -27,19 +27,8 @@ from node.wire.amqp10.sections import body_values, properties_of, scan_sections
 from node.wire.amqp10.session_endpoint import LINK_OCTETS
 from node.wire.amqp10.states import ConnectionState
 from node.wire.amqp10.values import ULong
-from tests.wire.amqp10.peer import (
-    ANSWERED,
-    LARGE,
-    Peer,
-    begun,
-    credit,
-    error_in,
-    octets_of,
-    receiver,
-    sender,
-    transfer,
-    window,
-)
+from tests.wire.amqp10.peer import ANSWERED, Peer, begun, error_in, transfer
+from tests.wire.amqp10.performatives import LARGE, credit, octets_of, receiver, sender, window
 from tests.wire.amqp10.sections import data, message
 
 VALUE = b"\0\x53\x77"

@@ -16,20 +16,8 @@ from node.wire.amqp10.definitions import AmqpCondition
 from node.wire.amqp10.effects import Authenticate, ConnectionClosed, Credit, EnterVhost
 from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.states import ConnectionState
-from tests.wire.amqp10.peer import (
-    PLAIN,
-    Peer,
-    begin,
-    begun,
-    credit,
-    error_in,
-    octets_of,
-    receiver,
-    sender,
-    settled,
-    transfer,
-    window,
-)
+from tests.wire.amqp10.peer import Peer, begun, error_in, transfer
+from tests.wire.amqp10.performatives import PLAIN, begin, credit, octets_of, receiver, sender, settled, window
 from tests.wire.amqp10.sections import message, run_of
 
 KIB = 1024

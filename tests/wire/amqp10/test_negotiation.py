@@ -27,18 +27,8 @@ from node.wire.amqp10.frames import EMPTY_FRAME, frame_buffers
 from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.states import ConnectionState
 from node.wire.scram import LARGEST_NONCE, MOST_ITERATIONS, SALT_BYTES, ScramExchange, Verifier
-from tests.wire.amqp10.peer import (
-    LARGE,
-    MISSING,
-    PLAIN,
-    Peer,
-    begin,
-    begun,
-    error_in,
-    octets_of,
-    opened,
-    sender,
-)
+from tests.wire.amqp10.peer import MISSING, Peer, begun, error_in, opened
+from tests.wire.amqp10.performatives import LARGE, PLAIN, begin, octets_of, sender
 
 MECHANISMS = d.SaslMechanisms(("PLAIN",))
 OK = d.SaslOutcome(SaslCode.OK)

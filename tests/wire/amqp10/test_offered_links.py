@@ -25,18 +25,8 @@ from node.wire.amqp10.flow_writer import OUTGOING_WINDOW
 from node.wire.amqp10.incoming import ACCEPTED
 from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.links import NodeLink
-from tests.wire.amqp10.peer import (
-    MISSING,
-    Peer,
-    begin,
-    credit,
-    error_in,
-    opened,
-    receiver,
-    sender,
-    settled,
-    transfer,
-)
+from tests.wire.amqp10.peer import MISSING, Peer, error_in, opened, transfer
+from tests.wire.amqp10.performatives import begin, credit, receiver, sender, settled
 from tests.wire.amqp10.sections import message
 
 SENDS = NodeLink("out", Role.SENDER, "/queues/q", "inbox")

@@ -28,7 +28,8 @@ from node.wire.amqp10.encoding import encode_amqp
 from node.wire.amqp10.modified import MODIFIED_OCTETS
 from node.wire.amqp10.values import Described, Symbol, UInt
 from node.wire.conversion import AnnotationsRefusedError, merged_annotations
-from tests.wire.amqp10.peer import Peer, begun, credit, receiver, receiving, sender, settled, transfer
+from tests.wire.amqp10.peer import Peer, begun, receiving, transfer
+from tests.wire.amqp10.performatives import credit, receiver, sender, settled
 from tests.wire.amqp10.sections import message
 
 SECOND = ReceiverSettleMode.SECOND

@@ -13,7 +13,8 @@ from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.definitions import Accepted, ReceiverSettleMode, SenderSettleMode
 from node.wire.amqp10.effects import Credit, EndConsumer, SessionEnded, SettleEffect
 from node.wire.amqp10.limits import ConnectionLimits
-from tests.wire.amqp10.peer import Peer, begun, credit, octets_of, receiver, receiving, settled, window
+from tests.wire.amqp10.peer import Peer, begun, receiving
+from tests.wire.amqp10.performatives import credit, octets_of, receiver, settled, window
 from tests.wire.amqp10.sections import message, run_of
 
 ACCEPTED = Accepted()

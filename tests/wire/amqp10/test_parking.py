@@ -21,7 +21,7 @@ from tests.wire.amqp10.controller import (
     unsettled,
     within,
 )
-from tests.wire.amqp10.peer import credit, receiver, settled
+from tests.wire.amqp10.performatives import credit, receiver, settled
 from tests.wire.amqp10.sections import message
 
 RECEIVED = d.Received(0, 0)

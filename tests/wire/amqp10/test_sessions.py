@@ -20,21 +20,8 @@ from node.wire.amqp10.effects import (
 from node.wire.amqp10.flow_writer import OUTGOING_WINDOW
 from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.states import SessionState
-from tests.wire.amqp10.peer import (
-    ANSWERED,
-    begin,
-    begun,
-    credit,
-    error_in,
-    octets_of,
-    opened,
-    receiver,
-    receiving,
-    sender,
-    settled,
-    transfer,
-    window,
-)
+from tests.wire.amqp10.peer import ANSWERED, begun, error_in, opened, receiving, transfer
+from tests.wire.amqp10.performatives import begin, credit, octets_of, receiver, sender, settled, window
 from tests.wire.amqp10.sections import message, run_of
 
 

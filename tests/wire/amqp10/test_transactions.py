@@ -28,7 +28,8 @@ from tests.wire.amqp10.controller import (
     unsettled,
     within,
 )
-from tests.wire.amqp10.peer import begun, error_in, octets_of, sender, settled
+from tests.wire.amqp10.peer import begun, error_in
+from tests.wire.amqp10.performatives import octets_of, sender, settled
 from tests.wire.amqp10.sections import data, message, section
 
 # -- control links ----------------------------------------------------------------------------------
