@@ -18,7 +18,7 @@ from node.queue.delivery_state import DeliveryState
 from node.queue.operations import Return
 from node.queue.remarks import Remark, Remarks, Subject, put_remark
 from node.ranges.octet_map import OctetMap
-from node.ranges.range_set import Range, RangeSet
+from node.ranges.range_set import Range
 from node.wire.conversion import AnnotationsRefusedError, merged_annotations, with_annotations
 from node.wire.formats import format_of
 
@@ -44,7 +44,7 @@ def changes(owner: OwnerState, front_end: int, operation: Return) -> Changes | N
     if queue is None or not owner.keeps_remarks():
         return Changes([], [])
     delivery = queue.delivery
-    mine = _held_by(owner, delivery, front_end, operation)
+    mine = _held_by(delivery, front_end, operation)
     merged = lru_cache(64)(partial(_merged, operation.annotations))
     places = (delivery.state.remarks, delivery.state.alive), (delivery.soft.remarks, delivery.soft.numbers)
     held = 0
@@ -71,14 +71,12 @@ def _merged(later: bytes, former: bytes) -> bytes:
     return merged_annotations(former, later)
 
 
-def _held_by(owner: OwnerState, delivery: DeliveryState, front_end: int, operation: Return) -> Ranges:
-    """The messages of a return that the front end has: another consumer may have one by now."""
+def _held_by(delivery: DeliveryState, front_end: int, operation: Return) -> Ranges:
+    """The messages of a return that the front end has, or may have from a former owner: another consumer may
+    have had one since, and its annotations are the later ones.
+    """
     mine = delivery.returnable(front_end, operation.ranges, operation.token)
-    found = RangeSet(part for one in mine for part in delivery.leased(front_end, *one))
-    if owner.resuming(front_end, operation.queue):
-        # The front end has greeted again: the owner has leases that it has told, or is yet to take them over.
-        found.update(delivery.unleased(operation.ranges))
-    return list(found.ranges())
+    return sorted(part for one in mine for part in delivery.leased(front_end, *one))
 
 
 def change(owner: OwnerState, found: Changes) -> list[bytes]:
