@@ -23,6 +23,11 @@ from bench.raw import RawClient
 
 EVERY_S: Final = {"/metrics": 5.0, "/metrics/queues": 15.0}
 """Seconds between two scrapes of a page."""
+WINDOW_S: Final = 44.0
+"""A window of a little less than some intervals has as many scrapes of each page as Prometheus makes in that
+time. Every window begins with one.
+"""
+
 PAGES: Final = (*EVERY_S, "/metrics/per-object")
 
 
@@ -57,7 +62,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--queues", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--seconds", type=float, default=WINDOW_S)
     options = parser.parse_args()
     build()
     kinds: dict[str, list[tuple[str, float]]] = {
