@@ -63,8 +63,12 @@ def _attach(handle: int, name: str, sends: bool, address: Any, mode: Any, second
 
 def _dynamic(handle: int, name: str, sends: bool, policy: d.TerminusExpiryPolicy, timeout: int) -> d.Attach:
     if sends:
-        return sender(handle, name=name, target=d.Target(None, 0, policy, timeout, dynamic=True))
-    return receiver(handle, name=name, source=d.Source(None, 0, policy, timeout, dynamic=True))
+        return sender(
+            handle, name=name, target=d.Target(None, d.TerminusDurability.NONE, policy, timeout, dynamic=True)
+        )
+    return receiver(
+        handle, name=name, source=d.Source(None, d.TerminusDurability.NONE, policy, timeout, dynamic=True)
+    )
 
 
 def _flow(handle: int | None, seen: int, count: int, given: int, drain: bool, echo: bool) -> d.Flow:
