@@ -76,6 +76,14 @@ def come_and_go(node: Node, protocol: str, count: int) -> None:
             client.close()
 
 
+def resident_beside(node: Node, clients: int) -> int:
+    """The node's memory as soon as the node has no other clients than so many: those that have gone may have
+    halves of messages there for a moment.
+    """
+    until(lambda: node.metrics()["quorate_connections"] <= clients, "the node has noticed who has gone")
+    return node.resident_bytes()
+
+
 def grown_beside(node: Node, protocol: str, clients: int, later: int) -> int:
     """The octets that a node's memory grows by while so many later clients come and go. Six others hold all
     that they may meanwhile.
@@ -85,12 +93,12 @@ def grown_beside(node: Node, protocol: str, clients: int, later: int) -> int:
     for holder in holders:
         holder.sendall(unfinished(7 * MIB))
     come_and_go(node, protocol, clients)
-    before = node.resident_bytes()
+    before = resident_beside(node, len(holders))
     for _ in range(later // EVERY):
         come_and_go(node, protocol, EVERY)
         for holder in holders:
             holder.sendall(heartbeat)
-    grown = node.resident_bytes() - before
+    grown = resident_beside(node, len(holders)) - before
     print(f"{before // MIB} MiB, and {grown // 1024} KiB more after {later} clients")
     for holder in holders:
         holder.close()

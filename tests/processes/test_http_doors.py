@@ -15,6 +15,7 @@ import pika
 import pytest
 
 from cluster.admin.api.operations import OPERATIONS
+from cluster.config.passwords import PasswordHash
 from tests.processes.conftest import Connect
 from tests.processes.management_client import Management, basic
 from tests.processes.nodes import Cluster, Node, until
@@ -135,7 +136,9 @@ PER_ADDRESS = 150
 
 @pytest.fixture(scope="module")
 def tight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    cluster = Cluster(tmp_path_factory.mktemp("tight"), nodes=1)
+    # The hash of a test's users is checked too soon for any log-in to wait.
+    users = {"guest": {"password_hash": str(PasswordHash.of("guest"))}}
+    cluster = Cluster(tmp_path_factory.mktemp("tight"), {"users": users}, nodes=1)
     cluster[0].configure(
         "http", header_s=SECONDS, body_s=SECONDS, connections_per_address=PER_ADDRESS, bodies_bytes=4 << 20
     )
