@@ -40,16 +40,6 @@ def terminus(attach: d.Attach) -> Any:
     return attach.source if attach.role is d.Role.SENDER else attach.target
 
 
-@pytest.fixture
-def broker() -> NodeBroker:
-    return NodeBroker()
-
-
-@pytest.fixture
-def client(broker: NodeBroker) -> Client:
-    return Client(broker)
-
-
 @pytest.mark.requirement("B11.1")
 @pytest.mark.sentence("1.0/2.6.3-3", "1.0/3.5.3-2", "1.0/3.5.4-2", "1.0/3.5.9-1")
 @both

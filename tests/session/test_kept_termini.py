@@ -31,16 +31,6 @@ Attaching = Callable[..., d.Attach]
 both = pytest.mark.parametrize("attaching", [dynamic_receiver, dynamic_sender], ids=["source", "target"])
 
 
-@pytest.fixture
-def broker() -> NodeBroker:
-    return NodeBroker()
-
-
-@pytest.fixture
-def client(broker: NodeBroker) -> Client:
-    return Client(broker)
-
-
 def kept(policy: TerminusExpiryPolicy) -> Retention:
     return Retention(TerminusDurability.NONE, policy, 0)
 
@@ -187,6 +177,19 @@ def test_a_link_without_a_source_needs_a_terminus_that_is_kept(client: Client, b
     assert attach.source is None and detach.closed
     assert error_in(detach, d.Detach).condition == "amqp:not-found"
     assert broker.declared == []
+
+
+@both
+def test_a_link_whose_peer_wants_a_new_node_has_both_until_they_end(
+    client: Client, broker: NodeBroker, attaching: Attaching
+) -> None:
+    client.send(attaching())
+    client.send(d.Detach(0, False))
+    assert terminus(client.send(attaching())[0]).address == "/queues/amq.gen-2"
+    client.send(d.Detach(0, True))
+    assert broker.deleted == ["amq.gen-2"]
+    client.send(d.End())
+    assert broker.deleted == ["amq.gen-2", NAME] and not broker.consumers
 
 
 def test_a_session_that_ends_keeps_nothing_of_its_own(client: Client, broker: NodeBroker) -> None:

@@ -43,16 +43,6 @@ def sourceless() -> d.Attach:
     return attach
 
 
-@pytest.fixture
-def broker() -> NodeBroker:
-    return NodeBroker()
-
-
-@pytest.fixture
-def client(broker: NodeBroker) -> Client:
-    return Client(broker)
-
-
 @pytest.mark.requirement("B11.2", "B11.8")
 def test_a_subscription_has_an_exclusive_queue_until_its_session_ends(
     client: Client, broker: NodeBroker

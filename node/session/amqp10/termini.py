@@ -68,6 +68,8 @@ class Termini:
         self._port, self._session, self._core, self._connection = port, session, core, connection
         self._kept: dict[tuple[str, bool], KeptTerminus] = {}
         """The termini that end with their session or with the connection, by the link and the peer's role."""
+        self._links: dict[str, tuple[str, bool]] = {}
+        """The keys of `_kept`, by their queues."""
 
     def handlers(self) -> dict[type[Any], Callable[[Any], None]]:
         """By effects, for `EffectLoop`, which drops them: kept here they would be a circle of references."""
@@ -272,7 +274,8 @@ class Termini:
         if not self._connection.sessions.made(link, queue, retention):
             return False
         if not retention.lasts:
-            self._kept[link.attach.name, link.attach.role] = KeptTerminus(queue, address, retention)
+            self._links[queue] = mine = link.attach.name, link.attach.role
+            self._kept[mine] = KeptTerminus(queue, address, retention)
         terminus = _terminus(link)
         terminus.address = address
         if terminus.dynamic:
@@ -296,8 +299,11 @@ class Termini:
 
     def _delete_node(self, effect: effects.DeleteNode) -> None:
         """Delete the queue of a terminus that has ended."""
-        for name in [one for one, kept in self._kept.items() if kept.queue == effect.queue]:
-            del self._kept[name]
+        mine = self._links.pop(effect.queue, None)
+        kept = None if mine is None else self._kept.get(mine)
+        # The link may have another queue by now.
+        if mine is not None and kept is not None and kept.queue == effect.queue:
+            del self._kept[mine]
         self._core.carry_out(effect.session, DeleteQueue(effect.queue), ignored)
 
 
