@@ -438,6 +438,9 @@ class Broker:
     def keeps_remarks(self) -> bool:
         return self.formats.keep_remarks()
 
+    def knows_links(self) -> bool:
+        return self.formats.know_links()
+
     def tells_failures(self, queue: int) -> bool:
         # As on RabbitMQ: only quorum queues have the header `x-delivery-count`.
         state = self.catalog.state

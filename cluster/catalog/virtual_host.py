@@ -47,6 +47,18 @@ class VirtualHost:
 _PREDECLARED_NAMES: Final = frozenset(exchange.name for exchange in PREDECLARED)
 
 
+def binding_to_plain(vhost: str, binding: Binding, arguments: dict[str, Any]) -> dict[str, Any]:
+    """A binding as the commands `bind` and `unbind` have it."""
+    return {
+        "vhost": vhost,
+        "source": binding.source,
+        "kind": binding.destination.kind.value,
+        "destination": binding.destination.name,
+        "key": binding.key,
+        "arguments": arguments,
+    }
+
+
 def exchange_to_plain(exchange: Exchange) -> dict[str, Any]:
     return {**asdict(exchange), "kind": exchange.kind.value}
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMAT_LEVEL: Final = 6
+FORMAT_LEVEL: Final = 7
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
 of AMQP 1.0. With level 3 hashes of passwords in the catalog may have SCRAM verifiers. With level 4 the terms
 of consumers may have filters. With level 5 deliveries, settlements and greetings may have tokens of
 leases. With level 6 returns of messages may have annotations, and logs and snapshots octets about messages.
+With level 7 the terms of consumers may name a link for which the queue keeps messages.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -40,6 +41,11 @@ leases that front ends tell.
 REMARKS: Final = 6
 """From this level on nodes read annotations in returns of front ends, and octets about messages in logs and
 snapshots (`node.queue.remarks`).
+"""
+
+LINKS_IN_TERMS: Final = 7
+"""From this level on nodes read links in the terms of consumers, and logs and snapshots that have which
+messages a queue keeps for a link (`node.queue.link_leases`).
 """
 
 SEALED_QUEUES: Final = 1

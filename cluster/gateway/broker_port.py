@@ -8,7 +8,7 @@ from typing import Any
 
 from cluster.catalog.access.control import Access
 from cluster.catalog.definitions import parse_local_queue_name
-from cluster.catalog.virtual_host import exchange_to_plain
+from cluster.catalog.virtual_host import binding_to_plain, exchange_to_plain
 from cluster.config.formats import FILTERS_IN_TERMS, METHODS_IN_RUNS, SECTIONS_IN_RUNS
 from cluster.gateway.browsing import Bookmark, Shown, browse
 from cluster.gateway.browsing_consumers import BrowsingConsumers
@@ -28,7 +28,7 @@ from cluster.gateway.queue_deletions import QueueDeletions
 from cluster.gateway.redirects import Redirects
 from cluster.gateway.refusals import refusal_of
 from cluster.gateway.routes import Routes, Targets
-from cluster.gateway.state import Confirmation, LinkConsumer
+from cluster.gateway.state import NO_HOLDER, Confirmation, LinkConsumer
 from cluster.peers.link_messages import (
     FIRST_CONSUMER,
     NOTHING_TO_GET,
@@ -213,6 +213,10 @@ class FrontEnd:
     def knows_filters(self) -> bool:
         return self._formats.everywhere >= FILTERS_IN_TERMS
 
+    @property
+    def knows_links(self) -> bool:
+        return self._formats.know_links()
+
     def route(
         self, scope: Scope, exchange: str, key: str, headers: Mapping[str, Any] | None = None,
         copies: Sequence[str] = (),
@@ -300,7 +304,7 @@ class FrontEnd:
             if bound is (change == "bind"):
                 self.when_visible(partial(answer, None))
                 return
-        plain = _binding_to_plain(vhost, binding, arguments)
+        plain = binding_to_plain(vhost, binding, arguments)
         self._catalog.submit(change, plain, lambda _, refusal: answer(refusal))
 
     def declare_queue(
@@ -396,8 +400,8 @@ class FrontEnd:
         described = rules_of(self._settings_of(queue) or PLAIN).described
         consumer = LinkConsumer(
             number, queue.id, subscriber, options.limit, options.no_ack, options.exclusive, options.priority,
-            grouped=described.by_consumer, single_active=described.takes_turns,
-            filter=options.filter,
+            holder=number if described.by_consumer else NO_HOLDER, single_active=described.takes_turns,
+            filter=options.filter, link=options.link,
         )  # fmt: skip
 
         def attached(value: Any, _: Delivery | None) -> None:
@@ -461,6 +465,15 @@ class FrontEnd:
         if attached is not None and mine:
             attached.link.settle(attached.queue, mine, token_of(lease))
 
+    def unsettled_of(self, consumer: int) -> list[Range] | None:
+        return self._giving_back.unsettled_of(consumer)
+
+    def when_settled(self, consumer: int, done: Callable[[], None]) -> None:
+        self._giving_back.when_settled(consumer, done)
+
+    def abandon(self, lease: int, ranges: list[Range]) -> None:
+        self._giving_back.abandon(lease, ranges)
+
     def give_back(
         self,
         lease: int,
@@ -476,17 +489,6 @@ class FrontEnd:
         mine = [] if attached is None else attached.under(lease, ranges)
         if attached is not None and mine:
             attached.link.discard(attached.queue, mine, token_of(lease))
-
-
-def _binding_to_plain(vhost: str, binding: Binding, arguments: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "vhost": vhost,
-        "source": binding.source,
-        "kind": binding.destination.kind.value,
-        "destination": binding.destination.name,
-        "key": binding.key,
-        "arguments": arguments,
-    }
 
 
 def _nothing() -> None:

@@ -25,12 +25,15 @@ from node.refusal import PreconditionFailedError, Refusal
 from node.session.ports import Done, Route
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Attached:
-    """The link and the queue of a consumer number of a front end."""
+    """The link and the queue of a consumer number of a front end. `for_link`: the queue keeps the consumer's
+    messages for its link (`node.queue.link_leases`).
+    """
 
     link: PartitionLink
     queue: int
+    for_link: bool = False
 
     def under(self, lease: int, ranges: Ranges) -> Ranges:
         """The messages that no client of this front end has got since they came under the lease `lease`

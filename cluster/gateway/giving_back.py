@@ -27,6 +27,39 @@ class GivingBack:
             arguments = [*NOTHING_TO_GET, attached.queue, consumer, ranges]
             self._links.request(attached.link, "undeliverable_here", arguments, unanswered)
 
+    def unsettled_of(self, consumer: int) -> Ranges | None:
+        """See `node.session.ports.BrokerPort.unsettled_of`."""
+        attached = self._consumers.get(consumer)
+        found = None if attached is None else attached.link.consumers.get(consumer)
+        if attached is None or found is None or found.kept is None:
+            return None
+        attached.for_link = True
+        return found.kept
+
+    def abandon(self, lease: int, ranges: Ranges) -> None:
+        """See `node.session.ports.BrokerPort.abandon`."""
+        consumer = consumer_of(lease)
+        attached = self._consumers.get(consumer)
+        if attached is None or not attached.for_link:
+            self.give_back(lease, ranges, True, False, None)
+            return
+        link, queue = attached.link, attached.queue
+        # A consumer of the same link may have got some of the messages since, over the same node.
+        mine = link.held.of_holder(queue, consumer, ranges)
+        link.held.released(queue, mine)
+        if mine and not link.unreachable:
+            self._links.request(link, "abandoned", [*NOTHING_TO_GET, queue, consumer, mine], unanswered)
+
+    def when_settled(self, consumer: int, done: Callable[[], None]) -> None:
+        """See `node.session.ports.BrokerPort.when_settled`."""
+        attached = self._consumers.get(consumer)
+        if attached is None or attached.link.unreachable:
+            done()
+            return
+        # The owner answers behind everything that it has taken before.
+        arguments = [*NOTHING_TO_GET, attached.queue]
+        self._links.request(attached.link, "last", arguments, lambda *_: done())
+
     def give_back(
         self, lease: int, ranges: Ranges, failed: bool, undeliverable_here: bool, change: Modification | None
     ) -> None:

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from cluster.gateway.observer import LinkObserver
 from cluster.gateway.state import (
-    NO_HOLDER,
     Awaiting,
     Confirmation,
     HeldMessages,
@@ -391,7 +390,7 @@ class PartitionLink:
                 continue
             consumer.delivered += delivery.run.count
             if not consumer.no_ack:
-                self.held.given(delivery, consumer.id if consumer.grouped else NO_HOLDER)
+                self.held.given(delivery, consumer.holder)
             numbers = numbers_of(delivery.ranges)
             lease = delivery.token << TOKEN_SHIFT | consumer.id
             consumer.subscriber.deliver(consumer.id, delivery.run, numbers, delivery.redelivered, lease)
@@ -405,7 +404,7 @@ class PartitionLink:
         pending = self._requests.pop(request, None)
         if pending is None:
             return
-        if pending.consumer is not None and value is None:
+        if pending.consumer is not None and pending.consumer.joins(value):
             self.consumers[pending.consumer.id] = pending.consumer
         if delivery is not None and delivery.consumer == GET_LINK:
             self.held.given(delivery)

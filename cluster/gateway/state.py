@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from cluster.peers.link_messages import ConsumerTerms, Delivery, Holders, Ranges, Tokens
+from cluster.peers.consumer_terms import ConsumerTerms
+from cluster.peers.link_messages import FOR_LINK, Delivery, Holders, Ranges, Tokens
 from node.delivery.settlements import NO_TOKEN
 from node.ranges.range_map import RangeMap
 from node.ranges.range_set import RangeSet, merged
@@ -118,12 +119,20 @@ class LinkConsumer:
     no_ack: bool
     exclusive: bool
     priority: int
-    grouped: bool = False
-    """Whether the queue keeps order by key: a new owner must learn which consumer has which messages."""
+    holder: int = NO_HOLDER
+    """Its number where the link has to know which messages it has: the queue keeps order by key, and a new
+    owner must learn who has which messages, or the queue keeps messages for its link.
+    """
     single_active: bool = False
     """Whether the queue has a single active consumer."""
     filter: bytes = b""
     """The octets of its selector; empty for none."""
+    link: bytes = b""
+    """The link for which the queue is to keep its messages; empty for none."""
+    kept: Ranges | None = None
+    """The messages that the link has had before it was attached, and has not settled. None where the queue
+    keeps no messages for the link.
+    """
     joined: int = 0
     activated: int = 0
     """See `cluster.peers.link_messages.FrontEndPort.activity`."""
@@ -140,6 +149,12 @@ class LinkConsumer:
         """
         return self.limit < self.told or 2 * (self.told - self.delivered) <= self.limit - self.delivered
 
+    def joins(self, answer: Any) -> bool:
+        """Whether the consumer has joined its queue, by the owner's answer to its attach."""
+        if answer is not None and answer[0] == FOR_LINK:
+            self.kept, self.holder = merged((first, last) for first, last in answer[1]), self.id
+        return answer is None or self.kept is not None
+
     def terms(self) -> ConsumerTerms:
         return ConsumerTerms(
             self.id,
@@ -152,6 +167,7 @@ class LinkConsumer:
             self.joined,
             self.activated,
             self.filter,
+            self.link,
         )
 
 
@@ -185,6 +201,12 @@ class HeldMessages:
             holders = self.holders.setdefault(delivery.queue, RangeMap())
             for first, last in delivery.ranges:
                 holders.set(first, last, holder)
+
+    def of_holder(self, queue: int, holder: int, ranges: Ranges) -> Ranges:
+        """The messages among `ranges` that this consumer has got last."""
+        holders = self.holders.get(queue) or RangeMap()
+        spans = (span for one in ranges for span in holders.spans(*one))
+        return [(first, last) for first, last, newest in spans if newest == holder]
 
     def released(self, queue: int, ranges: Ranges) -> None:
         """The front end does not hold the messages any more."""

@@ -152,6 +152,9 @@ class OwnerContext(Protocol):
     def keeps_remarks(self) -> bool:
         """Whether logs may have octets about messages (`node.queue.remarks`)."""
 
+    def knows_links(self) -> bool:
+        """Whether logs may have which messages a queue keeps for links (`node.queue.link_leases`)."""
+
     def queue_unused(self, queue: int, why: Unused) -> None:
         """Have the queue deleted, if its properties ask for that in the case `why`."""
 

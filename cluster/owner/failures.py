@@ -39,11 +39,13 @@ def return_leased(owner: OwnerState, number: int, queue: QueueOwner, front_end: 
     """Put the messages that a lost front end had, or may have had, into the log as returned.
 
     Deliveries that it had have failed. Messages that it may have had from a former owner count as
-    redelivered.
+    redelivered. The queue keeps those that are leased to links.
     """
     queue.delivery.lost.forget(front_end)
     leased = list(queue.delivery.leases[front_end].ranges()) if front_end in queue.delivery.leases else []
     leased = queue.delivery.returnable(front_end, leased)
+    if queue.delivery.links.any():
+        leased = list(RangeSet(leased).without(queue.delivery.links.linked(leased)).ranges())
     if leased:
         spent, leased = discard_exhausted(owner, number, front_end, leased)
         if spent:

@@ -298,7 +298,7 @@ def _is_rewritten(owner: OwnerState, operation: Operation, data: bytes) -> bool:
         if operation.token != NO_TOKEN:
             return True
         queue = owner.queues.get(operation.queue)
-        if queue is not None and queue.delivery.timed is not None:
+        if queue is not None and (queue.delivery.timed is not None or queue.delivery.state.remarks):
             return True
         soft = owner.durable and queue is not None and bool(queue.delivery.soft.numbers)
         if type(operation) is Return:
@@ -347,6 +347,8 @@ def take_return(owner: OwnerState, front_end: int, operation: Return) -> bytes |
     spent, ranges = b"", operation.ranges
     if queue is not None and not owner.resuming(front_end, operation.queue):
         ranges = queue.delivery.returnable(front_end, ranges, operation.token)
+    if queue is not None and queue.delivery.consumers.by_link:
+        queue.delivery.links.given_back(ranges)
     if operation.failed:
         spent, ranges = discard_exhausted(owner, operation.queue, front_end, ranges)
         let_rest(owner, operation.queue, front_end, ranges)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cluster.peers.link_messages import ConsumerTerms, Delivery, FrontEndPort, Ranges
+from cluster.peers.consumer_terms import ConsumerTerms
+from cluster.peers.link_messages import Delivery, FrontEndPort, Ranges
 from node.queue.decision_format import encode_annotate
 from node.queue.entry_format import Buffer, encode_batch, encode_entry, encode_return
 from node.queue.operations import OWNER, Aspect

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from cluster.owner.browsing import BrowsingQuestion, filtered_page, next_page, page
+from cluster.owner.links import abandon
 from cluster.owner.proposal import FrontEndState
 from cluster.owner.serving import Serving, regrant
 from cluster.owner.state import OwnerState
@@ -106,6 +107,9 @@ class FrontEndRequests:
             # The consumers of former owners are attached again, and no message is held for them.
             draining = partial(self._drain, front_end, epoch, request, *arguments)
             self._owner.after_proposed(partial(self._front_ends.after_greetings, draining))
+        elif name == "abandoned":
+            abandoning = partial(self._abandon, front_end, request, *arguments)
+            self._owner.after_proposed(abandoning)
         elif name == "last":
             self._owner.after_proposed(lambda: found(self._owner.next_sequence - 1))
         else:
@@ -136,6 +140,13 @@ class FrontEndRequests:
         queue = self._owner.queues.get(number)
         if queue is not None:
             queue.keep_from(front_end, consumer, [(first, last) for first, last in ranges])
+        self._front_ends.answer(front_end, request, None)
+
+    def _abandon(
+        self, front_end: int, request: int, number: int, consumer: int, ranges: list[Sequence[int]]
+    ) -> None:
+        """A consumer with a link is lost."""
+        abandon(self._owner, number, front_end, consumer, [(first, last) for first, last in ranges])
         self._front_ends.answer(front_end, request, None)
 
     def _drain(

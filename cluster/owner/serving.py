@@ -16,10 +16,12 @@ from cluster.owner.upkeep import after_serving, before_serving
 from cluster.peers.link_messages import FIRST_CONSUMER, GET_LINK, GET_LINK_KEPT, GET_LINK_NO_ACK, Delivery
 from node.message.run import Run
 from node.queue.consumers import ConsumerKey
+from node.queue.decision_format import encode_remark
 from node.queue.dispatch import Grant, QueueOwner
 from node.queue.entry_format import encode_settle
 from node.queue.filtering import LOOK_STEPS, LookBudget
 from node.queue.operations import OWNER
+from node.queue.remarks import Remark, Subject
 from node.ranges.range_set import Range, count_of, merged, numbers_of
 
 DISPATCH_BUDGET: Final = 4096
@@ -29,17 +31,20 @@ DISPATCH_BUDGET: Final = 4096
 @dataclass(init=False, slots=True)
 class Handout:
     """A grant with the contents of its messages. With `grant.removal` the owner must not send it before the
-    removal is committed.
+    removal is committed. With `link`, the octets of a link, it must not before the log leases the messages to
+    that link.
     """
 
     grant: Grant
     queue: int
     deliveries: list[Delivery]
+    link: bytes
 
-    def __init__(self, grant: Grant, queue: int, deliveries: list[Delivery]) -> None:
+    def __init__(self, grant: Grant, queue: int, deliveries: list[Delivery], link: bytes) -> None:
         self.grant = grant
         self.queue = queue
         self.deliveries = deliveries
+        self.link = link
 
 
 Outgoing = dict[int, list[Delivery]]
@@ -100,11 +105,11 @@ class Serving:
         self._dirty.clear()
         return dirty
 
-    # -- removals on their way to the log ----------------------------------------------------------
+    # -- removals and leases of links on their way to the log --------------------------------------
 
     def held(self, handout: Handout) -> bool:
-        """Hold the handout back, behind others to its consumer whose removal is not committed yet. Returns
-        False where it need not wait.
+        """Hold the handout back, behind others to its consumer whose removal, or whose lease to a link, is
+        not committed yet. Returns False where it need not wait.
 
         Soft messages need no commit. But a consumer gets the messages of one channel in one queue in the
         order of publication (0-9-1 §4.7), whatever their delivery mode.
@@ -117,17 +122,27 @@ class Serving:
         return True
 
     def released(self, handout: Handout) -> list[Handout]:
-        """The handouts that may be sent now that this one's removal is committed, itself first."""
+        """The handouts that may be sent now that this one's operation is committed, itself first. None if
+        this one is forgotten.
+        """
         key = handout.queue, (handout.grant.front_end, handout.grant.consumer)
         leaving = self._leaving.get(key)
         if not leaving or leaving[0] is not handout:
-            return [handout]
+            return [] if handout.link else [handout]
         found = [leaving.popleft()]
         while leaving and leaving[0].grant.soft:
             found.append(leaving.popleft())
         if not leaving:
             del self._leaving[key]
         return found
+
+    def forget_links(self, front_end: int) -> None:
+        """Forget the handouts to links of a front end that wait for the log: the front end greets anew, and
+        tells what it has, or is lost.
+        """
+        for key in [key for key, waiting in self._leaving.items() if key[1][0] == front_end]:
+            if any(one.link for one in self._leaving[key]):
+                del self._leaving[key]
 
     def on_the_way(self, queue: int, key: ConsumerKey) -> int:
         """The number of a queue's messages that are held back for a consumer until a commit."""
@@ -256,7 +271,8 @@ class Serving:
                 Delivery(grant.consumer, queue, ranges, grant.redelivered, run, grant.token)
                 for ranges, run in self._runs(owner, queue, grant)
             ]
-            handouts.append(Handout(grant, queue, deliveries))
+            link = owner.link_of(grant) if owner.delivery.consumers.by_link else b""
+            handouts.append(Handout(grant, queue, deliveries, link))
         return handouts
 
     def _runs(self, owner: QueueOwner, queue: int, grant: Grant) -> list[tuple[list[Range], Run]]:
@@ -370,8 +386,12 @@ def _hand_out(
     owner: OwnerState, serving: Serving, number: int, queue: QueueOwner, outgoing: Outgoing
 ) -> None:
     for handout in serving.hand_out(queue, number, owner.room):
-        if not handout.grant.removal:
-            _hand_over(owner, serving, handout, outgoing)
+        if handout.link:
+            _lease_first(owner, serving, handout)
+        elif not handout.grant.removal:
+            waits = handout.grant.soft and queue.delivery.consumers.by_link and serving.held(handout)
+            if not waits:
+                _hand_over(owner, serving, handout, outgoing)
         elif handout.grant.soft:
             _removed(serving, queue, handout)
             if not serving.held(handout):
@@ -403,6 +423,23 @@ def _remove_first(owner: OwnerState, serving: Serving, queue: QueueOwner, handou
     serving.held(handout)
     owner.proposal.committed.append(committed)
     owner.operation(encode_settle(handout.queue, merged(handout.grant.ranges)))
+
+
+def _lease_first(owner: OwnerState, serving: Serving, handout: Handout) -> None:
+    """Commit to which link the messages are leased before the owner sends them. A node that is lost later
+    does not end the lease.
+    """
+
+    def committed() -> None:
+        outgoing: Outgoing = {}
+        for one in serving.released(handout):
+            _hand_over(owner, serving, one, outgoing)
+        owner.send(outgoing)
+
+    serving.held(handout)
+    owner.proposal.committed.append(committed)
+    remark = Remark(handout.queue, Subject.LINK, merged(handout.grant.ranges), handout.link)
+    owner.operation(encode_remark(remark))
 
 
 def _removed(serving: Serving, queue: QueueOwner, handout: Handout) -> None:

@@ -11,17 +11,19 @@ from typing import Any
 from cluster.owner.context import OwnerContext
 from cluster.owner.failures import return_leased
 from cluster.owner.intake import take_batch
+from cluster.owner.links import linking, steal
 from cluster.owner.proposal import HOLD_S, NO_EPOCH, FrontEndState, TakenBatches
 from cluster.owner.requests import FrontEndRequests
 from cluster.owner.serving import Serving
 from cluster.owner.state import OwnerState
 from cluster.owner.two_phase_commit import TwoPhaseCommit
 from cluster.owner.upkeep import find_left_behind, left_behind
+from cluster.peers.consumer_terms import ConsumerTerms
 from cluster.peers.link_messages import (
     ACCESS_REFUSED,
+    FOR_LINK,
     NOT_FOUND,
     TOO_MANY_FILTERS,
-    ConsumerTerms,
     Holders,
     Ranges,
     Tokens,
@@ -63,6 +65,7 @@ class FrontEndSessions:
         if epoch < taken.epoch:
             return
         taken.epoch = epoch
+        self._serving.forget_links(front_end)
         returning = {terms.consumer: self._with_coming(front_end, terms) for terms in consumers}
         state = FrontEndState(front_end, epoch, port, returning, taken, tried=tried)
         self._front_ends.greeting[front_end] = state
@@ -88,6 +91,7 @@ class FrontEndSessions:
         state = self._front_ends.current(front_end)
         if state is not None:
             state.epoch = NO_EPOCH
+            self._serving.forget_links(front_end)
             self._detach_all(state)
 
     def _detach_all(self, state: FrontEndState) -> None:
@@ -153,6 +157,7 @@ class FrontEndSessions:
             return
         self._front_ends.greeting.pop(front_end, None)
         self._serving.forget_gets(front_end)
+        self._serving.forget_links(front_end)
         for queue, owner in self._owner.queues.items():
             consumers = owner.delivery.consumers.count
             # Another consumer becomes active only when the messages of the lost active one are ready again.
@@ -223,8 +228,10 @@ class FrontEndSessions:
         self._front_ends.joining[terms.queue] += 1
         self.when_attached(terms.queue, front_end, join, consuming=True)
 
-    def _join(self, state: FrontEndState, terms: ConsumerTerms) -> list[Any] | None:
-        """Add a consumer whose front end is attached in the log. Returns None, or the refusal."""
+    def _join(self, state: FrontEndState, terms: ConsumerTerms, *, anew: bool = True) -> list[Any] | None:
+        """Add a consumer whose front end is attached in the log. Returns the answer to an attach. `anew`: the
+        consumer is new, and has not greeted with its front end.
+        """
         front_end, owner = state.front_end, self._owner.queues.get(terms.queue)
         if owner is None:
             return NOT_FOUND
@@ -237,8 +244,11 @@ class FrontEndSessions:
                 return NOT_FOUND
             if not owner.delivery.consumers.takes_filter(selector):
                 return TOO_MANY_FILTERS
+        link = linking(self._owner, terms)
+        if link is not None and anew:
+            steal(self._owner, owner, link)
         try:
-            owner.delivery.consumers.attach(
+            consumer = owner.delivery.consumers.attach(
                 front_end,
                 terms.consumer,
                 priority=terms.priority,
@@ -248,6 +258,7 @@ class FrontEndSessions:
                 joined=terms.joined,
                 activated=terms.activated,
                 selector=selector,
+                link=link,
             )
         except ExclusiveConsumerError:
             return ACCESS_REFUSED
@@ -255,13 +266,16 @@ class FrontEndSessions:
         owner.delivery.consumers.credit(front_end, terms.consumer, terms.limit)
         self._serving.mark(terms.queue)
         self._owner.wake()
-        return None
+        return None if link is None else [FOR_LINK, owner.delivery.links.attach(consumer, anew=anew)]
 
     def _rejoin(self, front_end: int, epoch: int, consumer: int) -> None:
         state = self._front_ends.state(front_end, epoch)
         # The client may have cancelled the consumer since.
         terms = None if state is None else state.returning.pop(consumer, None)
-        if state is not None and terms is not None and self._join(state, terms) is not None:
+        if state is None or terms is None:
+            return
+        answer = self._join(state, terms, anew=False)
+        if answer is not None and answer[0] != FOR_LINK:
             state.port.consumer_cancelled(epoch, consumer)
 
     def when_attached(
@@ -296,6 +310,7 @@ class FrontEndSessions:
         owner = self._owner.queues.get(queue)
         if owner is None:
             return
+        owner.delivery.links.detach(front_end, consumer)
         owner.delivery.consumers.detach(front_end, consumer)
         # The messages that its channel returns come first for the next active consumer.
         if owner.delivery.consumers.suspend(front_end):

@@ -10,6 +10,7 @@ from functools import partial
 from cluster.owner.context import OwnerContext, Unused
 from cluster.owner.feature_context import QueueContext
 from cluster.owner.lapses import let_lapse
+from cluster.owner.links import let_links_lapse
 from cluster.owner.state import OwnerState
 from node.queue.dispatch import QueueOwner
 from node.queue.entry_format import encode_seal_queue
@@ -23,6 +24,8 @@ def before_serving(owner: OwnerState, number: int, queue: QueueOwner, now: int) 
     """
     queue.lifecycle.let_go(now)
     let_lapse(owner, number, queue, now)
+    if queue.delivery.links.kept:
+        let_links_lapse(owner, number, queue, now)
     if queue.lifecycle.hooks.serve:
         context = QueueContext(owner, number)
         for feature in queue.lifecycle.hooks.serve:
@@ -39,6 +42,8 @@ def after_serving(owner: OwnerState, number: int, queue: QueueOwner) -> None:
         owner.alarms.set(number, queue.delivery.scheduled.wake)
     if queue.delivery.timed:
         owner.alarms.set(number, queue.delivery.timed.wake)
+    if queue.delivery.links.kept:
+        owner.alarms.set(number, queue.delivery.links.wake)
 
 
 def left_behind(owner: OwnerState, context: OwnerContext, number: int) -> None:

@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol, cast
 
 import msgpack
 
+from cluster.peers.consumer_terms import ConsumerTerms, terms_from_plain, terms_to_plain
 from cluster.peers.tags import TO_FRONT_END, TO_OWNER
 from node.delivery.settlements import NO_TOKEN
 from node.message.run import OWN_METHODS, Run
@@ -68,30 +69,13 @@ release before ignores the argument.
 STAYS_LEASED: Final = 1
 """The third argument of a get without acknowledgement whose message stays leased, see `GET_LINK_KEPT`."""
 
+FOR_LINK: Final = 0
+"""The first item of the answer to an attach where the owner keeps messages for the consumer's link. The
+second one has the messages that the link has had before, and has not settled.
+"""
+
 UNREACHABLE: Final = [404, "the node that holds the queue is down"]
 """The front end's own answer to requests for a queue whose only node is down."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerTerms:
-    """The terms of one consumer, which a front end sends to an owner.
-
-    `limit` and `delivered` count messages since the consumer was attached, as delivery-count and
-    link-credit do in AMQP 1.0: the owner may send while `delivered` is below `limit`.
-    """
-
-    consumer: int
-    queue: int
-    limit: int
-    delivered: int
-    no_ack: bool
-    exclusive: bool
-    priority: int
-    joined: int = 0
-    activated: int = 0
-    """The numbers that owners have told about a single active consumer: see `FrontEndPort.activity`."""
-    filter: bytes = b""
-    """The octets of the consumer's selector (`node.expressions.nodes`); empty for none."""
 
 
 @dataclass(init=False, slots=True)
@@ -148,7 +132,9 @@ class OwnerPort(Protocol):
         """
 
     def attach(self, front_end: int, epoch: int, request: int, terms: ConsumerTerms) -> None:
-        """Add a consumer. `result(request)` answers None, or the refusal."""
+        """Add a consumer. `result(request)` answers None, or the refusal. Where the terms name a link, and
+        the owner keeps messages for it, the answer begins with `FOR_LINK`.
+        """
 
     def detach(self, front_end: int, epoch: int, consumer: int) -> None:
         """Remove a consumer; its messages stay leased to the front end."""
@@ -158,7 +144,8 @@ class OwnerPort(Protocol):
 
     def request(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
         """Carry out a request by name: `get`, `purge`, `count`, `redeliver`, `browse`,
-        `browse_next`, `close`, `stop`, `drain`, `undeliverable_here`, `last`. `result(request)` answers it.
+        `browse_next`, `close`, `stop`, `drain`, `undeliverable_here`, `last`, `abandoned`. `result(request)`
+        answers it.
         """
 
 
@@ -198,7 +185,6 @@ class FrontEndPort(Protocol):
 
 
 _ENVELOPE = struct.Struct(">cBIQQ")
-_TERMS_FORM: Final = (int, int, int, int, bool, bool, int)
 _DELIVERY_FORM: Final = (
     int, int, [(int, int)], bool,
     str, str | None, int, bool, int, int, int,
@@ -245,15 +231,6 @@ class FrontEndCall(IntEnum):
     ACTIVITY = 6
 
 
-def _terms_to_plain(terms: ConsumerTerms) -> tuple[Any, ...]:
-    plain = (
-        terms.consumer, terms.queue, terms.limit, terms.delivered,
-        terms.no_ack, terms.exclusive, terms.priority, terms.joined, terms.activated,
-    )  # fmt: skip
-    # A release without filters does not read a further field.
-    return (*plain, terms.filter) if terms.filter else plain
-
-
 def address(parts: Sequence[bytes]) -> tuple[int, int]:
     """The partition and the front end in a message's envelope. Raises MessageError."""
     _tag, _call, partition, front_end, _epoch = _envelope(parts)
@@ -294,7 +271,7 @@ class RemoteOwner:
     def hello(
         self, front_end: int, epoch: int, node: str, consumers: list[ConsumerTerms], tried: int
     ) -> None:
-        plain = [_terms_to_plain(terms) for terms in consumers]
+        plain = [terms_to_plain(terms) for terms in consumers]
         self._call(OwnerCall.HELLO, front_end, epoch, [node, plain, tried])
 
     def operations(self, front_end: int, epoch: int, number: int, data: bytes) -> None:
@@ -310,7 +287,7 @@ class RemoteOwner:
         self._call(OwnerCall.HELD, front_end, epoch, plain)
 
     def attach(self, front_end: int, epoch: int, request: int, terms: ConsumerTerms) -> None:
-        self._call(OwnerCall.ATTACH, front_end, epoch, [request, _terms_to_plain(terms)])
+        self._call(OwnerCall.ATTACH, front_end, epoch, [request, terms_to_plain(terms)])
 
     def detach(self, front_end: int, epoch: int, consumer: int) -> None:
         self._call(OwnerCall.DETACH, front_end, epoch, consumer)
@@ -320,16 +297,6 @@ class RemoteOwner:
 
     def request(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
         self._call(OwnerCall.REQUEST, front_end, epoch, [request, name, arguments])
-
-
-def _terms_from_plain(plain: list[Any]) -> ConsumerTerms:
-    """Inverse of `_terms_to_plain`. A release without filters leaves out the last field, and one without
-    single active consumers the two fields before.
-
-    Raises MessageError.
-    """
-    expect(plain, (*_TERMS_FORM, int, int, bytes)[: max(len(plain), len(_TERMS_FORM))])
-    return ConsumerTerms(*plain)
 
 
 def _by_queue(plain: list[Any]) -> dict[int, list[Any]]:
@@ -353,7 +320,7 @@ def receive_for_owner(owner: OwnerPort, parts: Sequence[bytes]) -> None:
         case OwnerCall.HELLO:
             expect(arguments, (str, [list], int))
             node, consumers, tried = arguments
-            owner.hello(front_end, epoch, node, [_terms_from_plain(plain) for plain in consumers], tried)
+            owner.hello(front_end, epoch, node, [terms_from_plain(plain) for plain in consumers], tried)
         case OwnerCall.HELD:
             expect(arguments, list)
             expect(arguments, _HELD_FORM[: max(len(arguments), 2)])
@@ -362,7 +329,7 @@ def receive_for_owner(owner: OwnerPort, parts: Sequence[bytes]) -> None:
             owner.held(front_end, epoch, _by_queue(leases), _by_queue(holders), told)
         case OwnerCall.ATTACH:
             expect(arguments, (int, list))
-            owner.attach(front_end, epoch, arguments[0], _terms_from_plain(arguments[1]))
+            owner.attach(front_end, epoch, arguments[0], terms_from_plain(arguments[1]))
         case OwnerCall.DETACH:
             expect(arguments, int)
             owner.detach(front_end, epoch, arguments)

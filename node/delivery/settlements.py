@@ -44,6 +44,10 @@ class Outcome(Enum):
     """As RELEASED, and this consumer gets the message no more (AMQP 1.0, part 3 §3.4.5)."""
     FAILED_UNDELIVERABLE_HERE = 6
     """As RETURNED, and this consumer gets the message no more."""
+    ABANDONED = 7
+    """The client has gone without an outcome. The queue keeps the message for the link of the consumer, if it
+    has one; elsewhere as RETURNED.
+    """
 
     @property
     def failed(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from node.delivery.link_terms import LinkTerms
 from node.expressions.selector import Selector
 from node.ranges.range_set import Range, RangeSet
 from node.refusal import AccessRefusedError
@@ -51,7 +52,8 @@ class Consumer:
     consumer (`features.single_active`). `removes_soft`: soft messages are removed before it gets them; with
     `no_ack` all messages are. `stopped`: it gets nothing more, whatever its credit. `undeliverable` are
     messages that it does not get, and `selector` is the filter of those that it gets; both are None for most
-    consumers.
+    consumers. `link` is its link, where the queue keeps messages for that, and `resuming` are
+    the messages of the link that it has still to get (`node.queue.link_leases`).
     """
 
     front_end: int
@@ -70,18 +72,22 @@ class Consumer:
     removes_soft: bool = False
     undeliverable: UndeliverableMessages | None = None
     selector: Selector | None = None
+    link: LinkTerms | None = None
+    resuming: RangeSet | None = None
 
 
 class Consumers:
     """Consumers by key. Those with credit stand in line: `lines` has a line for each priority, highest first.
 
+    `by_link` has those for whose links the queue keeps messages, by the identity of the link.
     `count` is the number of consumers that clients see, without links of basic.get. `acking` is the number of
     consumers that settle their messages. `refiltered`: a filter has come, or may be gone, since the owner has
     asked for `selectors`.
     """
 
     __slots__ = (
-        "_by_key", "_by_priority", "_exclusive", "_priorities", "acking", "count", "lines", "refiltered",
+        "_by_key", "_by_priority", "_exclusive", "_priorities", "acking", "by_link", "count", "lines",
+        "refiltered",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -89,6 +95,7 @@ class Consumers:
         self.acking = 0
         self.lines: list[deque[Consumer]] = []
         self._by_key: dict[ConsumerKey, Consumer] = {}
+        self.by_link: dict[bytes, Consumer] = {}
         self._by_priority: dict[int, deque[Consumer]] = {}
         self._priorities: Counter[int] = Counter()
         self._exclusive = self.refiltered = False
@@ -114,6 +121,7 @@ class Consumers:
         activated: int = 0,
         removes_soft: bool = False,
         selector: Selector | None = None,
+        link: LinkTerms | None = None,
     ) -> Consumer:
         """Add a consumer, without credit. The front end's ATTACH must have been applied before: a new owner
         asks the attached front ends for their leases.
@@ -126,19 +134,25 @@ class Consumers:
         self._admit(counted=counted, exclusive=exclusive)
         made = Consumer(
             front_end, number, priority, no_ack, exclusive, counted, sent, sent,
-            joined=joined, activated=activated, removes_soft=removes_soft, selector=selector,
+            joined=joined, activated=activated, removes_soft=removes_soft, selector=selector, link=link,
         )  # fmt: skip
         self.refiltered |= selector is not None
         self._by_key[front_end, number] = made
-        if priority not in self._by_priority:
-            self._by_priority[priority] = deque()
-            self._arrange()
-        self._priorities[priority] += 1
+        if link is not None:
+            self.by_link[link.identity] = made
+        self._make_line(priority)
         self.acking += not no_ack
         self.count += counted
         self._exclusive |= exclusive
         self._added(made)
         return made
+
+    def _make_line(self, priority: int) -> None:
+        """A consumer more has this priority."""
+        if priority not in self._by_priority:
+            self._by_priority[priority] = deque()
+            self._arrange()
+        self._priorities[priority] += 1
 
     def _admit(self, *, counted: bool, exclusive: bool) -> None:
         """Raises ExclusiveConsumerError where the queue cannot have the consumer beside its others."""
@@ -161,8 +175,14 @@ class Consumers:
         self.acking -= not gone.no_ack
         self.count -= gone.counted
         self.refiltered |= gone.selector is not None
+        if gone.link is not None and self.by_link.get(gone.link.identity) is gone:
+            del self.by_link[gone.link.identity]
         if gone.exclusive:
             self._exclusive = False
+
+    def of_link(self, identity: bytes) -> Consumer | None:
+        """The consumer of a link; None while the link has none."""
+        return self.by_link.get(identity)
 
     def takes_filter(self, selector: Selector) -> bool:
         """Whether the queue can have a consumer with this filter beside its others."""

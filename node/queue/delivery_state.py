@@ -10,8 +10,9 @@ from node.queue.annotations import Annotations
 from node.queue.consumers import Consumers
 from node.queue.filtering import FilteredOrder
 from node.queue.leases import TERM_SHIFT, Leases
+from node.queue.link_leases import LinkLeases
 from node.queue.lost_leases import LostLeases
-from node.queue.operations import OWNER, Semantics
+from node.queue.operations import LINKS, OWNER, Semantics
 from node.queue.order import Order, ReadyByAge
 from node.queue.queue import QueueState
 from node.queue.schedule import Schedule
@@ -79,14 +80,14 @@ class Tally:
 class DeliveryState:
     """One queue's messages by place, and its consumers. `node.queue.life` has the transitions.
 
-    `leases` has the leased messages by front end, `lost` the messages of leases that were given to others
-    while the front end was out of reach. `timed` has the leases with tokens and deadlines; None where no
-    feature asks for them. `now` is the time of the current turn for their deadlines, in milliseconds
-    since the epoch. `awaited` are the front ends that may have the messages in `held`. `granted` is the
-    newest message that an owner has ever delivered. `token` is that of the newest lease in `timed`: the term
-    of the owner, and below it a count. `filtered` is `ready` where a consumer has a filter, and
-    None elsewhere. `term` is the owner's term. `fresh`: no former owner can have leased a message of the
-    queue.
+    `leases` has the leased messages by front end, `links` those of them that are leased to links, `lost` the
+    messages of leases that were given to others while the front end was out of reach. `timed` has the leases
+    with tokens and deadlines; None where no feature asks for them. `now` is the time of the current turn for
+    their deadlines, in milliseconds since the epoch. `awaited` are the front ends that may have the messages
+    in `held`. `granted` is the newest message that an owner has ever delivered. `token` is that of the newest
+    lease in `timed`: the term of the owner, and below it a count. `filtered` is `ready` where a consumer has
+    a filter, and None elsewhere. `term` is the owner's term. `fresh`: no former owner can have leased a
+    message of the queue.
     """
 
     __slots__ = (
@@ -98,6 +99,7 @@ class DeliveryState:
         "granted",
         "held",
         "leases",
+        "links",
         "lost",
         "now",
         "ready",
@@ -123,6 +125,7 @@ class DeliveryState:
         self.scheduled: Schedule | None = None
         self.held = RangeSet()
         self.leases: dict[int, RangeSet] = {}
+        self.links = LinkLeases(state.remarks, self.leases, self.consumers)
         self.lost = LostLeases()
         self.timed: Leases | None = None
         self.token = term << TERM_SHIFT
@@ -165,15 +168,57 @@ class DeliveryState:
         return ranges if self.timed is None else self.timed.settleable(front_end, ranges, token)
 
     def returnable(self, front_end: int, ranges: list[Range], token: int = NO_TOKEN) -> list[Range]:
-        """The messages that the front end can give back. Where leases have tokens, no message under a lease
-        with another token, and no message whose lease has lapsed: the owner gives these back itself, and
-        counts the failed self.
+        """The messages that the front end can give back. No message that is leased to a link which the front
+        end has lost. Where leases have tokens, no message under a lease with another token, and no message
+        whose lease has lapsed: the owner gives these back itself, and counts the failed self.
         """
         if self.timed is None:
-            return ranges
+            return self._unlinked(front_end, ranges) if self.links.any() else ranges
         mine = self.timed.settleable(front_end, ranges, token)
         parts = RangeSet(part for one in mine for part in self.leased(front_end, *one))
         return list(parts.without(self.timed.lapsing.ranges()).ranges())
+
+    def _unlinked(self, front_end: int, ranges: list[Range]) -> list[Range]:
+        """The messages of the ranges that the front end has, or that are leased to no link."""
+        lost = RangeSet(self.links.linked(ranges))
+        lost.remove_all([part for one in ranges for part in self.leased(front_end, *one)])
+        return list(RangeSet(ranges).without(lost.ranges()).ranges()) if lost else ranges
+
+    def keep_for_links(self, messages: RangeSet) -> list[Range]:
+        """Keep those of a new owner's messages for their links that are leased to links; returns them."""
+        if self.state.semantics is Semantics.AT_MOST_ONCE or not self.links.any():
+            return []
+        kept = [part for one in messages.ranges() for part in self.links.linked([one])]
+        self.links.add_kept(kept)
+        return kept
+
+    def find_waiting(self, first: int, last: int) -> list[Range]:
+        """Take messages that a front end reports as its leases out of held, ready and scheduled ones, and out
+        of those that are kept for links. Returns them.
+
+        Held messages are ready, or leased to another front end, once the time limit is over. A message that
+        was due by the former owner's clock is scheduled while it is not due by this owner's.
+        """
+        found = self.held.intersection(first, last) + self.ready.intersection(first, last)
+        if self.scheduled is not None:
+            found += self.scheduled.intersection(first, last)
+        for part in found:
+            self.held.remove(*part)
+            self.ready.remove(*part)
+            self.unschedule(*part)
+        kept = self.leases.get(LINKS)
+        if kept:
+            mine = kept.intersection(first, last)
+            kept.remove_all(mine)
+            found += mine
+        return found
+
+    def unschedule(self, first: int, last: int) -> int:
+        """Take messages out of the schedule; return how many were in it."""
+        if self.scheduled is None:
+            return 0
+        self.ready.rested(first, last)
+        return self.scheduled.remove(first, last)
 
     def leased_elsewhere(self, front_end: int, ranges: list[Range]) -> list[Range]:
         """The messages of the ranges that the queue still has, and that a front end tells as its leases while

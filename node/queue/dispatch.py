@@ -206,7 +206,7 @@ class QueueOwner:
             self._refilter()
         if delivery.filtered is not None:
             delivery.filtered.begin(looks or LookBudget())
-        grants: list[Grant] = []
+        grants = self._resume(fit) if delivery.consumers.by_link else list[Grant]()
         for line in delivery.consumers.lines:
             stopped: list[Consumer] = []
             turns = 0
@@ -326,6 +326,34 @@ class QueueOwner:
                     self.blocked, self._stalled = True, first
                 return offered[:i]
         return offered
+
+    def _resume(self, fit: Fit | None) -> list[Grant]:
+        """Grant links that are attached again the messages that they have had before, as far as their credit
+        admits. The log has that these are leased to the links.
+        """
+        delivery = self.delivery
+        grants = list[Grant]()
+        for consumer, ranges in delivery.links.resuming():
+            wanted = first_of(ranges, max(0, consumer.limit - consumer.sent))
+            count = count_of(wanted) if fit is None or not wanted else fit(consumer.front_end, wanted, False)
+            self.crowded = self.crowded or count < count_of(wanted)
+            ranges = first_of(wanted, count)
+            if not ranges:
+                continue
+            grants.append(Grant(consumer.front_end, consumer.number, ranges, True, removal=False, soft=False))
+            delivery.consumers.given(consumer, count)
+            if consumer.resuming is not None:
+                consumer.resuming.remove_all(ranges)
+        return grants
+
+    def link_of(self, grant: Grant) -> bytes:
+        """The octets by which the log has to lease the messages of a grant to their link, before they are
+        delivered; empty where it has not, or has done so before.
+        """
+        found = self.delivery.consumers.get(grant.front_end, grant.consumer)
+        if found is None or grant.soft or found.link is None or self.delivery.links.linked(grant.ranges):
+            return b""
+        return found.link.encode()
 
     def regrant(self, front_end: int, number: int, first: int, last: int, fit: Fit) -> list[Grant]:
         """Grant a consumer again the messages of a range that it has given back (basic.recover), as far as

@@ -17,7 +17,7 @@ from node.queue.consumers import Consumer
 from node.queue.delivery_state import DeliveryState
 from node.queue.hooks import FeatureRegistry, Hooks, Shares
 from node.queue.leases import NO_DEADLINE, Leases
-from node.queue.operations import OWNER, Aspect, Semantics
+from node.queue.operations import LINKS, OWNER, Aspect, Semantics
 from node.queue.schedule import Schedule
 from node.queue.settings import PLAIN, QueueSettings
 from node.queue.settled import Settled
@@ -48,7 +48,8 @@ class Lifecycle:
             later.remove(*part)
         delivery.scheduled = Schedule(later) if later else None
         ready = delivery.state.living(0, ABOVE_ALL).without((first, last) for first, last, _ in later.all())
-        delivery.ready = registry.arrange(settings, delivery.annotations, ready)
+        kept = delivery.keep_for_links(ready)
+        delivery.ready = registry.arrange(settings, delivery.annotations, ready.without(kept))
         # The time until which messages rest that are about to be given back.
         self._rests = RangeMap()
         # No former owner leased messages above this one.
@@ -85,7 +86,8 @@ class Lifecycle:
     def attended(self) -> bool:
         """Whether the queue or one of its messages asks for a feature."""
         delivery = self._delivery
-        return delivery.settings is not PLAIN or bool(self.shares) or delivery.scheduled is not None
+        features = delivery.settings is not PLAIN or bool(self.shares) or delivery.scheduled is not None
+        return features or LINKS in delivery.leases
 
     @property
     def passes_on(self) -> bool:
@@ -205,23 +207,6 @@ class Lifecycle:
 
     # -- leases ---------------------------------------------------------------------------------
 
-    def find_waiting(self, first: int, last: int) -> list[Range]:
-        """Take messages that a front end reports as its leases out of held, ready and scheduled ones. Returns
-        them.
-
-        Held messages are ready, or leased to another front end, once the time limit is over. A message that
-        was due by the former owner's clock is scheduled while it is not due by this owner's.
-        """
-        delivery = self._delivery
-        found = delivery.held.intersection(first, last) + delivery.ready.intersection(first, last)
-        if delivery.scheduled is not None:
-            found += delivery.scheduled.intersection(first, last)
-        for part in found:
-            delivery.held.remove(*part)
-            delivery.ready.remove(*part)
-            self._unschedule(*part)
-        return found
-
     def begin_lease(
         self, front_end: int, consumer: Consumer | None, ranges: list[Range], token: int = NO_TOKEN
     ) -> int:
@@ -290,7 +275,7 @@ class Lifecycle:
             return Settled(count, ranges)
         for part in ranges:
             if not leased:
-                count += delivery.ready.remove(*part) + delivery.held.remove(*part) + self._unschedule(*part)
+                count += count_of(delivery.find_waiting(*part))
             delivery.soft.remove(*part)
             self._rests.remove(*part)
         if not leased and front_end != OWNER:
@@ -327,6 +312,7 @@ class Lifecycle:
             return
         unheld = lease.copy()
         unheld.remove_all(held)
+        self._delivery.links.keep(lease, list(unheld.ranges()))
         for first, last in list(unheld.ranges()):
             self.release(front_end, first, last, redelivered=False)
 
@@ -378,14 +364,6 @@ class Lifecycle:
             else:
                 delivery.ready.add(start, end)
 
-    def _unschedule(self, first: int, last: int) -> int:
-        """Take messages out of the schedule; return how many were in it."""
-        delivery = self._delivery
-        if delivery.scheduled is None:
-            return 0
-        delivery.ready.rested(first, last)
-        return delivery.scheduled.remove(first, last)
-
     def purge(self, through: int = ABOVE_ALL) -> Settled:
         """The ready and scheduled messages up to a number, which leave their places; leased and held ones
         stay (0-9-1 §1.7.2.7). A PURGE must name the ranges.
@@ -400,7 +378,7 @@ class Lifecycle:
         """Remove ready or scheduled messages; return the ranges that an operation in the log must name."""
         delivery = self._delivery
         delivery.ready.remove(first, last)
-        self._unschedule(first, last)
+        delivery.unschedule(first, last)
         delivery.redelivered.remove(first, last)
         delivery.soft.remove(first, last)
         for feature in self.hooks.settle:
@@ -431,6 +409,7 @@ class Lifecycle:
         delivery.lost.forget(front_end)
         lease = delivery.leases.pop(front_end, None)
         if lease is not None:
+            delivery.links.keep(lease, list(lease.ranges()))
             ranges = list(lease.ranges())
             for part in ranges if delivery.soft.numbers else ():
                 delivery.soft.count_failure(*part)
@@ -452,7 +431,7 @@ class Lifecycle:
         messages that no front end has are ready.
         """
         delivery, consumers, leases = self._delivery, RangeMap(holders), RangeMap(tokens)
-        accepted = [part for one in ranges for part in self.find_waiting(*one)]
+        accepted = [part for one in ranges for part in delivery.find_waiting(*one)]
         if delivery.timed is not None:
             for other, part in delivery.timed.outranked(front_end, leases.all()):
                 delivery.lease_of(other).remove(*part)

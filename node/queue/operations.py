@@ -25,6 +25,11 @@ TRANSACTION: Final = -1
 not known. No log has it.
 """
 
+LINKS: Final = -2
+"""The front end number, among a queue's leases, for messages that the queue keeps for a link which is not
+attached (`node.queue.link_leases`). No log has it.
+"""
+
 REMOVAL: Final = 0
 """The number of a transaction that settles one message which a client got without acknowledgement."""
 

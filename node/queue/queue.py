@@ -189,6 +189,8 @@ class QueueState:
         them is alive.
         """
         alive = [part for first, last in ranges for part in self.alive.intersection(first, last)]
+        if Subject.LINK in self.remarks:
+            put_remark(self.remarks, Subject.LINK, alive, b"")
         for first, last in alive:
             self.returned.add(first, last)
             if failed:

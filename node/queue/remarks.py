@@ -20,6 +20,11 @@ class Subject(IntEnum):
     of AMQP 1.0 (`node.wire.amqp10.modified`).
     """
 
+    LINK = 2
+    """The link that the message is leased to, beyond the life of its connection (`node.queue.link_leases`).
+    The return of the message takes the octets away.
+    """
+
 
 class Remark(NamedTuple):
     """The live messages of the ranges have these octets from now on, in place of former ones; empty octets

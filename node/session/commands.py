@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from node.ranges.range_set import Range
 from node.refusal import Refusal
 from node.routing.matching import Binding, Destination
 from node.session.ports import Got, QueueDeclaration, QueueDescription
@@ -132,6 +133,10 @@ class Consume:
     """The consumer gets the messages alone that this selector takes (`node.expressions.nodes`); empty for
     all messages.
     """
+    link: bytes = b""
+    """The link for which the queue is to keep the consumer's messages, where the queue does that
+    (`node.delivery.link_terms`); empty for none.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,12 +216,14 @@ class Consuming:
 
     `returnable`: the queue keeps a message until it is settled, so that a delivery can go back to the queue.
     `reply_to`: the address of direct replies, where the consumer's queue is that of direct replies; else
-    empty.
+    empty. `unsettled`: the messages that the consumer's link has had before, and has not settled; None where
+    the queue keeps no messages for the link.
     """
 
     consumer: int
     returnable: bool
     reply_to: str = ""
+    unsettled: list[Range] | None = None
 
 
 @dataclass(frozen=True, slots=True)

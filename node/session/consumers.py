@@ -73,7 +73,7 @@ class SessionConsumers:
         for number in numbers:
             self._port.cancel(number, countdown.one_less)
         for lease, ranges in unsettled:
-            self._port.give_back(lease, ranges, True)
+            self._port.abandon(lease, ranges)
         for number in numbers:
             self._port.forget(number)
         countdown.one_less()

@@ -214,6 +214,8 @@ class SessionCore:
             self._port.settle(lease, ranges)
         elif outcome is Outcome.REJECTED:
             self._port.discard(lease, ranges)
+        elif outcome is Outcome.ABANDONED:
+            self._port.abandon(lease, ranges)
         else:
             self._port.give_back(lease, ranges, outcome.failed, outcome.undeliverable_here, change)
 
@@ -243,9 +245,7 @@ class SessionCore:
         self._consumers.connection_closed(unsettled, release)
 
     def forget(self) -> None:
-        """Drop the references to the session, so that it is freed at once and not by the garbage
-        collector.
-        """
+        """Drop the references to the session, so that it is freed at once."""
         self._session = self.subscriber = ENDED_SESSION
         self._transactions.forget()
         self._consumers = SessionConsumers(self._port, none_in_use)

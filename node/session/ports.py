@@ -100,6 +100,11 @@ class ConsumerOptions:
     filter: bytes = b""
     """The octets of the consumer's selector; empty for none."""
 
+    link: bytes = b""
+    """The link for which the queue is to keep the consumer's messages (`node.delivery.link_terms`); empty for
+    none.
+    """
+
 
 @dataclass(init=False, slots=True)
 class Got:
@@ -290,6 +295,10 @@ class BrokerPort(Protocol):
     def knows_filters(self) -> bool:
         """Whether the owners on all nodes know the filters of consumers. Otherwise no filter is in force."""
 
+    @property
+    def knows_links(self) -> bool:
+        """Whether all nodes know links for which queues keep messages (`ConsumerOptions.link`)."""
+
     def route(
         self,
         scope: Scope,
@@ -401,6 +410,19 @@ class BrokerPort(Protocol):
 
     def settle(self, lease: int, ranges: list[Range]) -> None:
         """The client has accepted the messages: the queue removes them."""
+
+    def unsettled_of(self, consumer: int) -> list[Range] | None:
+        """The messages that the link of a new consumer has had before, and has not settled: they are
+        delivered again. None where the queue keeps no messages for links.
+        """
+
+    def when_settled(self, consumer: int, done: Callable[[], None]) -> None:
+        """Call back once all settlements of the consumer up to now are on the disks of a majority."""
+
+    def abandon(self, lease: int, ranges: list[Range]) -> None:
+        """The client has gone without an outcome for these messages. The queue keeps them for the link of the
+        consumer, if it has one; else they go back, and their deliveries have failed.
+        """
 
     def give_back(
         self,

@@ -261,13 +261,14 @@ class Requests:
             queue = self._port.queue(caller.vhost, command.queue, caller.holder)
         priority = _priority(queue, command.arguments)
         options = ConsumerOptions(
-            command.settled, command.exclusive, priority, command.credit, browse, command.filter
+            command.settled, command.exclusive, priority, command.credit, browse, command.filter, command.link
         )
 
         def attached(consumer: int, refusal: Refusal | None) -> None:
             if refusal is None:
                 returnable = not browse and self._port.keeps_until_settled(queue)
-                answered(Consuming(consumer, returnable, reply_to))
+                unsettled = self._port.unsettled_of(consumer) if command.link else None
+                answered(Consuming(consumer, returnable, reply_to, unsettled))
             else:
                 answered(refusal)
 

@@ -15,7 +15,7 @@ from tests import messages
 from tests.cluster.recorders import RecordedSubscriber
 from tests.session.attached import Client
 from tests.site import Site
-from tests.wire.amqp10.performatives import octets_of
+from tests.wire.amqp10.performatives import LARGE, octets_of
 
 
 class Taker(RecordedSubscriber):
@@ -97,10 +97,10 @@ class Taker(RecordedSubscriber):
 class LinkClient(Client):
     """A client of AMQP 1.0 on a node of the site, with a session on channel 0."""
 
-    def __init__(self, site: Site, name: str, *attaches: Composite) -> None:
+    def __init__(self, site: Site, name: str, *attaches: Composite, max_frame_size: int = LARGE) -> None:
         self.site, self.node = site, site.nodes[name]
         port: Any = site.front_end(name)
-        super().__init__(port)
+        super().__init__(port, max_frame_size=max_frame_size)
         self.send(*attaches)
 
     def send(self, *sent: Composite | bytes, channel: int = 0) -> list[Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cluster.peers.link_messages import ConsumerTerms, Delivery, Holders, Ranges, Tokens
+from cluster.peers.consumer_terms import ConsumerTerms
+from cluster.peers.link_messages import Delivery, Holders, Ranges, Tokens
 from node.message.run import Run
 from node.ranges.range_set import Numbers
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cluster.gateway.link import SETTLED_AT_ONCE, WINDOW_BYTES, PartitionLink
-from cluster.gateway.state import Confirmation, LinkConsumer, Vote
+from cluster.gateway.state import NO_HOLDER, Confirmation, LinkConsumer, Vote
 from cluster.peers.latencies import Latencies
 from cluster.peers.link_messages import (
     GET_LINK,
@@ -65,7 +65,8 @@ class Linked:
 
     def consume(self, limit: int = 10, *, no_ack: bool = False, grouped: bool = False) -> list[Any]:
         answers: list[Any] = []
-        consumer = LinkConsumer(CONSUMER, QUEUE, self.session, limit, no_ack, False, 0, grouped)
+        holder = CONSUMER if grouped else NO_HOLDER
+        consumer = LinkConsumer(CONSUMER, QUEUE, self.session, limit, no_ack, False, 0, holder)
         self.link.attach(consumer, lambda value, _: answers.append(value))
         request = self.owner.named("attach")[-1][1]
         self.link.result(self.epoch, request, None, None)

@@ -6,8 +6,8 @@ import pytest
 
 from cluster.owner.partition import PartitionOwner
 from cluster.owner.state import OwnerState
+from cluster.peers.consumer_terms import ConsumerTerms
 from cluster.peers.latencies import Latencies
-from cluster.peers.link_messages import ConsumerTerms
 from node.queue.entry_format import (
     encode_attach,
     encode_batch,

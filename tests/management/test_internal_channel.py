@@ -46,6 +46,9 @@ class LateBroker:
     ) -> None:
         self.given_back.append((consumer, ranges, failed))
 
+    def abandon(self, consumer: int, ranges: list[tuple[int, int]]) -> None:
+        self.give_back(consumer, ranges, True)
+
     def release_holder(self, holder: int, released: Callable[[], None]) -> None:
         released()
 

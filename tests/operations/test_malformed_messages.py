@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from cluster.catalog.membership.leader_balance import LeaderBalance
 from cluster.catalog.membership.mover import Mover
 from cluster.catalog.replica import Catalog
+from cluster.peers.consumer_terms import ConsumerTerms
 from cluster.peers.link_messages import (
-    ConsumerTerms,
     RemoteFrontEnd,
     RemoteOwner,
     address,

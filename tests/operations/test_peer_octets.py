@@ -17,8 +17,9 @@ from cluster.peers.catalog_messages import (
     LeasePing,
     LeasePong,
 )
+from cluster.peers.consumer_terms import ConsumerTerms
 from cluster.peers.inquiry_messages import InquiryAnswer, InquiryQuestion
-from cluster.peers.link_messages import ConsumerTerms, Delivery
+from cluster.peers.link_messages import Delivery
 from cluster.peers.membership_messages import ContactAges, PeerGreeting, VoteOffer
 from cluster.peers.ownership_messages import Announcement
 from cluster.peers.registry import FAMILIES

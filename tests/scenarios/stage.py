@@ -12,7 +12,7 @@ from typing import Any
 
 from cluster.gateway.commits import PartitionShares, Share
 from cluster.gateway.link import PartitionLink
-from cluster.gateway.state import Confirmation, LinkConsumer
+from cluster.gateway.state import NO_HOLDER, Confirmation, LinkConsumer
 from cluster.peers.link_messages import FIRST_CONSUMER, Delivery
 from node.delivery.settlements import NO_TOKEN, Outcome
 from node.message.run import Run
@@ -106,9 +106,10 @@ class Stage(ScenarioNodes):
         self._consumers += 1
         described = rules_of(client.definition.settings).described
         client.consumer = self._consumers
+        holder = self._consumers if described.by_consumer else NO_HOLDER
         consumer = LinkConsumer(
             self._consumers, client.definition.id, client, int(limit), False, False, 0,
-            grouped=described.by_consumer, single_active=described.takes_turns,
+            holder=holder, single_active=described.takes_turns,
         )  # fmt: skip
         client.link.attach(
             consumer, lambda value, _: self.tell(f"{name} consumes") if value is None else None

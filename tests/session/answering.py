@@ -243,6 +243,9 @@ class AnsweringBroker:
     ) -> None:
         self._release(consumer, ranges)
 
+    def abandon(self, consumer: int, ranges: list[Range]) -> None:
+        self.give_back(consumer, ranges, True)
+
     def discard(self, consumer: int, ranges: list[Range]) -> None:
         self._release(consumer, ranges)
 

@@ -36,6 +36,7 @@ class NodeBroker(AnsweringBroker):
     keeps_sections = True
     keeps_keys = True
     knows_filters = True
+    knows_links = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -185,7 +186,9 @@ LIMITS = ConnectionLimits()
 class Client:
     """A session of the protocol, with an open connection and an AMQP session on channel 0."""
 
-    def __init__(self, broker: NodeBroker, limits: ConnectionLimits = LIMITS) -> None:
+    def __init__(
+        self, broker: NodeBroker, limits: ConnectionLimits = LIMITS, max_frame_size: int = LARGE
+    ) -> None:
         self.broker = broker
         self.socket = LoggingSocket()
         port: Any = broker
@@ -194,7 +197,7 @@ class Client:
         self.frames: list[Frame] = []
         """Every frame that the node has written."""
         self.send(SASL_HEADER, PLAIN)
-        self.send(AMQP_HEADER, d.Open("client", max_frame_size=LARGE), begin())
+        self.send(AMQP_HEADER, d.Open("client", max_frame_size=max_frame_size), begin())
 
     def send(self, *sent: Composite | bytes, channel: int = 0) -> list[Any]:
         """Send everything in one piece; returns the performatives that the node writes."""

@@ -45,7 +45,7 @@ FRAMING = Framing(0, 0, None, 0, b"message ")
 """A connection has one channel, and a frame is a line."""
 WINDOWS = Windows(2000, 16, 1 << 22, 1 << 24)
 VERBS = ("accept", "reject", "return", "release", "release-elsewhere", "return-elsewhere")
-OUTCOMES = dict(zip(VERBS, Outcome, strict=True))
+OUTCOMES = dict(zip(VERBS, (one for one in Outcome if one is not Outcome.ABANDONED), strict=True))
 COMMANDS: dict[str, Callable[..., c.Command]] = {
     "declare": lambda queue: c.DeclareQueue(QueueDeclaration(queue, True, False, False)),
     "delete": c.DeleteQueue,
@@ -226,7 +226,7 @@ class LineSession:
         elif isinstance(result, c.Nothing):
             self._answer("nothing")
         else:
-            self._answer(" ".join(("ok", *map(str, astuple(result)))))
+            self._answer(" ".join(("ok", *(str(one) for one in astuple(result) if one is not None))))
 
     def _answer(self, line: str) -> None:
         if self._busy:

@@ -92,6 +92,10 @@ class LinkReceiver:
         marks: Any = {LATEST: mark, f"{MARK}{mark}": mark}
         self._settle(received, d.Modified(False, False, marks))
 
+    def release(self, received: Received) -> None:
+        """Give a message back, as if it had not come."""
+        self._settle(received, d.Released())
+
     def _settle(self, received: Received, state: Composite) -> None:
         self._credit += 1
         self.connection.tell(settled(received.tag, None, state), credit(self._credit))

@@ -10,9 +10,10 @@ from unittest import mock
 
 from cluster.catalog.replica import Catalog
 from cluster.gateway import gets
+from cluster.gateway.giving_back import GivingBack
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.routes import Routes, Targets
-from cluster.owner import annotating, intake
+from cluster.owner import annotating, intake, serving
 from cluster.owner.linearizable_reads import LinearizableReads
 from cluster.owner.sessions import FrontEndSessions
 from cluster.owner.state import OwnerState
@@ -27,9 +28,10 @@ from node.queue.features.ttl import Lifetimes
 from node.queue.lost_leases import LostLeases
 from node.queue.operations import Cause
 from node.queue.queue import QueueState
-from node.queue.remarks import put_remark
+from node.queue.remarks import Subject, put_remark
 from node.queue.settings import QueueSettings
 from node.ranges.range_map import Span
+from node.ranges.range_set import merged
 from node.session.permissions import Scope
 from node.wire.amqp091 import codec, routing_keys
 
@@ -159,6 +161,24 @@ def unlogged_annotations() -> AbstractContextManager[object]:
         return []
 
     return mock.patch.object(intake, "change", soft_only)
+
+
+def unlogged_links() -> AbstractContextManager[object]:
+    """The log has to which link a message is leased, before it is delivered. With the bug only the owner
+    knows.
+    """
+
+    def soft_only(owner: OwnerState, serving: serving.Serving, handout: serving.Handout) -> None:
+        remarks = owner.queues[handout.queue].delivery.state.remarks
+        put_remark(remarks, Subject.LINK, merged(handout.grant.ranges), handout.link)
+        owner.send({handout.grant.front_end: handout.deliveries})
+
+    return mock.patch.object(serving, "_lease_first", soft_only)
+
+
+def hasty_settlements() -> AbstractContextManager[object]:
+    """A client forgets a delivery once its outcome is committed. With the bug it forgets it before."""
+    return mock.patch.object(GivingBack, "when_settled", lambda self, consumer, done: done())
 
 
 def contended_groups() -> AbstractContextManager[object]:

@@ -24,6 +24,9 @@ LAPSES_EVERY = 4
 MODIFICATIONS_EVERY = 4
 """One in so many seeds about consumers is about messages that links give back with annotations."""
 
+RECOVERIES_EVERY = 8
+"""One in so many seeds about consumers is about links that keep their deliveries."""
+
 FIVE_EVERY = 5
 """One of so many seeds has five founders."""
 OFTEN_S, SELDOM_S = 0.15, 0.6
@@ -150,6 +153,8 @@ def _of_consumers(seed: int, shape: Shape) -> Plan:
         return shape, ("slow node",), 0.8
     if seed % MODIFICATIONS_EVERY == 2:
         shape.trials = (("modifications",),) * 4
+    elif seed % RECOVERIES_EVERY == 3:
+        shape.trials = (("recoveries",),) * 4
     else:
         shape.trials = (("groups",), ("groups",), ("returns",), ("returns",), ("returns", "single active"))
     return shape, ("lost consumers",), 0.2

@@ -33,6 +33,8 @@ SHOWN_BY = {
     "lease without a token": 1,
     "annotations that replace others": 2,
     "annotations that are not logged": 2,
+    "links that are not logged": 3,
+    "settled before its commit": 51,
     "stale routes": 18,
     "limit counted twice": 30,
     "expired messages delivered": 65,

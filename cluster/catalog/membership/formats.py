@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from cluster.catalog.replica import Catalog
-from cluster.config.formats import LEASE_TOKENS, MAJORITIES_IN_VOTES, REMARKS
+from cluster.config.formats import LEASE_TOKENS, LINKS_IN_TERMS, MAJORITIES_IN_VOTES, REMARKS
 
 
 class PeerFormats:
@@ -74,6 +74,10 @@ class Formats:
         then.
         """
         return self.everywhere >= REMARKS
+
+    def know_links(self) -> bool:
+        """Whether all members read links in the terms of consumers, and messages that are kept for links."""
+        return self.everywhere >= LINKS_IN_TERMS
 
     def tick(self, now: float) -> None:
         """Submit this node's level again where a replica of the catalog may not have it.

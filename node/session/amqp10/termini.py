@@ -12,6 +12,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from node.delivery.link_terms import LinkTerms
+from node.delivery.settlements import Modification
+from node.ranges.range_set import RangeSet
 from node.refusal import Refusal, ResourceLockedError
 from node.session.amqp10.filters import filter_set
 from node.session.amqp10.refusals import refusal_error
@@ -27,6 +30,7 @@ from node.session.commands import (
     QueueFound,
     Result,
 )
+from node.session.consumers import nothing
 from node.session.core import MachineSession, SessionCore
 from node.session.ports import BrokerPort
 from node.wire.amqp10 import effects
@@ -39,11 +43,19 @@ from node.wire.amqp10.definitions import (
     LinkCondition,
     Source,
     Target,
+    TerminusDurability,
 )
-from node.wire.amqp10.errors import MissingTerminusError, SubscriptionFilterError, WireError
+from node.wire.amqp10.errors import (
+    IncompleteUnsettledError,
+    MissingTerminusError,
+    SubscriptionFilterError,
+    WireError,
+)
 from node.wire.amqp10.links import IncomingLink, Link, OutgoingLink
 from node.wire.amqp10.management import MANAGEMENT_ADDRESS
-from node.wire.amqp10.retention import Retention, granted
+from node.wire.amqp10.outcomes import told_outcomes
+from node.wire.amqp10.recovery import Recovery
+from node.wire.amqp10.retention import Retention, granted, unsettled_kept
 from node.wire.amqp10.values import AmqpValue, UInt
 
 LIFETIME: Final = {"lifetime-policy": DeleteOnClose()}
@@ -78,6 +90,7 @@ class Termini:
             effects.StartConsumer: self._start_consumer,
             effects.EndConsumer: self._end_consumer,
             effects.DeleteNode: self._delete_node,
+            effects.AwaitSettled: self._await_settled,
         }
 
     # -- targets --------------------------------------------------------------------------------
@@ -152,21 +165,83 @@ class Termini:
             self._consume(link, queue)
 
     def _consume(self, link: OutgoingLink, queue: str) -> None:
-        """Raises FilterError."""
+        """Raises FilterError and IncompleteUnsettledError."""
         asked = link.source.filter if self._port.knows_filters else None
         link.filters, condition = filter_set(asked)
-        command = Consume(queue, 0, link.presettled, browse=link.browses, filter=condition)
+        command = Consume(
+            queue, 0, link.presettled, browse=link.browses, filter=condition, link=self._kept_link(link)
+        )
         self._core.carry_out(link.session, command, partial(self._started, link))
 
     def _started(self, link: OutgoingLink, result: Result | Refusal) -> None:
         with self._session:
             if isinstance(result, Refusal):
                 self._connection.sessions.refuse(link, refusal_error(result))
-            elif isinstance(result, Consuming) and not self._connection.sessions.consuming(
-                link, result.consumer, result.returnable
-            ):
-                self._core.carry_out(link.session, Cancel(result.consumer), ignored)
+            elif isinstance(result, Consuming):
+                self._recover(link, result)
             self._session.answered()
+
+    def _kept_link(self, link: OutgoingLink) -> bytes:
+        """The link as the queue is to know it, which the peer wants to keep its deliveries with their state
+        (part 3, section 3.5.5); empty for every other link. Raises IncompleteUnsettledError.
+        """
+        wanted = granted(link.source, may_last=True)
+        opened = self._connection.remote_open
+        keeps = (
+            link.source.durable is TerminusDurability.UNSETTLED_STATE
+            and wanted.lasts
+            and not (link.source.dynamic or link.presettled or link.browses or link.offered)
+            and self._port.knows_links
+        )
+        if opened is None or not keeps:
+            return b""
+        if link.attach.incomplete_unsettled:
+            raise IncompleteUnsettledError("the node takes whole unsettled maps, as long as a frame admits")
+        return LinkTerms(f"{opened.container_id}\0{link.attach.name}".encode(), wanted.timeout_s).encode()
+
+    def _recover(self, link: OutgoingLink, started: Consuming) -> None:
+        """Take the outcomes that the peer has reached before, and then attach the link."""
+        if started.unsettled is None:
+            self._consuming(link, started)
+            return
+        kept = RangeSet(started.unsettled)
+        try:
+            outcomes, resumed = told_outcomes(link.attach.unsettled or {}, kept)
+        except WireError as error:
+            self._connection.sessions.refuse(link, told(error))
+            self._core.carry_out(link.session, Cancel(started.consumer), ignored)
+            return
+        for one in outcomes:
+            kept.remove(one.number, one.number)
+            change = Modification(one.annotations, nothing) if one.annotations else None
+            self._core.settle(started.consumer, [(one.number, one.number)], one.outcome, change)
+        link.recovery = Recovery(kept, resumed, self._connection.max_frame_size)
+        link.retention = unsettled_kept(granted(link.source, may_last=True))
+        if outcomes:
+            self._port.when_settled(started.consumer, partial(self._recovered, link, started))
+        else:
+            self._consuming(link, started)
+
+    def _recovered(self, link: OutgoingLink, started: Consuming) -> None:
+        """The outcomes that the peer has reached before cannot be lost any more."""
+        with self._session:
+            if not self._core.ended:
+                self._consuming(link, started)
+                self._session.answered()
+
+    def _await_settled(self, effect: effects.AwaitSettled) -> None:
+        """The peer settles deliveries once the node has, and may forget them then."""
+        self._port.when_settled(effect.consumer, partial(self._settled, effect))
+
+    def _settled(self, effect: effects.AwaitSettled) -> None:
+        with self._session:
+            if not self._core.ended:
+                self._connection.sessions.settled(effect.session, effect.answer)
+                self._session.answered()
+
+    def _consuming(self, link: OutgoingLink, started: Consuming) -> None:
+        if not self._connection.sessions.consuming(link, started.consumer, started.returnable):
+            self._core.carry_out(link.session, Cancel(started.consumer), ignored)
 
     def _end_consumer(self, effect: effects.EndConsumer) -> None:
         """End the consumer of a link that has ended."""

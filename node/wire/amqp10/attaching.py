@@ -24,13 +24,14 @@ from node.wire.amqp10.transactions import COORDINATOR
 def answer(link: Link, max_message_size: int) -> Attach:
     """The answer that attaches a link."""
     asked, mode = link.attach, link.attach.snd_settle_mode
-    source, target, count = asked.source, asked.target, None
+    source, target, count, unsettled = asked.source, asked.target, None, None
     if isinstance(link, OutgoingLink):
         source, count = _kept(source, link.retention), 0
         if isinstance(source, Source):
             source.filter = link.filters
             source.distribution_mode = StdDistMode.COPY if link.subscribes else source.distribution_mode
         mode = SenderSettleMode.SETTLED if link.presettled else mode
+        unsettled = None if link.recovery is None else link.recovery.told()
     else:
         target = _kept(target, link.retention)
     return Attach(
@@ -41,6 +42,7 @@ def answer(link: Link, max_message_size: int) -> Attach:
         asked.rcv_settle_mode,
         source,
         target,
+        unsettled,
         initial_delivery_count=count,
         max_message_size=max_message_size,
     )

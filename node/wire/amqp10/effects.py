@@ -17,6 +17,7 @@ from node.delivery.unsettled import UnsettledRanges
 from node.message.run import Run
 from node.ranges.range_set import Range
 from node.wire.amqp10.composite import Composite
+from node.wire.amqp10.definitions import Disposition
 from node.wire.amqp10.frames import frame_buffers
 from node.wire.amqp10.links import IncomingLink, OutgoingLink
 
@@ -144,6 +145,17 @@ class SettleEffect:
         self.annotations = annotations
 
 
+@dataclass(frozen=True, slots=True)
+class AwaitSettled:
+    """Tell the peer the `answer` once the consumer's settlements up to now cannot be lost; answered with
+    `SessionTable.settled`.
+    """
+
+    session: int
+    consumer: int
+    answer: Disposition
+
+
 @dataclass(init=False, slots=True)
 class Credit:
     """The consumer takes `limit` messages in all since it began."""
@@ -216,6 +228,7 @@ Effect = (
     | DeleteNode
     | PublishEffect
     | SettleEffect
+    | AwaitSettled
     | Credit
     | Drain
     | CommitEffect
@@ -262,9 +275,9 @@ class Outbox(Output):
             self._flush_settled()
         self._effects.append(effect)
 
-    def give_back(self, lease: int, ranges: list[Range]) -> None:
-        """Return deliveries that the peer has not settled to their queue."""
-        self.emit(SettleEffect(lease, ranges, Outcome.RETURNED))
+    def give_back(self, lease: int, ranges: list[Range], outcome: Outcome) -> None:
+        """End deliveries that the peer has not settled with this outcome."""
+        self.emit(SettleEffect(lease, ranges, outcome))
 
     def take_effects(self) -> list[Effect]:
         if self.settlements.gathered:

@@ -262,6 +262,13 @@ class SubscriptionFilterError(WireError):
     ends = Ends.LINK
 
 
+class IncompleteUnsettledError(WireError):
+    """The peer attaches a link again with a part of its unsettled deliveries (section 2.7.3)."""
+
+    condition = "amqp:not-implemented"
+    ends = Ends.LINK
+
+
 class MissingTerminusError(WireError):
     """The peer attaches a link without the source or target that names the node (section 2.6.3)."""
 

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Final
 
 from node.delivery.credit import ChannelConsumer
+from node.delivery.settlements import Outcome
 from node.wire.amqp10.definitions import (
     Attach,
     Coordinator,
@@ -23,7 +24,8 @@ from node.wire.amqp10.definitions import (
     Source,
     StdDistMode,
 )
-from node.wire.amqp10.retention import UNTIL_DETACH
+from node.wire.amqp10.recovery import Recovery
+from node.wire.amqp10.retention import UNTIL_DETACH, Keeping, LinkEnd, keeping
 from node.wire.amqp10.values import AmqpValue
 
 REJECTED_OUTCOME: Final = "amqp:rejected:list"
@@ -140,7 +142,8 @@ class PartialDelivery(IncomingDelivery):
 
 class OutgoingLink:
     """A link on which the node sends; implements `FlowControl` for its consumer. `attach` is the peer's,
-    `handle` the node's. `offered`: the node has attached first.
+    `handle` the node's. `offered`: the node has attached first. `recovery` has the deliveries of a link whose
+    unsettled deliveries outlive the connection; None for most links.
     """
 
     __slots__ = (
@@ -161,6 +164,7 @@ class OutgoingLink:
         "max_message_size",
         "offered",
         "presettled",
+        "recovery",
         "regranted",
         "responses",
         "retention",
@@ -178,6 +182,7 @@ class OutgoingLink:
         self.state = LinkState.ATTACHING
         self.made, self.retention = "", UNTIL_DETACH
         """The queue that the broker has made for the link, and how long the node keeps the terminus."""
+        self.recovery: Recovery | None = None
         self.subscribes = False
         """The source is an exchange, whose messages come into a queue that the link has for itself."""
         self.filters: dict[str, AmqpValue] | None = None
@@ -189,9 +194,7 @@ class OutgoingLink:
         self.management = False
         """The node sends the responses of its management."""
         self.tells_place = bool(attach.properties and attach.properties.get("paired"))
-        """Messages are annotated with their exchange and routing key. RabbitMQ's clients, which read these
-        annotations, attach all of their links as paired.
-        """
+        """Annotate messages with exchange and routing key: RabbitMQ's clients attach all links as paired."""
         self.responses: deque[bytes] = deque()
         """Responses that wait for credit."""
         self.consumer: ChannelConsumer | None = None
@@ -224,6 +227,11 @@ class OutgoingLink:
         """
         return self.source.distribution_mode == StdDistMode.COPY and not self.subscribes
 
+    def outcome_at(self, end: LinkEnd) -> Outcome:
+        """The outcome of the deliveries that are unsettled when the link ends."""
+        kept = self.recovery is not None and keeping(self.retention, end) is Keeping.KEPT
+        return Outcome.ABANDONED if kept else Outcome.RETURNED
+
     @property
     def limit(self) -> int:
         """The deliveries that the peer has given credit for, since the link was attached."""
@@ -243,7 +251,10 @@ class OutgoingLink:
         consumer = self.consumer
         if consumer is None:
             return 0
-        return max(0, self.limit - consumer.received)
+        room = max(0, self.limit - consumer.received)
+        if self.recovery is None:
+            return room
+        return min(room, self.recovery.room(consumer.received - consumer.settled))
 
     def octet_room(self, consumer: ChannelConsumer) -> int | None:
         return None

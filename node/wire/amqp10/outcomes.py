@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from node.delivery.credit import ChannelConsumer
 from node.delivery.settlements import Outcome
+from node.ranges.range_set import RangeSet
 from node.wire.amqp10.definitions import Accepted, Modified, Rejected, Released
 from node.wire.amqp10.field_readers import CompositeField
 from node.wire.amqp10.links import OutgoingLink
+from node.wire.amqp10.modified import annotations_told
+from node.wire.amqp10.recovery import number_of
 
 OUTCOMES: Final = frozenset(
     ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list")
@@ -42,6 +46,35 @@ def default_outcome(consumer: ChannelConsumer | None) -> Outcome:
     link = None if consumer is None else consumer.flow
     found = outcome_of(link.source.default_outcome) if isinstance(link, OutgoingLink) else None
     return found or Outcome.RELEASED
+
+
+class ToldOutcome(NamedTuple):
+    """An outcome that a peer has reached for a message before its link is attached again."""
+
+    number: int
+    outcome: Outcome
+    annotations: bytes
+
+
+def told_outcomes(
+    unsettled: Mapping[bytes, CompositeField | None], kept: RangeSet
+) -> tuple[list[ToldOutcome], set[int]]:
+    """The outcomes in a peer's unsettled map of messages that are kept for its link, and the messages among
+    these that the peer has without an outcome (part 2, section 2.6.13).
+
+    Raises AnnotationBoundsError.
+    """
+    outcomes, resumed = list[ToldOutcome](), set[int]()
+    for tag, state in unsettled.items():
+        number = number_of(tag)
+        if number not in kept:
+            continue
+        outcome = outcome_of(state)
+        if outcome is None:
+            resumed.add(number)
+        else:
+            outcomes.append(ToldOutcome(number, outcome, annotations_told(state)))
+    return outcomes, resumed
 
 
 def bare(state: CompositeField | None) -> CompositeField | None:

@@ -8,6 +8,7 @@ from collections import deque
 from struct import Struct
 from typing import Final
 
+from node.delivery.credit import ChannelConsumer
 from node.delivery.settlements import Outcome
 from node.delivery.unsettled import Taken, UnsettledDeliveries, UnsettledRanges
 from node.message.run import Run
@@ -18,13 +19,15 @@ from node.wire.amqp10.definitions import (
     TransactionalState,
     Transfer,
 )
-from node.wire.amqp10.effects import SettleEffect
+from node.wire.amqp10.effects import AwaitSettled, SettleEffect
+from node.wire.amqp10.field_readers import CompositeField
 from node.wire.amqp10.frames import frame_buffers
 from node.wire.amqp10.incoming import FORMAT_OCTET
 from node.wire.amqp10.links import OutgoingLink
 from node.wire.amqp10.messages import acquired_before, with_place
 from node.wire.amqp10.modified import annotations_told
 from node.wire.amqp10.outcomes import bare, default_outcome, outcome_of
+from node.wire.amqp10.recovery import FIRST_FRAME_OCTETS
 from node.wire.amqp10.serial import MODULUS, unwrapped
 from node.wire.amqp10.shared import ConnectionParts
 from node.wire.amqp10.transactions import Retired
@@ -112,6 +115,8 @@ class OutgoingTransfers:
             self.redelivered += run.count
         if link.presettled:
             self.sent_presettled += run.count
+        if link.recovery is not None:
+            link.recovery.delivered(numbers)
         self._credits.delivered(consumer, run.count, len(run.raw))
         waiting = WaitingDelivery(link, run, numbers, lease)
         if self._waiting or not self._write(waiting):
@@ -172,6 +177,8 @@ class OutgoingTransfers:
         if link is None or link.consumer is not None:
             number = None if link is None or link.consumer is None else link.consumer.number
             found += self._transactions.take_unsettled(self._session, number)
+        if link is not None and link.consumer is not None and link.recovery is not None:
+            found.append((link.consumer.number, list(link.recovery.waiting.ranges())))
         waiting, self._waiting = self._waiting, deque()
         for late in waiting:
             if link is not None and late.link is not link:
@@ -188,7 +195,8 @@ class OutgoingTransfers:
     def _write(self, waiting: WaitingDelivery) -> bool:
         """Send what the window admits. Returns whether everything is sent."""
         run, room = waiting.run, self._room
-        whole = run.largest_frame - run.skip <= room and not waiting.index and not waiting.offset
+        plain = waiting.link.recovery is None and not waiting.index and not waiting.offset
+        whole = plain and run.largest_frame - run.skip <= room
         if whole and run.count <= self.limit - self.next_id:
             self._write_all(waiting)
             return True
@@ -242,14 +250,9 @@ class OutgoingTransfers:
             at = start + waiting.offset
             if not waiting.offset:
                 self._record(waiting, waiting.numbers[waiting.index : waiting.index + 1])
-                more = end - at > self._room
-                stop = at + self._room if more else end
-                head = _TRANSFER.pack(
-                    _HEAD_OCTETS + stop - at, 2, 0, channel, _DESCRIPTOR, 0xC0, _LIST_OCTETS, 11,
-                    0x70, handle, 0x70, self._next_delivery % MODULUS, 0xA0, 4, link.delivered % MODULUS,
-                    _RESTS[link.presettled, more],
-                )  # fmt: skip
-                self._outbox.write_deliveries(head + bytes(raw[at:stop]))
+                begin = self._begin if link.recovery is None else self._begin_kept
+                stop = begin(waiting, raw, at, end)
+                more = stop < end
                 self._next_delivery += 1
                 link.delivered += 1
             else:
@@ -264,6 +267,32 @@ class OutgoingTransfers:
             if not more:
                 return True
         return False
+
+    def _begin(self, waiting: WaitingDelivery, raw: memoryview, at: int, end: int) -> int:
+        """Send the first frame of a delivery, whose payload begins at `at` and ends at `end`. Returns where
+        the frame's part of the payload ends.
+        """
+        link, more = waiting.link, end - at > self._room
+        stop = at + self._room if more else end
+        head = _TRANSFER.pack(
+            _HEAD_OCTETS + stop - at, 2, 0, self._channel, _DESCRIPTOR, 0xC0, _LIST_OCTETS, 11,
+            0x70, link.handle, 0x70, self._next_delivery % MODULUS, 0xA0, 4, link.delivered % MODULUS,
+            _RESTS[link.presettled, more],
+        )  # fmt: skip
+        self._outbox.write_deliveries(head + bytes(raw[at:stop]))
+        return stop
+
+    def _begin_kept(self, waiting: WaitingDelivery, raw: memoryview, at: int, end: int) -> int:
+        """As `_begin`, for a delivery that outlives its link."""
+        link, number = waiting.link, waiting.numbers[waiting.index]
+        room = self._max_frame_size - FIRST_FRAME_OCTETS
+        stop = min(end, at + room)
+        assert link.recovery is not None
+        delivery_id = self._next_delivery % MODULUS
+        transfer = link.recovery.transfer(link.handle, delivery_id, number, stop < end)
+        frame = frame_buffers(self._channel, transfer, (raw[at:stop],), self._max_frame_size)
+        self._outbox.write_deliveries(b"".join(frame))
+        return stop
 
     # -- settling -------------------------------------------------------------------------------
 
@@ -288,9 +317,23 @@ class OutgoingTransfers:
         for one in taken:
             self._settle(one, outcome or default_outcome(one.consumer), annotations)
         if taken and not disposition.settled:
-            # The peer settles after the node (receiver-settle-mode second).
-            answer = Disposition(Role.SENDER, disposition.first, disposition.last, True, bare(state))
-            self._outbox.send(self._channel, answer)
+            self._settle_first(taken, disposition, bare(state))
+
+    def _settle_first(self, taken: list[Taken], told: Disposition, state: CompositeField | None) -> None:
+        """The peer settles deliveries after the node (receiver-settle-mode second). A delivery that outlives
+        its link must not come again once the peer has forgotten it.
+        """
+        kept = [one for one in taken if one.consumer is not None and _outlives(one.consumer)]
+        if not kept:
+            self._outbox.send(self._channel, Disposition(Role.SENDER, told.first, told.last, True, state))
+            return
+        for one in taken:
+            first, last = one.first % MODULUS, (one.first + len(one.numbers) - 1) % MODULUS
+            answer = Disposition(Role.SENDER, first, last, True, state)
+            if one.consumer is not None and _outlives(one.consumer):
+                self._outbox.emit(AwaitSettled(self._session, one.consumer.number, answer))
+            else:
+                self._outbox.send(self._channel, answer)
 
     def _retire(self, first: int, last: int, state: TransactionalState, settled: bool) -> None:
         """Settle deliveries when a transaction is committed (part 4, section 4.4.2).
@@ -336,6 +379,12 @@ class OutgoingTransfers:
         if consumer is not None:
             consumer.settled += len(taken.numbers)
             self._credits.touch(consumer)
+
+
+def _outlives(consumer: ChannelConsumer) -> bool:
+    """Whether the deliveries of the consumer outlive its link."""
+    link = consumer.flow
+    return isinstance(link, OutgoingLink) and link.recovery is not None
 
 
 def _fitting(run: Run, largest: int) -> int:

@@ -14,7 +14,7 @@ the broker deletes those that are left with the connection. A queue of the last 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, Protocol
 
@@ -43,11 +43,16 @@ UNTIL_DETACH: Final = Retention(TerminusDurability.NONE, TerminusExpiryPolicy.LI
 
 def lasting(timeout_s: int, durable: bool) -> Retention:
     """The retention of a terminus that outlives the connection: with a timeout, or until the peer closes the
-    link. The unsettled state is not kept: deliveries that are not settled go back to the queue.
+    link. Deliveries that are not settled go back to the queue.
     """
     durability = TerminusDurability.CONFIGURATION if durable else TerminusDurability.NONE
     expiry = TerminusExpiryPolicy.LINK_DETACH if timeout_s else TerminusExpiryPolicy.NEVER
     return Retention(durability, expiry, timeout_s)
+
+
+def unsettled_kept(retention: Retention) -> Retention:
+    """The retention of a terminus that is kept with its unsettled deliveries (`amqp10.recovery`)."""
+    return replace(retention, durable=TerminusDurability.UNSETTLED_STATE)
 
 
 def granted(asked: Source | Target, *, may_last: bool) -> Retention:

@@ -377,7 +377,7 @@ class SessionEndpoint:
         link.ended, link.drain_due = True, False
         self.outgoing.drop_responses(link)
         for number, ranges in self.outgoing.take_unsettled(link):
-            self._outbox.give_back(number, ranges)
+            self._outbox.give_back(number, ranges, link.outcome_at(end))
         consumer = link.consumer
         if consumer is None:
             return

@@ -10,7 +10,7 @@ from node.delivery.unsettled import UnsettledRanges
 from node.message.run import Run
 from node.ranges.range_set import Numbers, merged, ranges_of
 from node.wire.amqp10.channels import NodeChannels
-from node.wire.amqp10.definitions import Begin, End, Error, Rejected
+from node.wire.amqp10.definitions import Begin, Disposition, End, Error, Rejected
 from node.wire.amqp10.effects import CommitEffect, Outbox, PublishEffect, SettleEffect
 from node.wire.amqp10.error_texts import error_of, fitted
 from node.wire.amqp10.errors import EndpointStateError, NoChannelError, RolledBackError, WireError
@@ -246,6 +246,12 @@ class SessionTable:
         else:
             session.deliver(link, run, numbers, redelivered, lease)
             self.parts.credits.look_at_output()
+
+    def settled(self, number: int, answer: Disposition) -> None:
+        """Settlements of a session cannot be lost any more: tell the peer."""
+        session = self._by_number.get(number)
+        if session is not None and session.state is SessionState.MAPPED:
+            self._outbox.send(session.channel, answer)
 
     def granted(self, consumer: int, limit: int) -> None:
         """A consumer may take `limit` messages in all since it began."""

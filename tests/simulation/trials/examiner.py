@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from node.wire.amqp091 import methods as m
 from tests.simulation.node import SimulatedNode
 from tests.simulation.scripts import LostError, Steps
-from tests.simulation.trials import limits, looks, order, routing
+from tests.simulation.trials import keeping, limits, looks, order, routing
 from tests.simulation.trials.trial import PAUSE_S, Kind, Nodes, Trial
 
 KINDS: dict[str, Kind] = {
@@ -26,6 +26,7 @@ KINDS: dict[str, Kind] = {
     "groups": order.groups,
     "single active": order.single_active,
     "gets": order.gets,
+    "recoveries": keeping.recoveries,
 }
 
 OF_ANSWERS: dict[str, Kind] = {

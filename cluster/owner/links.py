@@ -1,0 +1,94 @@
+"""Links whose messages a queue keeps beyond the life of their connection: which consumers have such links,
+and what becomes of the messages of a lost one (docs/decisions/0047-leases-of-links.md). Pure.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from cluster.owner.failures import discard_exhausted
+from cluster.owner.intake import take_return
+from cluster.owner.resting import let_rest
+from cluster.owner.state import OwnerState
+from cluster.peers.consumer_terms import ConsumerTerms
+from cluster.peers.link_messages import Ranges
+from node.delivery.link_terms import KEPT_S_OCTETS, LinkTerms, link_terms
+from node.queue.dispatch import QueueOwner
+from node.queue.operations import LINKS, Return, Semantics
+
+
+def linking(owner: OwnerState, terms: ConsumerTerms) -> LinkTerms | None:
+    """The link for which the queue is to keep the consumer's messages. None where the consumer names none, or
+    the queue keeps none: a queue in memory, one that removes a message before its delivery, one whose
+    order is by consumer, and one whose leases lapse.
+    """
+    queue = owner.queues[terms.queue]
+    delivery = queue.delivery
+    keeps = (
+        owner.durable
+        and owner.knows_links()
+        and not terms.no_ack
+        and delivery.state.semantics is Semantics.AT_LEAST_ONCE
+        and delivery.timed is None
+        and not delivery.ready.by_consumer
+        and not owner.described(terms.queue).takes_turns
+    )
+    return link_terms(terms.link) if len(terms.link) > KEPT_S_OCTETS and keeps else None
+
+
+def steal(owner: OwnerState, queue: QueueOwner, link: LinkTerms) -> None:
+    """A link is attached again, while the owner has a consumer of the link: that one ends (part 2, section
+    2.6.1).
+    """
+    former = queue.delivery.consumers.of_link(link.identity)
+    if former is None:
+        return
+    queue.delivery.consumers.detach(former.front_end, former.number)
+    state = owner.front_ends.current(former.front_end)
+    if state is not None and state.consumers.pop(former.number, None) is not None:
+        state.port.consumer_cancelled(state.epoch, former.number)
+
+
+def abandon(owner: OwnerState, number: int, front_end: int, consumer: int, ranges: Ranges) -> None:
+    """A consumer is lost that has had these messages: keep those of its link. The others go back, and their
+    deliveries have failed.
+    """
+    queue = owner.queues.get(number)
+    if queue is None:
+        return
+    left = queue.delivery.links.abandoned(front_end, consumer, ranges)
+    if left:
+        returned = take_return(owner, front_end, Return(number, left, failed=True))
+        if returned is not None:
+            owner.operation(returned)
+        owner.after_proposed(partial(_gone_back, owner, number, front_end, left))
+    owner.mark(number)
+
+
+def _gone_back(owner: OwnerState, number: int, front_end: int, ranges: Ranges) -> None:
+    """The return of a front end's messages is applied: they are ready."""
+    if number in owner.queues:
+        for part in ranges:
+            owner.returned(front_end, number, *part)
+
+
+def let_links_lapse(owner: OwnerState, number: int, queue: QueueOwner, now: int) -> None:
+    """Give back the messages of lost links whose time is over; `now` is in milliseconds since the epoch."""
+    overdue = queue.delivery.links.overdue(now)
+    if not overdue:
+        return
+    spent, ranges = discard_exhausted(owner, number, LINKS, overdue)
+    if spent:
+        owner.operation(spent)
+    let_rest(owner, number, LINKS, ranges)
+    owner.proposal.add_return(number, queue.delivery.state, ranges, failed=True)
+    owner.after_proposed(partial(_lapsed, owner, number, ranges))
+    owner.wake()
+
+
+def _lapsed(owner: OwnerState, number: int, ranges: Ranges) -> None:
+    """The failed deliveries are applied: the messages are ready."""
+    queue = owner.queues.get(number)
+    if queue is not None:
+        queue.lifecycle.give_back(queue.delivery.links.kept, queue.delivery.links.lapsed(ranges), True)
+        owner.mark(number)

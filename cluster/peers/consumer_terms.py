@@ -1,0 +1,58 @@
+"""The terms of a consumer, as front ends tell them to owners."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from replication.forms import expect
+
+_TERMS_FORM: Final = (int, int, int, int, bool, bool, int)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerTerms:
+    """The terms of one consumer, which a front end sends to an owner.
+
+    `limit` and `delivered` count messages since the consumer was attached, as delivery-count and
+    link-credit do in AMQP 1.0: the owner may send while `delivered` is below `limit`.
+    """
+
+    consumer: int
+    queue: int
+    limit: int
+    delivered: int
+    no_ack: bool
+    exclusive: bool
+    priority: int
+    joined: int = 0
+    activated: int = 0
+    """The numbers that owners have told about a single active consumer: see `FrontEndPort.activity`."""
+    filter: bytes = b""
+    """The octets of the consumer's selector (`node.expressions.nodes`); empty for none."""
+    link: bytes = b""
+    """The link for which the queue is to keep the consumer's messages (`node.delivery.link_terms`); empty for
+    none.
+    """
+
+
+def terms_to_plain(terms: ConsumerTerms) -> tuple[Any, ...]:
+    """The terms as a message has them."""
+    plain = (
+        terms.consumer, terms.queue, terms.limit, terms.delivered,
+        terms.no_ack, terms.exclusive, terms.priority, terms.joined, terms.activated,
+    )  # fmt: skip
+    # A release without filters does not read a further field, and one without links at most one.
+    if terms.link:
+        return (*plain, terms.filter, terms.link)
+    return (*plain, terms.filter) if terms.filter else plain
+
+
+def terms_from_plain(plain: list[Any]) -> ConsumerTerms:
+    """Inverse of `terms_to_plain`. A release without links leaves out the last field, one without filters the
+    field before as well, and one without single active consumers the two fields before that.
+
+    Raises MessageError.
+    """
+    expect(plain, (*_TERMS_FORM, int, int, bytes, bytes)[: max(len(plain), len(_TERMS_FORM))])
+    return ConsumerTerms(*plain)

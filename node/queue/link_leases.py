@@ -1,0 +1,179 @@
+"""Leases of links: messages that a queue keeps for a link of AMQP 1.0 beyond the life of its connection
+(part 2, section 2.6.13; docs/decisions/0047-leases-of-links.md).
+
+The log has which message is leased to which link before a delivery leaves (`Subject.LINK`). While the link is
+attached, its messages are among the leases of its front end, as those of every consumer. When the link is
+lost, with its connection or with its node, the queue keeps its messages under `LINKS`, until the link is
+attached again, on whichever node, or its time is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from node.delivery.link_terms import LinkTerms, link_terms
+from node.queue.consumers import Consumer, Consumers
+from node.queue.operations import LINKS, OWNER, TRANSACTION
+from node.queue.remarks import Remarks, Subject
+from node.ranges.octet_map import OctetMap
+from node.ranges.range_map import ABOVE_ALL
+from node.ranges.range_set import Range, RangeSet
+
+_NO_LINKS: Final = OctetMap()
+
+
+def linked(remarks: Remarks, ranges: Iterable[Range]) -> list[Range]:
+    """The messages of the ranges that are leased to links."""
+    places = remarks.get(Subject.LINK, _NO_LINKS).places
+    return [(first, last) for one in ranges for first, last, _ in places.spans(*one)]
+
+
+def linked_to(remarks: Remarks, identity: bytes) -> list[Range]:
+    """The messages that are leased to a link."""
+    return [(first, last) for first, last, terms in _links(remarks) if terms.identity == identity]
+
+
+def _links(remarks: Remarks) -> Iterator[tuple[int, int, LinkTerms]]:
+    for first, last, octets in remarks.get(Subject.LINK, _NO_LINKS).all():
+        yield first, last, link_terms(octets)
+
+
+class LinkLeases:
+    """The leases of a queue's links, for the queue's owner: soft state, but for what the log has.
+
+    `leases` are those of the queue by front end, and `consumers` its consumers.
+    """
+
+    __slots__ = ("_consumers", "_deadlines", "_leases", "_remarks", "lapsing")
+
+    def __init__(self, remarks: Remarks, leases: dict[int, RangeSet], consumers: Consumers) -> None:
+        self._remarks, self._leases, self._consumers = remarks, leases, consumers
+        # The times at which links that are not attached lose their messages, in milliseconds.
+        self._deadlines: dict[bytes, int] = {}
+        self.lapsing = RangeSet()
+        """Kept messages whose return is on its way to the log: their links get them no more."""
+
+    @property
+    def kept(self) -> RangeSet:
+        """The messages that the queue keeps for links which are not attached."""
+        return self._leases.get(LINKS) or RangeSet()
+
+    def add_kept(self, ranges: Iterable[Range]) -> None:
+        """Keep messages that are in no other place."""
+        self._leases.setdefault(LINKS, RangeSet()).update(ranges)
+
+    def any(self) -> bool:
+        """Whether a message is leased to a link."""
+        return Subject.LINK in self._remarks
+
+    def linked(self, ranges: Iterable[Range]) -> list[Range]:
+        """See `linked`."""
+        return linked(self._remarks, ranges)
+
+    # -- from link to queue, and back -----------------------------------------------------------
+
+    def keep(self, lease: RangeSet, ranges: Iterable[Range]) -> None:
+        """Keep the messages of a lease in the ranges that are leased to links: their consumer is lost."""
+        found = [part for one in self.linked(ranges) for part in lease.intersection(*one)]
+        lease.remove_all(found)
+        if found:
+            self.add_kept(found)
+
+    def abandoned(self, front_end: int, number: int, ranges: list[Range]) -> list[Range]:
+        """A consumer is lost that has had these messages: keep those that are leased to its link, unless the
+        link has another consumer by now. Returns the others that the front end has.
+        """
+        lease = self._leases.get(front_end)
+        if lease is None:
+            return []
+        left = RangeSet(part for one in ranges for part in lease.intersection(*one))
+        for first, last, terms in list(_links(self._remarks)):
+            mine = left.intersection(first, last)
+            left.remove_all(mine)
+            consumer = self._consumers.of_link(terms.identity)
+            if mine and (consumer is None or (consumer.front_end, consumer.number) == (front_end, number)):
+                self.keep(lease, mine)
+        return list(left.ranges())
+
+    def attach(self, consumer: Consumer, *, anew: bool) -> list[Range]:
+        """A link has a consumer, which gets the messages of the link that it does not have. Returns these.
+
+        `anew`: the link is attached, and has none of its messages. Otherwise its front end has greeted, and
+        the consumer has the messages that the front end has told.
+        """
+        mine = [] if consumer.link is None else linked_to(self._remarks, consumer.link.identity)
+        found = RangeSet()
+        for holder, lease in self._leases.items():
+            if holder == LINKS or (anew and holder not in (OWNER, TRANSACTION)):
+                parts = RangeSet(part for one in mine for part in lease.intersection(*one))
+                parts = parts.without(self.lapsing.ranges()) if self.lapsing else parts
+                lease.remove_all(parts.ranges())
+                found.update(parts.ranges())
+        lease = self._leases.setdefault(consumer.front_end, RangeSet())
+        lease.update(found.ranges())
+        consumer.resuming = found
+        return list(found.ranges())
+
+    def detach(self, front_end: int, number: int) -> None:
+        """A consumer ends: keep the messages of its link that it has not got again."""
+        consumer, lease = self._consumers.get(front_end, number), self._leases.get(front_end)
+        if consumer is not None and consumer.resuming and lease is not None:
+            self.keep(lease, list(consumer.resuming.ranges()))
+
+    def given_back(self, ranges: list[Range]) -> None:
+        """The return of these messages goes into the log: their links get them no more."""
+        for consumer in list(self._consumers.by_link.values()):
+            if consumer.resuming:
+                consumer.resuming.remove_all(ranges)
+
+    def resuming(self) -> Iterator[tuple[Consumer, list[Range]]]:
+        """The links that are to get messages which they have had before, with these messages."""
+        for consumer in list(self._consumers.by_link.values()):
+            lease = self._leases.get(consumer.front_end)
+            if consumer.resuming and lease is not None:
+                parts = [part for one in consumer.resuming.ranges() for part in lease.intersection(*one)]
+                consumer.resuming = RangeSet(parts)
+                if parts:
+                    yield consumer, parts
+
+    # -- time -----------------------------------------------------------------------------------
+
+    def overdue(self, now: int) -> list[Range]:
+        """The kept messages of links whose time is over, and those whose return was on its way to the log
+        when their link was lost; `now` is in milliseconds since the epoch. The owner puts the return into the
+        log, and calls `lapsed` once that is applied.
+        """
+        kept = self._leases.get(LINKS)
+        if not kept:
+            self._deadlines.clear()
+            return []
+        waiting = dict[bytes, int]()
+        unlinked = kept.without(self.linked(kept.ranges()))
+        found = list(unlinked.without(self.lapsing.ranges()).ranges())
+        self.lapsing.update(found)
+        for first, last, terms in list(_links(self._remarks)):
+            mine = kept.intersection(first, last)
+            if not mine or not terms.kept_s:
+                continue
+            deadline = self._deadlines.get(terms.identity, now + terms.kept_s * 1000)
+            if deadline <= now:
+                found += RangeSet(mine).without(self.lapsing.ranges()).ranges()
+                self.lapsing.update(mine)
+            else:
+                waiting[terms.identity] = deadline
+        self._deadlines = waiting
+        return found
+
+    def lapsed(self, ranges: Iterable[Range]) -> list[Range]:
+        """The return of kept messages is applied. Returns those that the queue still keeps."""
+        lapsing = [part for one in ranges for part in self.lapsing.intersection(*one)]
+        self.lapsing.remove_all(lapsing)
+        return [part for one in lapsing for part in self.kept.intersection(*one)]
+
+    @property
+    def wake(self) -> int:
+        """The time at which the time of a link is over, in milliseconds since the epoch; far ahead if there
+        is none.
+        """
+        return min(self._deadlines.values(), default=ABOVE_ALL)

@@ -1,0 +1,60 @@
+"""Deliveries that outlive their link: each message is handled once, whichever nodes are lost."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from tests.simulation.keepers import Keeper
+from tests.simulation.links import LinkReceiver
+from tests.simulation.scripts import Steps
+from tests.simulation.trials.limits import numbered
+from tests.simulation.trials.prover import Fate
+from tests.simulation.trials.trial import PAUSE_S, Trial
+
+
+def recoveries(trial: Trial) -> Steps:
+    """A client handles each message once, over many connections to any nodes. Other consumers, which give
+    back what they get, never get a message that the client has handled (B7).
+    """
+    chance = trial.chance
+    publisher = trial.prover()
+    yield trial.queue(publisher)
+    bodies = numbered("m", chance.randint(1, 8))
+    fate: Fate = yield publisher.publish("", trial.name, bodies)
+    trial.expect(not fate.refused, "a message is refused")
+    publisher.leave()
+    trial.provers.remove(publisher)
+    keeper = Keeper(trial.name, chance.randint(1, 6), chance)
+    rivals: list[LinkReceiver] = []
+    while len(keeper.done) < len(bodies):
+        ready = trial.nodes.ready_nodes()
+        if not keeper.connected and ready:
+            keeper.connect(trial.nodes.place(chance.choice(ready)))
+        elif keeper.attached and chance.random() < 0.1:
+            keeper.drop()
+        else:
+            keeper.act()
+        rivals = [one for one in rivals if one.alive]
+        if ready and len(rivals) < 2 and chance.random() < 0.1:
+            place = trial.nodes.place(chance.choice(ready))
+            rivals.append(LinkReceiver(place, trial.name, chance.randint(1, 3), count(1)))
+        for rival in rivals:
+            _check(trial, keeper, rival)
+        yield chance.choice((0.0, PAUSE_S, PAUSE_S, 4 * PAUSE_S))
+    keeper.drop()
+    for rival in rivals:
+        rival.leave()
+
+
+def _check(trial: Trial, keeper: Keeper, rival: LinkReceiver) -> None:
+    """Check what a rival has got, and give it back. A rival that was out of reach may get late what others
+    have had since.
+    """
+    if trial.chance.random() < 0.5:
+        return
+    for received in rival.deliveries:
+        late = trial.nodes.given_up(rival.node.name, trial.began)
+        mine = received.body in keeper.handled | keeper.done
+        trial.expect(late or not mine, f"{received.body} comes to another consumer, and is the link's")
+        rival.release(received)
+    rival.deliveries.clear()
