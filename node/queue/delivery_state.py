@@ -179,9 +179,12 @@ class DeliveryState:
         return list(parts.without(self.timed.lapsing.ranges()).ranges())
 
     def _unlinked(self, front_end: int, ranges: list[Range]) -> list[Range]:
-        """The messages of the ranges that the front end has, or that are leased to no link."""
+        """The messages of the ranges but those that are leased to a link at another front end. A front end
+        may give back a kept message: this owner does not know yet that the front end has the message.
+        """
         lost = RangeSet(self.links.linked(ranges))
         lost.remove_all([part for one in ranges for part in self.leased(front_end, *one)])
+        lost.remove_all(self.links.kept.ranges())
         return list(RangeSet(ranges).without(lost.ranges()).ranges()) if lost else ranges
 
     def keep_for_links(self, messages: RangeSet) -> list[Range]:

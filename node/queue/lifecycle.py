@@ -299,9 +299,11 @@ class Lifecycle:
         delivery = self._delivery
         delivery.lost.given_back(front_end, first, last)
         places = (delivery.leases.get(front_end), delivery.held)
-        return sum(
+        count = sum(
             self.give_back(place, place.intersection(first, last), redelivered) for place in places if place
         )
+        freed = delivery.links.freed(first, last) if LINKS in delivery.leases else []
+        return count + (self.give_back(delivery.leases[LINKS], freed, redelivered) if freed else 0)
 
     def release_unheld(self, front_end: int, held: Sequence[Range]) -> None:
         """Give back the front end's leased messages that are not in `held`: they never reached the

@@ -45,12 +45,13 @@ class LinkLeases:
     `leases` are those of the queue by front end, and `consumers` its consumers.
     """
 
-    __slots__ = ("_consumers", "_deadlines", "_leases", "_remarks", "lapsing")
+    __slots__ = ("_changed", "_consumers", "_deadlines", "_leases", "_remarks", "lapsing")
 
     def __init__(self, remarks: Remarks, leases: dict[int, RangeSet], consumers: Consumers) -> None:
         self._remarks, self._leases, self._consumers = remarks, leases, consumers
         # The times at which links that are not attached lose their messages, in milliseconds.
         self._deadlines: dict[bytes, int] = {}
+        self._changed = False
         self.lapsing = RangeSet()
         """Kept messages whose return is on its way to the log: their links get them no more."""
 
@@ -62,6 +63,7 @@ class LinkLeases:
     def add_kept(self, ranges: Iterable[Range]) -> None:
         """Keep messages that are in no other place."""
         self._leases.setdefault(LINKS, RangeSet()).update(ranges)
+        self._changed = True
 
     def any(self) -> bool:
         """Whether a message is leased to a link."""
@@ -102,7 +104,10 @@ class LinkLeases:
         `anew`: the link is attached, and has none of its messages. Otherwise its front end has greeted, and
         the consumer has the messages that the front end has told.
         """
-        mine = [] if consumer.link is None else linked_to(self._remarks, consumer.link.identity)
+        if consumer.link is None:
+            return []
+        self._deadlines.pop(consumer.link.identity, None)
+        mine = linked_to(self._remarks, consumer.link.identity)
         found = RangeSet()
         for holder, lease in self._leases.items():
             if holder == LINKS or (anew and holder not in (OWNER, TRANSACTION)):
@@ -120,6 +125,12 @@ class LinkLeases:
         consumer, lease = self._consumers.get(front_end, number), self._leases.get(front_end)
         if consumer is not None and consumer.resuming and lease is not None:
             self.keep(lease, list(consumer.resuming.ranges()))
+
+    def freed(self, first: int, last: int) -> list[Range]:
+        """The kept messages of a range whose return is applied, so that they are leased to no link."""
+        mine = RangeSet(self.kept.intersection(first, last))
+        self._changed = self._changed or bool(mine)
+        return list(mine.without(self.linked([(first, last)])).ranges()) if mine else []
 
     def given_back(self, ranges: list[Range]) -> None:
         """The return of these messages goes into the log: their links get them no more."""
@@ -140,18 +151,14 @@ class LinkLeases:
     # -- time -----------------------------------------------------------------------------------
 
     def overdue(self, now: int) -> list[Range]:
-        """The kept messages of links whose time is over, and those whose return was on its way to the log
-        when their link was lost; `now` is in milliseconds since the epoch. The owner puts the return into the
-        log, and calls `lapsed` once that is applied.
+        """The kept messages of links whose time is over; `now` is in milliseconds since the epoch. The owner
+        puts their return into the log, and calls `lapsed` once that is applied.
         """
-        kept = self._leases.get(LINKS)
-        if not kept:
-            self._deadlines.clear()
+        kept = self.kept
+        if not self._changed and now < self.wake:
             return []
-        waiting = dict[bytes, int]()
-        unlinked = kept.without(self.linked(kept.ranges()))
-        found = list(unlinked.without(self.lapsing.ranges()).ranges())
-        self.lapsing.update(found)
+        self._changed = False
+        found, waiting = list[Range](), dict[bytes, int]()
         for first, last, terms in list(_links(self._remarks)):
             mine = kept.intersection(first, last)
             if not mine or not terms.kept_s:

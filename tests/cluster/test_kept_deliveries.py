@@ -4,7 +4,7 @@ section 2.6.13).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -46,12 +46,22 @@ class Link(LinkClient):
         self, site: Site, name: str, attach: d.Attach, credits: int = 10, max_frame_size: int = LARGE
     ) -> None:
         super().__init__(site, name, max_frame_size=max_frame_size)
-        answers = self.send(attach)
-        site.until(lambda: answers.extend(self.reads()) or any(isinstance(one, d.Attach) for one in answers))
-        (self.answer,) = [one for one in answers if isinstance(one, d.Attach)]
+        self.send(attach)
+        site.until(lambda: self.reads() or self._attached)
+        self.answer: Any = self._attached[0]
         if credits:
             self.send(credit(credits))
             self.payloads  # noqa: B018
+
+    @property
+    def _attached(self) -> list[d.Attach]:
+        return [one.performative for one in self.frames if isinstance(one.performative, d.Attach)]
+
+    @property
+    def settlements(self) -> list[d.Disposition]:
+        """The dispositions that have come."""
+        self.reads()
+        return [one.performative for one in self.frames if isinstance(one.performative, d.Disposition)]
 
     @property
     def told(self) -> set[bytes]:
@@ -137,12 +147,13 @@ def test_a_message_waits_for_its_link_and_no_other_consumer_gets_it(
     link = Link(site, "n2", keeping())
     publish(client, b"1", b"2")
     assert link.bodies == b"12"
-    {
+    ends: dict[str, Callable[[], object]] = {
         "lost": link.lose,
         "detached": lambda: link.send(d.Detach(0, False)),
         "ended": lambda: link.send(d.End()),
         "closed": lambda: link.send(d.Close()),
-    }[way]()
+    }
+    ends[way]()
     site.until(lambda: kept(site) == 2)
     publish(client, b"3")
     other = LinkClient(site, "n1", receiver(1, QUEUE), credit(10, handle=1))
@@ -187,10 +198,9 @@ def test_a_peer_may_forget_a_delivery_only_once_its_outcome_is_safe(site: Site, 
     assert not link.accept(0), "no majority has the outcome"
     for node in others:
         node.resume()
-    answers: list[Any] = []
-    site.until(lambda: answers.extend(link.reads()) or answers)
-    (answer,) = answers
-    assert isinstance(answer, d.Disposition) and answer.settled and answer.role is d.Role.SENDER
+    site.until(lambda: link.settlements)
+    (answer,) = link.settlements
+    assert answer.settled and answer.role is d.Role.SENDER
     drained(site, site.client(name))
 
 

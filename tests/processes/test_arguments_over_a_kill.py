@@ -19,9 +19,10 @@ from pika.exceptions import ChannelClosedByBroker, NackError
 
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.values import UInt
+from tests.cluster.test_kept_deliveries import keeping
 from tests.processes.amqp10_client import Amqp10Client
 from tests.processes.conftest import channels
-from tests.processes.nodes import Cluster, until
+from tests.processes.nodes import Cluster, Node, until
 from tests.wire.amqp10.peer import transfer
 from tests.wire.amqp10.performatives import credit, settled
 from tests.wire.amqp10.sections import annotated, application, message
@@ -74,6 +75,11 @@ class Trial:
         """Returns once the message is confirmed. Raises NackError."""
         persistent = pika.BasicProperties(delivery_mode=2, **properties)
         self.clients[0].basic_publish("", self.queue, body, persistent)
+
+    @property
+    def other(self) -> Node:
+        """A node that does not own the queue at first."""
+        return next(node for node in self._cluster.nodes if node is not self.owner)
 
     @contextmanager
     def owner_killed(self) -> Iterator[None]:
@@ -417,3 +423,32 @@ def test_where_a_queue_is_and_on_how_many_nodes(trial: Trial) -> None:
         assert closed.value.reply_code == 404
     assert bodies(trial.take(1, single)) == [single.encode()]
     assert bodies(trial.take(1, classic)) == [classic.encode()]
+
+
+# -- B7: deliveries that outlive their link -------------------------------------------------------
+
+
+@pytest.mark.requirement("B7.7", "B7.9", "X5")
+def test_a_link_handles_each_message_once_though_its_node_and_the_owner_are_killed(trial: Trial) -> None:
+    """The client is at the owner: the log alone has which messages are the link's."""
+    trial.declare(x_queue_type="quorum")
+    for number in range(4):
+        trial.publish(b"%d" % number)
+    link = Amqp10Client(trial.owner, container_id="handler")
+    link.send(keeping(queue=trial.queue), credit(4))
+    tags = [link.expect(d.Transfer).delivery_tag or b"" for _ in range(4)]
+    link.send(settled(0, None, d.Accepted(), settled=False))
+    assert link.expect(d.Disposition).settled, "the client may forget the first message"
+    with trial.owner_killed():
+        assert trial.is_empty(), "the messages wait for the link"
+        again = Amqp10Client(trial.other, container_id="handler")
+        again.send(keeping({tags[1]: d.Accepted(), tags[2]: None}, trial.queue), credit(4))
+        answer = again.expect(d.Attach)
+        assert set(answer.unsettled or {}) == set(tags[2:])
+        came = [again.expect(d.Transfer) for _ in range(2)]
+        assert [(one.delivery_tag, one.resume) for one in came] == [(tags[2], True), (tags[3], False)]
+        again.send(settled(0, 1, d.Accepted(), settled=False))
+        again.expect(d.Disposition)
+        again.send(d.Detach(0, True))
+        again.expect(d.Detach)
+        assert trial.is_empty()

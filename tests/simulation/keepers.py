@@ -14,7 +14,7 @@ from node.wire.amqp10.frames import Frame
 from tests.simulation.clients import Place
 from tests.simulation.links import DATA, LinkConnection
 from tests.simulation.world import Violation
-from tests.wire.amqp10.performatives import LARGE, PLAIN, begin, credit, octets_of, receiver, settled
+from tests.wire.amqp10.performatives import LARGE, PLAIN, begin, credit, receiver, settled
 
 ACCEPTED: Final = d.Accepted()
 
@@ -34,6 +34,7 @@ class Keeper:
         self.bodies: dict[bytes, str] = {}
         self.attached = False
         self._queue, self._credit, self._chance = queue, link_credit, chance
+        self._generation, self._closing = 0, False
         self._connection: LinkConnection | None = None
         self._tags: dict[int, bytes] = {}
         self._life = 0
@@ -46,7 +47,8 @@ class Keeper:
 
     def connect(self, place: Place) -> None:
         """Open a connection, and attach the link with the deliveries that are not settled."""
-        self.attached, self._life, self._given = False, place.node.life, self._credit
+        self.attached = self._closing = False
+        self._life, self._given = place.node.life, self._credit
         self._tags.clear()
         connection: LinkConnection | None = None
 
@@ -59,7 +61,8 @@ class Keeper:
         source = d.Source(
             self._queue, durable=TerminusDurability.UNSETTLED_STATE, expiry_policy=TerminusExpiryPolicy.NEVER
         )
-        attach = receiver(0, source=source, rcv_settle_mode=ReceiverSettleMode.SECOND)
+        name = f"link {self._generation}"
+        attach = receiver(0, name=name, source=source, rcv_settle_mode=ReceiverSettleMode.SECOND)
         attach.unsettled = dict(self.unsettled)
         connection.tell(SASL_HEADER, PLAIN)
         opening = d.Open(f"keeper of {self._queue}", max_frame_size=LARGE), begin(), attach
@@ -71,10 +74,20 @@ class Keeper:
         if connection is not None and self.connected:
             if self._chance.random() < 0.3:
                 connection.tell(d.Detach(0, False))
-            connection.send_octets(octets_of())
             connection.lost = True
             connection.node.input(connection.session.lost)
         self._connection = None
+
+    def close(self) -> None:
+        """Close the link for good, unless an outcome is on its way: its deliveries go back to the queue. The
+        next link has another name, so that the client gets these messages from the queue alone.
+        """
+        if self.connected and self._connection is not None and not any(self.unsettled.values()):
+            self.handled -= {self.bodies[tag] for tag in self.unsettled}
+            self.unsettled.clear()
+            self._tags.clear()
+            self._closing = True
+            self._connection.tell(d.Detach(0, True))
 
     def act(self) -> None:
         """Settle one of the deliveries that came over this connection, in one way or another."""
@@ -108,7 +121,8 @@ class Keeper:
                 if tag is not None:
                     self._forget(tag)
         elif isinstance(told, d.Detach | d.End | d.Close):
-            self._connection = None
+            self._generation += self._closing and isinstance(told, d.Detach) and told.error is None
+            self.drop()
 
     def _attach(self, told: d.Attach) -> None:
         if told.source is None:
@@ -128,6 +142,8 @@ class Keeper:
         self.done.add(body)
 
     def _transfer(self, told: d.Transfer, octets: bytes) -> None:
+        if self._closing:
+            return
         tag, id = told.delivery_tag, told.delivery_id
         assert tag is not None and id is not None
         body = octets[octets.rindex(DATA) + len(DATA) + 1 :].decode()

@@ -31,7 +31,7 @@ def recoveries(trial: Trial) -> Steps:
         if not keeper.connected and ready:
             keeper.connect(trial.nodes.place(chance.choice(ready)))
         elif keeper.attached and chance.random() < 0.1:
-            keeper.drop()
+            chance.choice((keeper.drop, keeper.drop, keeper.close))()
         else:
             keeper.act()
         rivals = [one for one in rivals if one.alive]
