@@ -408,6 +408,8 @@ class FrontEnd:
             refusal = refusal_of(queue, value)
             if refusal is not None:
                 del self._consumers[number]
+            else:
+                self._consumers[number].for_link = consumer.kept is not None
             answer(number, refusal)
 
         self._links.attach(link, consumer, attached)

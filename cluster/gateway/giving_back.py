@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from cluster.catalog.membership.formats import Formats
 from cluster.gateway.commits import Attached
-from cluster.gateway.link import Links, PartitionLink, unanswered
+from cluster.gateway.link import Links, PartitionLink, TakeAnswer, unanswered
 from cluster.gateway.state import Vote
-from cluster.peers.link_messages import NOTHING_TO_GET, Ranges
+from cluster.peers.link_messages import NOTHING_TO_GET, UNREACHABLE, Ranges
 from node.delivery.settlements import Modification, consumer_of, token_of
 from node.queue.entry_format import encode_return
 
@@ -31,10 +32,7 @@ class GivingBack:
         """See `node.session.ports.BrokerPort.unsettled_of`."""
         attached = self._consumers.get(consumer)
         found = None if attached is None else attached.link.consumers.get(consumer)
-        if attached is None or found is None or found.kept is None:
-            return None
-        attached.for_link = True
-        return found.kept
+        return None if found is None else found.kept
 
     def abandon(self, lease: int, ranges: Ranges) -> None:
         """See `node.session.ports.BrokerPort.abandon`."""
@@ -54,11 +52,11 @@ class GivingBack:
         """See `node.session.ports.BrokerPort.when_settled`."""
         attached = self._consumers.get(consumer)
         if attached is None or attached.link.unreachable:
-            done()
+            # The outcome is not known: the client asks again when it attaches its link again.
             return
         # The owner answers behind everything that it has taken before.
         arguments = [*NOTHING_TO_GET, attached.queue]
-        self._links.request(attached.link, "last", arguments, lambda *_: done())
+        self._links.request(attached.link, "last", arguments, _unless_unreachable(done))
 
     def give_back(
         self, lease: int, ranges: Ranges, failed: bool, undeliverable_here: bool, change: Modification | None
@@ -74,6 +72,14 @@ class GivingBack:
             link.give_back(queue, mine, failed=failed, token=token)
         else:
             _modify(link, queue, mine, failed, token, change)
+
+
+def _unless_unreachable(done: Callable[[], None]) -> TakeAnswer:
+    def answered(value: Any, _: object) -> None:
+        if value != UNREACHABLE:
+            done()
+
+    return answered
 
 
 def _modify(

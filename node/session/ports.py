@@ -417,7 +417,9 @@ class BrokerPort(Protocol):
         """
 
     def when_settled(self, consumer: int, done: Callable[[], None]) -> None:
-        """Call back once all settlements of the consumer up to now are on the disks of a majority."""
+        """Call back once all settlements of the consumer up to now are on the disks of a majority; never
+        where the only node that has the queue is down.
+        """
 
     def abandon(self, lease: int, ranges: list[Range]) -> None:
         """The client has gone without an outcome for these messages. The queue keeps them for the link of the
