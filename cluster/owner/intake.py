@@ -347,7 +347,11 @@ def take_return(owner: OwnerState, front_end: int, operation: Return) -> bytes |
     spent, ranges = b"", operation.ranges
     if queue is not None and not owner.resuming(front_end, operation.queue):
         ranges = queue.delivery.returnable(front_end, ranges, operation.token)
-    if queue is not None and queue.delivery.consumers.by_link:
+    if queue is not None and queue.delivery.links.any():
+        # The front end's consumers have the messages no more, also where a link has them by now.
+        for part in operation.ranges:
+            queue.delivery.lost.given_back(front_end, *part)
+        ranges = ranges if operation.failed else queue.delivery.links.not_late(front_end, ranges)
         queue.delivery.links.given_back(ranges)
     if operation.failed:
         spent, ranges = discard_exhausted(owner, operation.queue, front_end, ranges)

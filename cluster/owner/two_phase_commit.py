@@ -118,7 +118,7 @@ class TwoPhaseCommit:
                 former.remove(first, last)
                 if queue.delivery.timed is not None:
                     queue.delivery.timed.end(moved)
-            for part in queue.delivery.find_waiting(first, last):
+            for part in queue.delivery.find_waiting(front_end, first, last):
                 lease.add(*part)
                 if queue.delivery.ready.by_consumer:
                     queue.delivery.ready.claim((TRANSACTION, 0), *part)

@@ -179,12 +179,13 @@ class DeliveryState:
         return list(parts.without(self.timed.lapsing.ranges()).ranges())
 
     def _unlinked(self, front_end: int, ranges: list[Range]) -> list[Range]:
-        """The messages of the ranges but those that are leased to a link at another front end. A front end
-        may give back a kept message: this owner does not know yet that the front end has the message.
+        """The messages of the ranges but those that are leased to a link which is not the front end's. A
+        front end may give back a kept message of a link of its own: this owner does not know yet that the
+        front end has the message.
         """
         lost = RangeSet(self.links.linked(ranges))
-        lost.remove_all([part for one in ranges for part in self.leased(front_end, *one)])
-        lost.remove_all(self.links.kept.ranges())
+        for one in ranges:
+            lost.remove_all(self.leased(front_end, *one) + self.links.kept_for(front_end, *one))
         return list(RangeSet(ranges).without(lost.ranges()).ranges()) if lost else ranges
 
     def keep_for_links(self, messages: RangeSet) -> list[Range]:
@@ -195,9 +196,9 @@ class DeliveryState:
         self.links.add_kept(kept)
         return kept
 
-    def find_waiting(self, first: int, last: int) -> list[Range]:
+    def find_waiting(self, front_end: int, first: int, last: int) -> list[Range]:
         """Take messages that a front end reports as its leases out of held, ready and scheduled ones, and out
-        of those that are kept for links. Returns them.
+        of those that are kept for its links. Returns them.
 
         Held messages are ready, or leased to another front end, once the time limit is over. A message that
         was due by the former owner's clock is scheduled while it is not due by this owner's.
@@ -209,12 +210,10 @@ class DeliveryState:
             self.held.remove(*part)
             self.ready.remove(*part)
             self.unschedule(*part)
-        kept = self.leases.get(LINKS)
-        if kept:
-            mine = kept.intersection(first, last)
-            kept.remove_all(mine)
-            found += mine
-        return found
+        mine = self.links.kept_for(front_end, first, last)
+        if mine:
+            self.leases[LINKS].remove_all(mine)
+        return found + mine
 
     def unschedule(self, first: int, last: int) -> int:
         """Take messages out of the schedule; return how many were in it."""

@@ -275,7 +275,7 @@ class Lifecycle:
             return Settled(count, ranges)
         for part in ranges:
             if not leased:
-                count += count_of(delivery.find_waiting(*part))
+                count += count_of(delivery.find_waiting(front_end, *part)) + delivery.links.settled(*part)
             delivery.soft.remove(*part)
             self._rests.remove(*part)
         if not leased and front_end != OWNER:
@@ -433,7 +433,7 @@ class Lifecycle:
         messages that no front end has are ready.
         """
         delivery, consumers, leases = self._delivery, RangeMap(holders), RangeMap(tokens)
-        accepted = [part for one in ranges for part in delivery.find_waiting(*one)]
+        accepted = [part for one in ranges for part in delivery.find_waiting(front_end, *one)]
         if delivery.timed is not None:
             for other, part in delivery.timed.outranked(front_end, leases.all()):
                 delivery.lease_of(other).remove(*part)

@@ -45,13 +45,26 @@ class LinkLeases:
     `leases` are those of the queue by front end, and `consumers` its consumers.
     """
 
-    __slots__ = ("_changed", "_consumers", "_deadlines", "_leases", "_remarks", "lapsing")
+    __slots__ = (
+        "_changed",
+        "_consumers",
+        "_deadlines",
+        "_had",
+        "_leases",
+        "_remarks",
+        "_speaking",
+        "lapsing",
+    )
 
     def __init__(self, remarks: Remarks, leases: dict[int, RangeSet], consumers: Consumers) -> None:
         self._remarks, self._leases, self._consumers = remarks, leases, consumers
         # The times at which links that are not attached lose their messages, in milliseconds.
         self._deadlines: dict[bytes, int] = {}
         self._changed = False
+        # Messages that links have had before, and have been sent again.
+        self._had = RangeSet()
+        # The links of each front end's consumers.
+        self._speaking: dict[int, set[bytes]] = {}
         self.lapsing = RangeSet()
         """Kept messages whose return is on its way to the log: their links get them no more."""
 
@@ -72,6 +85,23 @@ class LinkLeases:
     def linked(self, ranges: Iterable[Range]) -> list[Range]:
         """See `linked`."""
         return linked(self._remarks, ranges)
+
+    def greets(self, front_end: int, identities: Iterable[bytes]) -> None:
+        """A front end greets, or is lost: it has consumers of these links, and of no others."""
+        self._speaking[front_end] = set(identities)
+        if not self._speaking[front_end]:
+            del self._speaking[front_end]
+
+    def kept_for(self, front_end: int, first: int, last: int) -> list[Range]:
+        """The kept messages of a range whose link has a consumer at the front end. Another front end that
+        tells such a message has had it before the link, and has lost the lease.
+        """
+        kept, identities = self.kept, self._speaking.get(front_end)
+        if not kept or not identities:
+            return []
+        mine = [part for one in identities for part in linked_to(self._remarks, one)]
+        inside = RangeSet(part for one in mine for part in kept.intersection(*one))
+        return inside.intersection(first, last)
 
     # -- from link to queue, and back -----------------------------------------------------------
 
@@ -98,6 +128,23 @@ class LinkLeases:
                 self.keep(lease, mine)
         return list(left.ranges())
 
+    def not_late(self, front_end: int, ranges: list[Range]) -> list[Range]:
+        """The messages of a return by a front end, which counts no failures, but those that were on their way
+        to a consumer that has ended, and that its link has had before: these are kept, or are the link's next
+        consumer's.
+        """
+        lease, left = self._leases.get(front_end), RangeSet(ranges)
+        for first, last, terms in list(_links(self._remarks)) if lease and self._had else ():
+            consumer = self._consumers.of_link(terms.identity)
+            mine = [part for one in left.intersection(first, last) for part in self._had.intersection(*one)]
+            if consumer is not None and consumer.front_end == front_end:
+                waiting = consumer.resuming or RangeSet()
+                mine = [part for one in mine for part in waiting.intersection(*one)]
+            elif lease is not None:
+                self.keep(lease, mine)
+            left.remove_all(mine)
+        return list(left.ranges())
+
     def attach(self, consumer: Consumer, *, anew: bool) -> list[Range]:
         """A link has a consumer, which gets the messages of the link that it does not have. Returns these.
 
@@ -107,6 +154,7 @@ class LinkLeases:
         if consumer.link is None:
             return []
         self._deadlines.pop(consumer.link.identity, None)
+        self._speaking.setdefault(consumer.front_end, set()).add(consumer.link.identity)
         mine = linked_to(self._remarks, consumer.link.identity)
         found = RangeSet()
         for holder, lease in self._leases.items():
@@ -132,11 +180,24 @@ class LinkLeases:
         self._changed = self._changed or bool(mine)
         return list(mine.without(self.linked([(first, last)])).ranges()) if mine else []
 
+    def settled(self, first: int, last: int) -> int:
+        """Messages of a range are settled, also by a consumer that has lost them: keep them no more. Returns
+        how many were kept.
+        """
+        kept = self._leases.get(LINKS)
+        return kept.remove(first, last) if kept else 0
+
     def given_back(self, ranges: list[Range]) -> None:
         """The return of these messages goes into the log: their links get them no more."""
+        self._had.remove_all(ranges)
         for consumer in list(self._consumers.by_link.values()):
             if consumer.resuming:
                 consumer.resuming.remove_all(ranges)
+
+    def sent_again(self, ranges: list[Range]) -> None:
+        """Messages are sent to a link that has had them before."""
+        self._had.update(ranges)
+        self._had = RangeSet(self.linked(self._had.ranges()))
 
     def resuming(self) -> Iterator[tuple[Consumer, list[Range]]]:
         """The links that are to get messages which they have had before, with these messages."""

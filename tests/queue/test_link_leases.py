@@ -125,3 +125,36 @@ def test_a_lease_of_a_link_takes_less_than_200_octets_of_each_replica() -> None:
     remarks: Remarks = {}
     put_remark(remarks, Subject.LINK, [(number, number) for number in range(0, 20_000, 2)], LINK.encode())
     assert remarks[Subject.LINK].held <= 200 * 10_000
+
+
+def test_a_front_end_without_the_link_cannot_claim_what_is_kept() -> None:
+    """It has had the message before the link, and has lost the lease."""
+    leases = Leases()
+    leases.links.keep(leases.lease, [(1, 9)])
+    leases.links.greets(7, [LINK.identity])
+    leases.links.greets(9, [OTHER.identity])
+    assert leases.links.kept_for(7, 2, 8) == [(2, 3), (7, 7)]
+    assert leases.links.kept_for(9, 2, 8) == [(8, 8)]
+    leases.links.greets(7, ())
+    assert leases.links.kept_for(7, 2, 8) == [] == leases.links.kept_for(FRONT_END, 2, 8)
+
+
+def test_a_late_return_of_what_the_link_has_had_keeps_the_message() -> None:
+    leases = Leases()
+    leases.links.sent_again([(1, 2)])
+    assert leases.links.not_late(FRONT_END, [(1, 4)]) == [(3, 4)]
+    assert leases.kept() == [(1, 2)]
+
+
+def test_a_return_of_what_the_link_has_now_is_none_of_a_lost_consumer() -> None:
+    leases = Leases()
+    consumer = leases.consumers.attach(FRONT_END, CONSUMER, link=LINK)
+    leases.links.attach(consumer, anew=True)
+    leases.links.sent_again([(1, 2)])
+    assert consumer.resuming is not None
+    consumer.resuming.remove(2, 2)
+    assert leases.links.not_late(FRONT_END, [(1, 4)]) == [(2, 4)], (
+        "message 1 is on its way to the new consumer"
+    )
+    leases.links.given_back([(1, 4)])
+    assert leases.links.not_late(FRONT_END, [(2, 2)]) == [(2, 2)]

@@ -242,7 +242,9 @@ class SessionTable:
         link = self._links.get(consumer)
         session = None if link is None else self._by_number.get(link.session)
         if link is None or session is None or link.ended:
-            self._outbox.emit(SettleEffect(lease, merged(ranges_of(numbers)), Outcome.RELEASED))
+            keeps = link is not None and link.recovery is not None and not link.closed
+            outcome = Outcome.ABANDONED if keeps else Outcome.RELEASED
+            self._outbox.emit(SettleEffect(lease, merged(ranges_of(numbers)), outcome))
         else:
             session.deliver(link, run, numbers, redelivered, lease)
             self.parts.credits.look_at_output()
