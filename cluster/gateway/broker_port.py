@@ -432,17 +432,20 @@ class FrontEnd:
         if attached is None:
             self._browsing.end(consumer)
             done()
+        elif attached.for_link:
+            self._giving_back.client_gone(consumer)
+            self._cancellations.cancel(attached.link, attached.queue, consumer, done)
         else:
             attached.link.detach(consumer)
             self._cancellations.left(attached.link, attached.queue, done)
 
-    def leave(self, consumer: int, done: Callable[[], None]) -> None:
+    def leave(self, consumer: int, done: Callable[[], None], closed: bool = False) -> None:
         attached = self._consumers.get(consumer)
         if attached is None:
             self._browsing.end(consumer)
             done()
         else:
-            self._cancellations.cancel(attached.link, attached.queue, consumer, done)
+            self._cancellations.cancel(attached.link, attached.queue, consumer, done, closed)
 
     def forget(self, consumer: int) -> None:
         self._consumers.pop(consumer, None)

@@ -35,17 +35,27 @@ class Cancellations:
         self._catalog, self._formats, self._links, self._local = catalog, formats, links, local
         self._waits = auto_delete_after_s > 0
 
-    def cancel(self, link: PartitionLink, queue: int, consumer: int, done: Cancelled) -> None:
+    def cancel(
+        self, link: PartitionLink, queue: int, consumer: int, done: Cancelled, closed: bool = False
+    ) -> None:
         """Cancel a consumer behind the messages published before. Calls `done` when its queue is deleted, or
-        at once if the queue stays.
+        at once if the queue stays. `closed`: the queue is to keep no message for the consumer's link.
         """
 
-        def stopped(value: Any = None, _: object = None) -> None:
+        def ended(value: Any = None, _: object = None) -> None:
             link.detach(consumer)
             self.left(link, queue, done)
 
+        def stopped(value: Any, _: object) -> None:
+            found = link.consumers.get(consumer)
+            if closed and found is not None and found.kept is not None:
+                arguments = [*NOTHING_TO_GET, queue, consumer, found.link]
+                self._links.request(link, "close_link", arguments, ended)
+            else:
+                ended()
+
         if link.unreachable:
-            stopped()
+            ended()
         else:
             # An owner of the release before answers that there is no such queue, and cancels nothing.
             self._links.request(link, "stop", [*NOTHING_TO_GET, queue, consumer], stopped)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from cluster.catalog.membership.formats import Formats
@@ -11,7 +12,21 @@ from cluster.gateway.link import Links, PartitionLink, TakeAnswer, unanswered
 from cluster.gateway.state import Vote
 from cluster.peers.link_messages import NOTHING_TO_GET, UNREACHABLE, Ranges
 from node.delivery.settlements import Modification, consumer_of, token_of
+from node.message.run import Run
 from node.queue.entry_format import encode_return
+from node.ranges.range_set import Numbers, merged, ranges_of
+from node.session.publishing_session import GoneSession
+
+
+class GoneClient(GoneSession):
+    """Stands for the session of a client that has gone, and takes the deliveries that still come."""
+
+    def __init__(self, taken: Callable[[Ranges], None]) -> None:
+        """`taken` is called with the messages of each delivery."""
+        self._taken = taken
+
+    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool, lease: int) -> None:
+        self._taken(merged(ranges_of(numbers)))
 
 
 class GivingBack:
@@ -41,6 +56,20 @@ class GivingBack:
         if attached is None or not attached.for_link:
             self.give_back(lease, ranges, True, False, None)
             return
+        self._leave_to_link(attached, consumer, ranges)
+
+    def client_gone(self, consumer: int) -> None:
+        """The client of a consumer with a link is gone, and the owner has still to be told: leave to the link
+        what comes meanwhile, too.
+        """
+        attached = self._consumers[consumer]
+        found = attached.link.consumers.get(consumer)
+        if found is not None:
+            attached.link.credit(consumer, found.delivered)
+            found.subscriber = GoneClient(partial(self._leave_to_link, attached, consumer))
+
+    def _leave_to_link(self, attached: Attached, consumer: int, ranges: Ranges) -> None:
+        """Have the owner keep messages for the link of the consumer that has had them."""
         link, queue = attached.link, attached.queue
         # A consumer of the same link may have got some of the messages since, over the same node.
         mine = link.held.of_holder(queue, consumer, ranges)

@@ -351,7 +351,6 @@ def take_return(owner: OwnerState, front_end: int, operation: Return) -> bytes |
         # The front end's consumers have the messages no more, also where a link has them by now.
         for part in operation.ranges:
             queue.delivery.lost.given_back(front_end, *part)
-        ranges = ranges if operation.failed else queue.delivery.links.not_late(front_end, ranges)
         queue.delivery.links.given_back(ranges)
     if operation.failed:
         spent, ranges = discard_exhausted(owner, operation.queue, front_end, ranges)
@@ -375,7 +374,10 @@ def _let_go(owner: OwnerState, front_end: int, number: int, ranges: list[Range])
     of these is applied, and their leases end here.
     """
     queue = owner.queues.get(number)
-    for part in [] if queue is None else queue.delivery.gone(front_end, ranges):
+    if queue is None:
+        return
+    queue.delivery.links.lapsed(ranges)
+    for part in queue.delivery.gone(front_end, ranges):
         owner.returned(front_end, number, *part)
 
 

@@ -4,7 +4,7 @@ and what becomes of the messages of a lost one (docs/decisions/0047-leases-of-li
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from cluster.owner.failures import discard_exhausted
@@ -14,6 +14,7 @@ from cluster.owner.state import OwnerState
 from cluster.peers.consumer_terms import ConsumerTerms
 from cluster.peers.link_messages import Ranges
 from node.delivery.link_terms import KEPT_S_OCTETS, LinkTerms, link_terms
+from node.queue.consumers import ConsumerKey
 from node.queue.dispatch import QueueOwner
 from node.queue.operations import LINKS, Return, Semantics
 
@@ -43,17 +44,30 @@ def links_of(consumers: Iterable[ConsumerTerms], queue: int) -> list[bytes]:
     return [link_terms(octets).identity for octets in found]
 
 
-def steal(owner: OwnerState, queue: QueueOwner, link: LinkTerms) -> None:
+def steal(
+    owner: OwnerState, number: int, link: LinkTerms, forget: Callable[[int, ConsumerKey], Ranges]
+) -> None:
     """A link is attached again, while the owner has a consumer of the link: that one ends (part 2, section
-    2.6.1).
+    2.6.1). Messages that were about to leave to it are the link's next consumer's: see `Serving.forget_link`.
     """
-    former = queue.delivery.consumers.of_link(link.identity)
+    delivery = owner.queues[number].delivery
+    former = delivery.consumers.of_link(link.identity)
     if former is None:
         return
-    queue.delivery.consumers.detach(former.front_end, former.number)
+    coming = forget(number, (former.front_end, former.number))
+    owner.after_proposed(partial(_keep, owner, number, former.front_end, coming))
+    delivery.consumers.detach(former.front_end, former.number)
     state = owner.front_ends.current(former.front_end)
     if state is not None and state.consumers.pop(former.number, None) is not None:
         state.port.consumer_cancelled(state.epoch, former.number)
+
+
+def _keep(owner: OwnerState, number: int, front_end: int, ranges: Ranges) -> None:
+    """The log leases these messages to a link, and no consumer has got them."""
+    queue = owner.queues.get(number)
+    if queue is not None and ranges:
+        queue.delivery.links.keep(queue.delivery.lease_of(front_end), ranges)
+        owner.serve_again(number)
 
 
 def abandon(owner: OwnerState, number: int, front_end: int, consumer: int, ranges: Ranges) -> None:
@@ -82,9 +96,27 @@ def _gone_back(owner: OwnerState, number: int, front_end: int, ranges: Ranges) -
 def let_links_lapse(owner: OwnerState, number: int, queue: QueueOwner, now: int) -> None:
     """Give back the messages of lost links whose time is over; `now` is in milliseconds since the epoch."""
     overdue = queue.delivery.links.overdue(now)
-    if not overdue:
-        return
-    spent, ranges = discard_exhausted(owner, number, LINKS, overdue)
+    if overdue:
+        _let_go(owner, number, queue, overdue)
+
+
+def close_link(
+    owner: OwnerState, number: int, front_end: int, consumer: int, link: bytes, closed: Callable[[], None]
+) -> None:
+    """A consumer has ended because its link is closed for good: give back what is kept for the link. Calls
+    `closed` once that is applied.
+    """
+    queue = owner.queues.get(number)
+    if queue is not None:
+        ranges = queue.delivery.links.closed(front_end, consumer, link_terms(link).identity)
+        if ranges:
+            _let_go(owner, number, queue, ranges)
+    owner.after_proposed(closed)
+
+
+def _let_go(owner: OwnerState, number: int, queue: QueueOwner, lapsing: Ranges) -> None:
+    """Give back messages that were kept for links. Their deliveries have failed."""
+    spent, ranges = discard_exhausted(owner, number, LINKS, lapsing)
     if spent:
         owner.operation(spent)
     let_rest(owner, number, LINKS, ranges)

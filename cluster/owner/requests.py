@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from cluster.owner.browsing import BrowsingQuestion, filtered_page, next_page, page
-from cluster.owner.links import abandon
+from cluster.owner.links import abandon, close_link
 from cluster.owner.proposal import FrontEndState
 from cluster.owner.serving import Serving, regrant
 from cluster.owner.state import OwnerState
@@ -110,6 +110,9 @@ class FrontEndRequests:
         elif name == "abandoned":
             abandoning = partial(self._abandon, front_end, request, *arguments)
             self._owner.after_proposed(abandoning)
+        elif name == "close_link":
+            closing = partial(self._close_link, front_end, request, *arguments)
+            self._owner.after_proposed(closing)
         elif name == "last":
             self._owner.after_proposed(lambda: found(self._owner.next_sequence - 1))
         else:
@@ -148,6 +151,12 @@ class FrontEndRequests:
         """A consumer with a link is lost."""
         abandon(self._owner, number, front_end, consumer, [(first, last) for first, last in ranges])
         self._front_ends.answer(front_end, request, None)
+
+    def _close_link(self, front_end: int, request: int, number: int, consumer: int, link: bytes) -> None:
+        """A client has closed a link for good. The consumer of the link has been stopped before."""
+        # A deposed owner does not know what is kept.
+        closed = partial(self._owner.linearizable_reads.answer, front_end, request, None)
+        close_link(self._owner, number, front_end, consumer, link, closed)
 
     def _drain(
         self, front_end: int, epoch: int, request: int, number: int, consumer: int, limit: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, islice, repeat, takewhile
 from typing import Final
 
@@ -140,9 +141,16 @@ class Serving:
         """Forget the handouts to links of a front end that wait for the log: the front end greets anew, and
         tells what it has, or is lost.
         """
-        for key in [key for key, waiting in self._leaving.items() if key[1][0] == front_end]:
-            if any(one.link for one in self._leaving[key]):
-                del self._leaving[key]
+        for queue, key in [place for place in self._leaving if place[1][0] == front_end]:
+            self.forget_link(queue, key)
+
+    def forget_link(self, queue: int, key: ConsumerKey) -> list[Range]:
+        """Forget the handouts to the link of a consumer that wait for the log; returns their messages."""
+        waiting = self._leaving.get((queue, key), ())
+        if not any(one.link for one in waiting):
+            return []
+        del self._leaving[queue, key]
+        return [part for one in waiting for part in one.grant.ranges]
 
     def on_the_way(self, queue: int, key: ConsumerKey) -> int:
         """The number of a queue's messages that are held back for a consumer until a commit."""
@@ -413,33 +421,38 @@ def regrant(owner: OwnerState, serving: Serving, number: int, consumer: Consumer
 def _remove_first(owner: OwnerState, serving: Serving, queue: QueueOwner, handout: Handout) -> None:
     """Commit the removal of an at-most-once delivery before the owner sends the delivery."""
 
-    def committed() -> None:
+    def removed() -> None:
         _removed(serving, queue, handout)
-        outgoing: Outgoing = {}
-        for one in serving.released(handout):
-            _hand_over(owner, serving, one, outgoing)
-        owner.send(outgoing)
+        _release(owner, serving, handout)
 
-    serving.held(handout)
-    owner.proposal.committed.append(committed)
-    owner.operation(encode_settle(handout.queue, merged(handout.grant.ranges)))
+    settle = encode_settle(handout.queue, merged(handout.grant.ranges))
+    _commit_first(owner, serving, handout, settle, removed)
 
 
 def _lease_first(owner: OwnerState, serving: Serving, handout: Handout) -> None:
     """Commit to which link the messages are leased before the owner sends them. A node that is lost later
     does not end the lease.
     """
+    remark = Remark(handout.queue, Subject.LINK, merged(handout.grant.ranges), handout.link)
+    released = partial(_release, owner, serving, handout)
+    _commit_first(owner, serving, handout, encode_remark(remark), released)
 
-    def committed() -> None:
-        outgoing: Outgoing = {}
-        for one in serving.released(handout):
-            _hand_over(owner, serving, one, outgoing)
-        owner.send(outgoing)
 
+def _commit_first(
+    owner: OwnerState, serving: Serving, handout: Handout, operation: bytes, committed: Callable[[], None]
+) -> None:
+    """Hold a handout back until an operation about its messages is committed."""
     serving.held(handout)
     owner.proposal.committed.append(committed)
-    remark = Remark(handout.queue, Subject.LINK, merged(handout.grant.ranges), handout.link)
-    owner.operation(encode_remark(remark))
+    owner.operation(operation)
+
+
+def _release(owner: OwnerState, serving: Serving, handout: Handout) -> None:
+    """Send a handout whose operation is committed, and those that have waited behind it."""
+    outgoing: Outgoing = {}
+    for one in serving.released(handout):
+        _hand_over(owner, serving, one, outgoing)
+    owner.send(outgoing)
 
 
 def _removed(serving: Serving, queue: QueueOwner, handout: Handout) -> None:

@@ -229,8 +229,13 @@ class FrontEndSessions:
             if state is not None:
                 self._front_ends.answer(front_end, request, self._join(state, terms))
 
+        def confirmed_first() -> None:
+            # A deposed owner does not know what the messages of the link have become.
+            self._owner.linearizable_reads.when_confirmed(join)
+
         self._front_ends.joining[terms.queue] += 1
-        self.when_attached(terms.queue, front_end, join, consuming=True)
+        attached = confirmed_first if terms.link else join
+        self.when_attached(terms.queue, front_end, attached, consuming=True)
 
     def _join(self, state: FrontEndState, terms: ConsumerTerms, *, anew: bool = True) -> list[Any] | None:
         """Add a consumer whose front end is attached in the log. Returns the answer to an attach. `anew`: the
@@ -239,18 +244,19 @@ class FrontEndSessions:
         front_end, owner = state.front_end, self._owner.queues.get(terms.queue)
         if owner is None:
             return NOT_FOUND
-        selector = None
-        if terms.filter:
-            try:
-                selector = Selector(terms.filter)
-            except TreeError:
-                # The filter of a later release.
-                return NOT_FOUND
-            if not owner.delivery.consumers.takes_filter(selector):
-                return TOO_MANY_FILTERS
+        try:
+            selector = Selector(terms.filter) if terms.filter else None
+        except TreeError:
+            # The filter of a later release.
+            return NOT_FOUND
+        if selector is not None and not owner.delivery.consumers.takes_filter(selector):
+            return TOO_MANY_FILTERS
         link = linking(self._owner, terms)
         if link is not None and anew:
-            steal(self._owner, owner, link)
+            steal(self._owner, terms.queue, link, self._serving.forget_link)
+        elif link is not None and owner.delivery.consumers.of_link(link.identity) is not None:
+            # The link has been attached at another front end since.
+            return ACCESS_REFUSED
         try:
             consumer = owner.delivery.consumers.attach(
                 front_end,

@@ -144,8 +144,8 @@ class OwnerPort(Protocol):
 
     def request(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
         """Carry out a request by name: `get`, `purge`, `count`, `redeliver`, `browse`,
-        `browse_next`, `close`, `stop`, `drain`, `undeliverable_here`, `last`, `abandoned`. `result(request)`
-        answers it.
+        `browse_next`, `close`, `stop`, `drain`, `undeliverable_here`, `last`, `abandoned`,
+        `close_link`. `result(request)` answers it.
         """
 
 

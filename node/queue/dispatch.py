@@ -342,7 +342,6 @@ class QueueOwner:
                 continue
             grants.append(Grant(consumer.front_end, consumer.number, ranges, True, removal=False, soft=False))
             delivery.consumers.given(consumer, count)
-            delivery.links.sent_again(ranges)
             if consumer.resuming is not None:
                 consumer.resuming.remove_all(ranges)
         return grants

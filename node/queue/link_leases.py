@@ -49,10 +49,10 @@ class LinkLeases:
         "_changed",
         "_consumers",
         "_deadlines",
-        "_had",
         "_leases",
         "_remarks",
         "_speaking",
+        "_unsought",
         "lapsing",
     )
 
@@ -61,12 +61,12 @@ class LinkLeases:
         # The times at which links that are not attached lose their messages, in milliseconds.
         self._deadlines: dict[bytes, int] = {}
         self._changed = False
-        # Messages that links have had before, and have been sent again.
-        self._had = RangeSet()
+        # Whether messages are kept since consumers were last looked for that have their links.
+        self._unsought = False
         # The links of each front end's consumers.
         self._speaking: dict[int, set[bytes]] = {}
         self.lapsing = RangeSet()
-        """Kept messages whose return is on its way to the log: their links get them no more."""
+        """Messages whose return is on its way to the log: their links get them no more."""
 
     @property
     def kept(self) -> RangeSet:
@@ -76,7 +76,7 @@ class LinkLeases:
     def add_kept(self, ranges: Iterable[Range]) -> None:
         """Keep messages that are in no other place."""
         self._leases.setdefault(LINKS, RangeSet()).update(ranges)
-        self._changed = True
+        self._changed = self._unsought = True
 
     def any(self) -> bool:
         """Whether a message is leased to a link."""
@@ -107,14 +107,15 @@ class LinkLeases:
 
     def keep(self, lease: RangeSet, ranges: Iterable[Range]) -> None:
         """Keep the messages of a lease in the ranges that are leased to links: their consumer is lost."""
-        found = [part for one in self.linked(ranges) for part in lease.intersection(*one)]
+        mine = RangeSet(part for one in self.linked(ranges) for part in lease.intersection(*one))
+        found = list(mine.without(self.lapsing.ranges()).ranges())
         lease.remove_all(found)
         if found:
             self.add_kept(found)
 
     def abandoned(self, front_end: int, number: int, ranges: list[Range]) -> list[Range]:
-        """A consumer is lost that has had these messages: keep those that are leased to its link, unless the
-        link has another consumer by now. Returns the others that the front end has.
+        """A consumer is lost that has had these messages: keep those that are leased to its link, unless
+        another consumer of the front end has the link by now. Returns the others that the front end has.
         """
         lease = self._leases.get(front_end)
         if lease is None:
@@ -124,25 +125,8 @@ class LinkLeases:
             mine = left.intersection(first, last)
             left.remove_all(mine)
             consumer = self._consumers.of_link(terms.identity)
-            if mine and (consumer is None or (consumer.front_end, consumer.number) == (front_end, number)):
+            if mine and (consumer is None or consumer.front_end != front_end or consumer.number == number):
                 self.keep(lease, mine)
-        return list(left.ranges())
-
-    def not_late(self, front_end: int, ranges: list[Range]) -> list[Range]:
-        """The messages of a return by a front end, which counts no failures, but those that were on their way
-        to a consumer that has ended, and that its link has had before: these are kept, or are the link's next
-        consumer's.
-        """
-        lease, left = self._leases.get(front_end), RangeSet(ranges)
-        for first, last, terms in list(_links(self._remarks)) if lease and self._had else ():
-            consumer = self._consumers.of_link(terms.identity)
-            mine = [part for one in left.intersection(first, last) for part in self._had.intersection(*one)]
-            if consumer is not None and consumer.front_end == front_end:
-                waiting = consumer.resuming or RangeSet()
-                mine = [part for one in mine for part in waiting.intersection(*one)]
-            elif lease is not None:
-                self.keep(lease, mine)
-            left.remove_all(mine)
         return list(left.ranges())
 
     def attach(self, consumer: Consumer, *, anew: bool) -> list[Range]:
@@ -155,18 +139,25 @@ class LinkLeases:
             return []
         self._deadlines.pop(consumer.link.identity, None)
         self._speaking.setdefault(consumer.front_end, set()).add(consumer.link.identity)
+        consumer.resuming = RangeSet()
         mine = linked_to(self._remarks, consumer.link.identity)
-        found = RangeSet()
-        for holder, lease in self._leases.items():
-            if holder == LINKS or (anew and holder not in (OWNER, TRANSACTION)):
-                parts = RangeSet(part for one in mine for part in lease.intersection(*one))
-                parts = parts.without(self.lapsing.ranges()) if self.lapsing else parts
-                lease.remove_all(parts.ranges())
-                found.update(parts.ranges())
-        lease = self._leases.setdefault(consumer.front_end, RangeSet())
-        lease.update(found.ranges())
-        consumer.resuming = found
-        return list(found.ranges())
+        for holder, lease in list(self._leases.items()) if anew else ():
+            if holder not in (OWNER, TRANSACTION, LINKS):
+                self.keep(lease, mine)
+        self._take_kept(consumer)
+        return list(consumer.resuming.ranges())
+
+    def _take_kept(self, consumer: Consumer) -> None:
+        """Have a consumer resume what is kept for its link."""
+        if consumer.link is None or consumer.resuming is None:
+            return
+        mine = linked_to(self._remarks, consumer.link.identity)
+        parts = RangeSet(part for one in mine for part in self.kept.intersection(*one))
+        found = list(parts.without(self.lapsing.ranges()).ranges())
+        if found:
+            self._leases[LINKS].remove_all(found)
+            self._leases.setdefault(consumer.front_end, RangeSet()).update(found)
+            consumer.resuming.update(found)
 
     def detach(self, front_end: int, number: int) -> None:
         """A consumer ends: keep the messages of its link that it has not got again."""
@@ -188,26 +179,42 @@ class LinkLeases:
         return kept.remove(first, last) if kept else 0
 
     def given_back(self, ranges: list[Range]) -> None:
-        """The return of these messages goes into the log: their links get them no more."""
-        self._had.remove_all(ranges)
+        """The return of these messages goes into the log. The owner calls `lapsed` once that is applied."""
+        self.lapsing.update(self.linked(ranges))
         for consumer in list(self._consumers.by_link.values()):
             if consumer.resuming:
                 consumer.resuming.remove_all(ranges)
 
-    def sent_again(self, ranges: list[Range]) -> None:
-        """Messages are sent to a link that has had them before."""
-        self._had.update(ranges)
-        self._had = RangeSet(self.linked(self._had.ranges()))
-
     def resuming(self) -> Iterator[tuple[Consumer, list[Range]]]:
-        """The links that are to get messages which they have had before, with these messages."""
+        """The links that are to get messages which are leased to them, with these messages."""
+        unsought, self._unsought = self._unsought, False
         for consumer in list(self._consumers.by_link.values()):
+            if unsought:
+                self._take_kept(consumer)
             lease = self._leases.get(consumer.front_end)
             if consumer.resuming and lease is not None:
                 parts = [part for one in consumer.resuming.ranges() for part in lease.intersection(*one)]
                 consumer.resuming = RangeSet(parts)
                 if parts:
                     yield consumer, parts
+
+    def closed(self, front_end: int, number: int, identity: bytes) -> list[Range]:
+        """A link is closed for good, whose consumer has returned what it had. The owner puts the return of
+        the messages that are still kept for the link into the log, and calls `lapsed` once that is applied.
+        None where the link has another consumer by now.
+        """
+        consumer = self._consumers.of_link(identity)
+        if consumer is not None and (consumer.front_end, consumer.number) != (front_end, number):
+            return []
+        self.detach(front_end, number)
+        mine = linked_to(self._remarks, identity)
+        return self._lapse(part for one in mine for part in self.kept.intersection(*one))
+
+    def _lapse(self, ranges: Iterable[Range]) -> list[Range]:
+        """Have kept messages lapse; returns those that do not yet."""
+        found = list(RangeSet(ranges).without(self.lapsing.ranges()).ranges())
+        self.lapsing.update(found)
+        return found
 
     # -- time -----------------------------------------------------------------------------------
 
@@ -226,8 +233,7 @@ class LinkLeases:
                 continue
             deadline = self._deadlines.get(terms.identity, now + terms.kept_s * 1000)
             if deadline <= now:
-                found += RangeSet(mine).without(self.lapsing.ranges()).ranges()
-                self.lapsing.update(mine)
+                found += self._lapse(mine)
             else:
                 waiting[terms.identity] = deadline
         self._deadlines = waiting

@@ -141,9 +141,12 @@ class Consume:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """End a consumer. The client may still settle its deliveries. Result: Completed."""
+    """End a consumer. The client may still settle its deliveries. `closed`: the queue is to keep no message
+    for the link of the consumer. Result: Completed.
+    """
 
     consumer: int
+    closed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

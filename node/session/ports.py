@@ -375,7 +375,7 @@ class BrokerPort(Protocol):
         message before the delivery (at-most-once).
         """
 
-    def leave(self, consumer: int, done: Callable[[], None]) -> None:
+    def leave(self, consumer: int, done: Callable[[], None], closed: bool = False) -> None:
         """End a consumer at its client's request. `done` is called when messages that the same session
         published before have been delivered to the consumer, as far as it had credit, and its auto-delete
         queue is deleted if this was the last consumer.

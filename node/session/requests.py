@@ -275,7 +275,7 @@ class Requests:
         self._port.consume(caller.subscriber, queue, options, attached)
 
     def _cancel(self, caller: Caller, command: Cancel, answered: Answered) -> None:
-        self._port.leave(command.consumer, partial(answered, COMPLETED))
+        self._port.leave(command.consumer, partial(answered, COMPLETED), command.closed)
 
     def _get(self, caller: Caller, command: Get, answered: Answered) -> None:
         queue = self._port.queue(caller.vhost, command.queue, caller.holder)

@@ -104,9 +104,13 @@ class LinkClient(Client):
         self.send(*attaches)
 
     def send(self, *sent: Composite | bytes, channel: int = 0) -> list[Any]:
+        self.submit(*sent, channel=channel)
+        return self.reads()
+
+    def submit(self, *sent: Composite | bytes, channel: int = 0) -> None:
+        """Send without reading, or running the site."""
         octets = octets_of(*sent, channel=channel)
         self.node.input(lambda: self.session.receive(octets))
-        return self.reads()
 
     def reads(self) -> list[Any]:
         """The performatives that the node writes until it has nothing more to write."""

@@ -5,7 +5,7 @@ section 2.6.13).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -27,6 +27,7 @@ KEPT_S = 30
 QUEUE = "q"
 
 Unsettled = Mapping[bytes, Any]
+T = TypeVar("T")
 
 
 def keeping(unsettled: Unsettled | None = None, queue: str = QUEUE, **fields: Any) -> d.Attach:
@@ -47,21 +48,20 @@ class Link(LinkClient):
     ) -> None:
         super().__init__(site, name, max_frame_size=max_frame_size)
         self.send(attach)
-        site.until(lambda: self.reads() or self._attached)
-        self.answer: Any = self._attached[0]
+        site.until(lambda: self.came(d.Attach))
+        self.answer: Any = self.came(d.Attach)[0]
         if credits:
             self.send(credit(credits))
             self.payloads  # noqa: B018
 
-    @property
-    def _attached(self) -> list[d.Attach]:
-        return [one.performative for one in self.frames if isinstance(one.performative, d.Attach)]
+    def came(self, kind: type[T]) -> list[T]:
+        """The performatives of a kind that have come."""
+        self.reads()
+        return [one.performative for one in self.frames if isinstance(one.performative, kind)]
 
     @property
     def settlements(self) -> list[d.Disposition]:
-        """The dispositions that have come."""
-        self.reads()
-        return [one.performative for one in self.frames if isinstance(one.performative, d.Disposition)]
+        return self.came(d.Disposition)
 
     @property
     def told(self) -> set[bytes]:
@@ -69,8 +69,7 @@ class Link(LinkClient):
 
     @property
     def transfers(self) -> list[d.Transfer]:
-        self.reads()
-        return [one.performative for one in self.frames if isinstance(one.performative, d.Transfer)]
+        return self.came(d.Transfer)
 
     @property
     def tags(self) -> list[bytes]:
@@ -262,6 +261,33 @@ def test_a_link_that_is_closed_keeps_nothing(site: Site, client: Client) -> None
     drained(site, client)
 
 
+@pytest.mark.requirement("B7.5", "B7.7")
+@pytest.mark.parametrize("way", ["closed", "lost", "taken over"])
+@pytest.mark.parametrize("ran_ms", range(0, 14, 2))
+def test_a_delivery_may_be_on_the_way_to_a_link_that_ends(
+    site: Site, client: Client, way: str, ran_ms: int
+) -> None:
+    """A closed link keeps no message, whatever its expiry policy says, and a lost one keeps the message."""
+    never: dict[str, Any] = {"timeout": 0, "expiry_policy": TerminusExpiryPolicy.NEVER}
+    name = next(one for one in site.nodes if one != owner(site))
+    link = Link(site, name, keeping(**never))
+    client.publish(QUEUE, b"1")
+    site.run(ran_ms / 1000)
+    if way == "closed":
+        link.send(d.Detach(0, True))
+    elif way == "lost":
+        link.lose()
+    if way != "closed":
+        again = Link(site, name, keeping({}, **never))
+        site.until(lambda: again.bodies == b"1")
+        again.send(d.Detach(0, True))
+    site.until(lambda: not kept(site))
+    other = LinkClient(site, "n1", receiver(1, QUEUE), credit(10, handle=1))
+    site.until(lambda: [payload[-1:] for payload in other.payloads] == [b"1"])
+    other.send(settled(0, 0, ACCEPTED))
+    drained(site, client)
+
+
 @pytest.mark.requirement("B7.5")
 @pytest.mark.parametrize("name", ["n2", "n3"])
 def test_a_link_that_is_attached_again_takes_the_deliveries_from_the_one_before(
@@ -281,6 +307,47 @@ def test_a_link_that_is_attached_again_takes_the_deliveries_from_the_one_before(
     assert again.bodies == b"123"
     again.accept(0, 2)
     drained(site, client)
+
+
+@pytest.mark.requirement("B7.9")
+@pytest.mark.parametrize("ran_ms", range(0, 20, 2))
+def test_a_link_that_is_closed_while_its_owner_dies_keeps_nothing(
+    site: Site, client: Client, ran_ms: int
+) -> None:
+    at_owner = owner(site)
+    name, alive = (one for one in site.nodes if one != at_owner)
+    link = Link(site, name, keeping(timeout=0, expiry_policy=TerminusExpiryPolicy.NEVER))
+    publish(client, b"1", b"2")
+    assert link.bodies == b"12"
+    client.publish(QUEUE, b"3")
+    site.run(ran_ms / 1000)
+    link.submit(d.Detach(0, True))
+    site.run(ran_ms / 2000)
+    site.nodes[at_owner].stop(power=False)
+    site.until(lambda: link.came(d.Detach))
+    other = LinkClient(site, alive, receiver(1, QUEUE), credit(10, handle=1))
+    site.until(lambda: len(other.payloads) >= 2 and not kept(site))
+    other.send(settled(0, 2, ACCEPTED))
+    drained(site, site.client(alive))
+
+
+def test_a_consumer_that_comes_back_with_its_front_end_has_lost_its_link(site: Site, client: Client) -> None:
+    """The link has been attached at another node while the front end was frozen, and given up."""
+    at_owner = owner(site)
+    frozen, alive = (name for name in site.nodes if name != at_owner)
+    link = Link(site, frozen, keeping())
+    publish(client, b"1", b"2")
+    assert link.bodies == b"12"
+    site.nodes[frozen].pause()
+    site.run(8.0)
+    again = Link(site, alive, keeping(dict.fromkeys(link.tags)))
+    assert again.bodies == b"12"
+    site.nodes[frozen].resume()
+    site.until(lambda: link.came(d.Detach))
+    publish(site.client(at_owner), b"3")
+    assert again.bodies == b"123" and link.bodies == b"12"
+    again.accept(0, 2)
+    drained(site, site.client(at_owner))
 
 
 def test_credit_bounds_what_comes_again(site: Site, client: Client) -> None:

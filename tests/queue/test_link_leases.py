@@ -139,22 +139,35 @@ def test_a_front_end_without_the_link_cannot_claim_what_is_kept() -> None:
     assert leases.links.kept_for(7, 2, 8) == [] == leases.links.kept_for(FRONT_END, 2, 8)
 
 
-def test_a_late_return_of_what_the_link_has_had_keeps_the_message() -> None:
+def test_a_closed_link_keeps_nothing_and_a_link_that_another_has_taken_is_not_closed() -> None:
     leases = Leases()
-    leases.links.sent_again([(1, 2)])
-    assert leases.links.not_late(FRONT_END, [(1, 4)]) == [(3, 4)]
-    assert leases.kept() == [(1, 2)]
-
-
-def test_a_return_of_what_the_link_has_now_is_none_of_a_lost_consumer() -> None:
-    leases = Leases()
-    consumer = leases.consumers.attach(FRONT_END, CONSUMER, link=LINK)
+    consumer = leases.consumers.attach(7, CONSUMER, link=LINK)
     leases.links.attach(consumer, anew=True)
-    leases.links.sent_again([(1, 2)])
-    assert consumer.resuming is not None
-    consumer.resuming.remove(2, 2)
-    assert leases.links.not_late(FRONT_END, [(1, 4)]) == [(2, 4)], (
-        "message 1 is on its way to the new consumer"
-    )
-    leases.links.given_back([(1, 4)])
-    assert leases.links.not_late(FRONT_END, [(2, 2)]) == [(2, 2)]
+    leases.links.keep(leases.lease, [(1, 9)])
+    assert leases.links.closed(FRONT_END, CONSUMER, LINK.identity) == []
+    assert leases.links.closed(7, CONSUMER, LINK.identity) == [(1, 3), (7, 7)]
+    assert leases.links.closed(7, CONSUMER, LINK.identity) == [], "once"
+    assert leases.links.lapsed([(1, 9)]) == [(1, 3), (7, 7)] and leases.kept() == [(1, 3), (7, 8)]
+
+
+def test_a_link_that_has_a_consumer_gets_what_another_front_end_leaves_to_it() -> None:
+    """The front end of the link's former consumer tells late what that one has had."""
+    leases = Leases()
+    consumer = leases.consumers.attach(7, CONSUMER, link=LINK)
+    leases.links.attach(consumer, anew=False)
+    assert list(leases.links.resuming()) == []
+    assert leases.links.abandoned(FRONT_END, CONSUMER, [(2, 3)]) == []
+    assert [(one.number, ranges) for one, ranges in leases.links.resuming()] == [(CONSUMER, [(2, 3)])]
+    assert leases.kept() == [] and list(leases.by_front_end[7].ranges()) == [(2, 3)]
+
+
+def test_no_link_keeps_or_gets_a_message_whose_return_is_on_its_way() -> None:
+    leases = Leases()
+    leases.links.given_back([(2, 2), (5, 5)])
+    leases.links.keep(leases.lease, [(1, 9)])
+    assert leases.kept() == [(1, 1), (3, 3), (7, 8)]
+    assert list(leases.lease.ranges()) == [(2, 2), (4, 6), (9, 9)]
+    consumer = leases.consumers.attach(7, CONSUMER, link=LINK)
+    assert leases.links.attach(consumer, anew=True) == [(1, 1), (3, 3), (7, 7)]
+    leases.links.lapsed([(2, 2), (5, 5)])
+    assert not leases.links.lapsing

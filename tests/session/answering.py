@@ -208,7 +208,7 @@ class AnsweringBroker:
 
     # -- what consumers hold --------------------------------------------------------------------
 
-    def leave(self, consumer: int, done: Callable[[], None]) -> None:
+    def leave(self, consumer: int, done: Callable[[], None], closed: bool = False) -> None:
         self.cancel(consumer, done)
 
     def cancel(self, consumer: int, done: Callable[[], None]) -> None:

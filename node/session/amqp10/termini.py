@@ -245,8 +245,8 @@ class Termini:
 
     def _end_consumer(self, effect: effects.EndConsumer) -> None:
         """End the consumer of a link that has ended."""
-        answered = ignored if effect.link is None else partial(self._consumer_ended, effect.link)
-        self._core.carry_out(effect.session, Cancel(effect.consumer), answered)
+        answered = partial(self._consumer_ended, effect.link)
+        self._core.carry_out(effect.session, Cancel(effect.consumer, effect.link.closed), answered)
 
     def _consumer_ended(self, link: OutgoingLink, _: Result | Refusal) -> None:
         with self._session:

@@ -115,8 +115,6 @@ class OutgoingTransfers:
             self.redelivered += run.count
         if link.presettled:
             self.sent_presettled += run.count
-        if link.recovery is not None:
-            link.recovery.delivered(numbers)
         self._credits.delivered(consumer, run.count, len(run.raw))
         waiting = WaitingDelivery(link, run, numbers, lease)
         if self._waiting or not self._write(waiting):
@@ -177,8 +175,6 @@ class OutgoingTransfers:
         if link is None or link.consumer is not None:
             number = None if link is None or link.consumer is None else link.consumer.number
             found += self._transactions.take_unsettled(self._session, number)
-        if link is not None and link.consumer is not None and link.recovery is not None:
-            found.append((link.consumer.number, list(link.recovery.waiting.ranges())))
         waiting, self._waiting = self._waiting, deque()
         for late in waiting:
             if link is not None and late.link is not link:

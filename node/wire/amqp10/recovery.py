@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from node.ranges.range_set import Numbers, RangeSet, numbers_of, ranges_of
+from node.ranges.range_set import RangeSet, numbers_of
 from node.wire.amqp10.definitions import Received, Transfer
 from node.wire.amqp10.field_readers import CompositeField
 
@@ -35,16 +35,15 @@ _ENTRY_OCTETS: Final = TAG_OCTETS + 2 + len(FROM_BEGINNING.encode())
 
 
 class Recovery:
-    """The deliveries of one link on which the node sends. `unsettled` are the messages that the link has had
-    before and that have no outcome yet; `waiting` those of them that the node has not sent again.
-    """
+    """The deliveries of one link on which the node sends."""
 
-    __slots__ = ("_most", "_resumed", "unsettled", "waiting")
+    __slots__ = ("_most", "_resumed", "_unsettled")
 
     def __init__(self, unsettled: RangeSet, resumed: set[int], max_frame_size: int) -> None:
-        """`resumed` are those of the unsettled messages that the peer has told without an outcome."""
-        self.unsettled, self.waiting = unsettled, unsettled.copy()
-        self._resumed = resumed
+        """`unsettled` are the messages that the link has had before and that have no outcome yet. The peer
+        has told the `resumed` ones of them.
+        """
+        self._unsettled, self._resumed = unsettled, resumed
         # An unsettled map stands in one frame.
         self._most = max(1, (max_frame_size - _ATTACH_OCTETS) // _ENTRY_OCTETS)
 
@@ -56,12 +55,7 @@ class Recovery:
         """The unsettled map of the node's attach. The node can send each message again from its beginning
         (part 3, section 3.4.6).
         """
-        return {delivery_tag(number): FROM_BEGINNING for number in numbers_of(list(self.unsettled.ranges()))}
-
-    def delivered(self, numbers: Numbers) -> None:
-        """These messages have been handed to the link's session."""
-        if self.waiting:
-            self.waiting.remove_all(ranges_of(numbers))
+        return {delivery_tag(number): FROM_BEGINNING for number in numbers_of(list(self._unsettled.ranges()))}
 
     def transfer(self, handle: int, delivery_id: int, number: int, more: bool) -> Transfer:
         """The first frame of a delivery."""
