@@ -76,7 +76,7 @@ def _held_by(delivery: DeliveryState, front_end: int, operation: Return) -> Rang
     have had one since, and its annotations are the later ones.
     """
     mine = delivery.returnable(front_end, operation.ranges, operation.token)
-    return sorted(part for one in mine for part in delivery.leased(front_end, *one))
+    return sorted(part for one in mine for part in delivery.had_by(front_end, *one))
 
 
 def change(owner: OwnerState, found: Changes) -> list[bytes]:

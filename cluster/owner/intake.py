@@ -345,7 +345,9 @@ def take_return(owner: OwnerState, front_end: int, operation: Return) -> bytes |
     """
     queue = owner.queues.get(operation.queue)
     spent, ranges = b"", operation.ranges
-    if queue is not None and not owner.resuming(front_end, operation.queue):
+    if queue is not None and owner.resuming(front_end, operation.queue):
+        ranges = queue.delivery.unlinked(front_end, ranges)
+    elif queue is not None:
         ranges = queue.delivery.returnable(front_end, ranges, operation.token)
     if queue is not None and queue.delivery.links.any():
         # The front end's consumers have the messages no more, also where a link has them by now.

@@ -4,7 +4,7 @@ and what becomes of the messages of a lost one (docs/decisions/0047-leases-of-li
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 
 from cluster.owner.failures import discard_exhausted
@@ -36,12 +36,6 @@ def linking(owner: OwnerState, terms: ConsumerTerms) -> LinkTerms | None:
         and not owner.described(terms.queue).takes_turns
     )
     return link_terms(terms.link) if len(terms.link) > KEPT_S_OCTETS and keeps else None
-
-
-def links_of(consumers: Iterable[ConsumerTerms], queue: int) -> list[bytes]:
-    """The links of those of the consumers that are consumers of a queue."""
-    found = [one.link for one in consumers if one.queue == queue and len(one.link) > KEPT_S_OCTETS]
-    return [link_terms(octets).identity for octets in found]
 
 
 def steal(

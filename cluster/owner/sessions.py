@@ -11,7 +11,7 @@ from typing import Any
 from cluster.owner.context import OwnerContext
 from cluster.owner.failures import return_leased
 from cluster.owner.intake import take_batch
-from cluster.owner.links import linking, links_of, steal
+from cluster.owner.links import linking, steal
 from cluster.owner.proposal import HOLD_S, NO_EPOCH, FrontEndState, TakenBatches
 from cluster.owner.requests import FrontEndRequests
 from cluster.owner.serving import Serving
@@ -66,9 +66,6 @@ class FrontEndSessions:
             return
         taken.epoch = epoch
         self._serving.forget_links(front_end)
-        linked = [one for one in consumers if one.link]
-        for queue, owner in self._owner.queues.items():
-            owner.delivery.links.greets(front_end, links_of(linked, queue))
         returning = {terms.consumer: self._with_coming(front_end, terms) for terms in consumers}
         state = FrontEndState(front_end, epoch, port, returning, taken, tried=tried)
         self._front_ends.greeting[front_end] = state
@@ -166,7 +163,6 @@ class FrontEndSessions:
             # Another consumer becomes active only when the messages of the lost active one are ready again.
             owner.delivery.consumers.suspend(front_end)
             owner.delivery.consumers.detach_all(front_end)
-            owner.delivery.links.greets(front_end, ())
             return_leased(self._owner, queue, owner, front_end)
             if consumers and not owner.delivery.consumers.count:
                 left_behind(self._owner, self._context, queue)

@@ -1,4 +1,6 @@
-"""A link for which a queue keeps messages, as sessions, the terms of consumers, and the log name it."""
+"""A link for which a queue keeps messages: as sessions and the terms of consumers name it, and as the log
+leases messages to it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 _KEPT_S: Final = Struct(">I")
+_FRONT_END: Final = Struct(">Q")
 KEPT_S_OCTETS: Final = _KEPT_S.size
 """The octets in front of a link's identity."""
 
@@ -19,10 +22,26 @@ class LinkTerms(NamedTuple):
     kept_s: int
 
     def encode(self) -> bytes:
-        """The octets in the terms of a consumer, and in the log."""
+        """The octets in the terms of a consumer."""
         return _KEPT_S.pack(self.kept_s) + self.identity
+
+    def lease(self, front_end: int) -> bytes:
+        """The octets by which the log leases messages to the link at a front end."""
+        return _FRONT_END.pack(front_end) + self.encode()
 
 
 def link_terms(octets: bytes) -> LinkTerms:
     """Inverse of `LinkTerms.encode`. Raises struct.error when the octets are too short."""
     return LinkTerms(octets[_KEPT_S.size :], *_KEPT_S.unpack_from(octets))
+
+
+class LinkLease(NamedTuple):
+    """A lease of messages to a link, and the front end at which the link got the messages last."""
+
+    link: LinkTerms
+    front_end: int
+
+
+def link_lease(octets: bytes) -> LinkLease:
+    """Inverse of `LinkTerms.lease`. Raises struct.error when the octets are too short."""
+    return LinkLease(link_terms(octets[_FRONT_END.size :]), *_FRONT_END.unpack_from(octets))

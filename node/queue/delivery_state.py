@@ -173,20 +173,23 @@ class DeliveryState:
         whose lease has lapsed: the owner gives these back itself, and counts the failed self.
         """
         if self.timed is None:
-            return self._unlinked(front_end, ranges) if self.links.any() else ranges
+            return self.unlinked(front_end, ranges)
         mine = self.timed.settleable(front_end, ranges, token)
         parts = RangeSet(part for one in mine for part in self.leased(front_end, *one))
         return list(parts.without(self.timed.lapsing.ranges()).ranges())
 
-    def _unlinked(self, front_end: int, ranges: list[Range]) -> list[Range]:
-        """The messages of the ranges but those that are leased to a link which is not the front end's. A
-        front end may give back a kept message of a link of its own: this owner does not know yet that the
-        front end has the message.
-        """
-        lost = RangeSet(self.links.linked(ranges))
-        for one in ranges:
-            lost.remove_all(self.leased(front_end, *one) + self.links.kept_for(front_end, *one))
+    def unlinked(self, front_end: int, ranges: list[Range]) -> list[Range]:
+        """The messages of the ranges but those that are leased to links, and that the front end has not."""
+        lost = RangeSet(self.links.linked(ranges) if self.links.any() else ())
+        for one in ranges if lost else ():
+            lost.remove_all(self.had_by(front_end, *one))
         return list(RangeSet(ranges).without(lost.ranges()).ranges()) if lost else ranges
+
+    def had_by(self, front_end: int, first: int, last: int) -> list[Range]:
+        """The messages of the range that the front end has, also those of which this owner does not know yet
+        that the front end has them.
+        """
+        return self.leased(front_end, first, last) + self.links.kept_for(front_end, first, last)
 
     def keep_for_links(self, messages: RangeSet) -> list[Range]:
         """Keep those of a new owner's messages for their links that are leased to links; returns them."""

@@ -1,10 +1,10 @@
 """Leases of links: messages that a queue keeps for a link of AMQP 1.0 beyond the life of its connection
 (part 2, section 2.6.13; docs/decisions/0047-leases-of-links.md).
 
-The log has which message is leased to which link before a delivery leaves (`Subject.LINK`). While the link is
-attached, its messages are among the leases of its front end, as those of every consumer. When the link is
-lost, with its connection or with its node, the queue keeps its messages under `LINKS`, until the link is
-attached again, on whichever node, or its time is over.
+The log has which message is leased to which link, at which front end, before a delivery leaves
+(`Subject.LINK`). While the link is attached, its messages are among the leases of its front end, as those of
+every consumer. When the link is lost, with its connection or with its node, the queue keeps its messages
+under `LINKS`, until the link is attached again, on whichever node, or its time is over.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from node.delivery.link_terms import LinkTerms, link_terms
+from node.delivery.link_terms import LinkTerms, link_lease
 from node.queue.consumers import Consumer, Consumers
 from node.queue.operations import LINKS, OWNER, TRANSACTION
 from node.queue.remarks import Remarks, Subject
@@ -36,7 +36,7 @@ def linked_to(remarks: Remarks, identity: bytes) -> list[Range]:
 
 def _links(remarks: Remarks) -> Iterator[tuple[int, int, LinkTerms]]:
     for first, last, octets in remarks.get(Subject.LINK, _NO_LINKS).all():
-        yield first, last, link_terms(octets)
+        yield first, last, link_lease(octets).link
 
 
 class LinkLeases:
@@ -51,7 +51,6 @@ class LinkLeases:
         "_deadlines",
         "_leases",
         "_remarks",
-        "_speaking",
         "_unsought",
         "lapsing",
     )
@@ -63,8 +62,6 @@ class LinkLeases:
         self._changed = False
         # Whether messages are kept since consumers were last looked for that have their links.
         self._unsought = False
-        # The links of each front end's consumers.
-        self._speaking: dict[int, set[bytes]] = {}
         self.lapsing = RangeSet()
         """Messages whose return is on its way to the log: their links get them no more."""
 
@@ -86,22 +83,13 @@ class LinkLeases:
         """See `linked`."""
         return linked(self._remarks, ranges)
 
-    def greets(self, front_end: int, identities: Iterable[bytes]) -> None:
-        """A front end greets, or is lost: it has consumers of these links, and of no others."""
-        self._speaking[front_end] = set(identities)
-        if not self._speaking[front_end]:
-            del self._speaking[front_end]
-
     def kept_for(self, front_end: int, first: int, last: int) -> list[Range]:
-        """The kept messages of a range whose link has a consumer at the front end. Another front end that
-        tells such a message has had it before the link, and has lost the lease.
+        """The kept messages of a range that their link got last at the front end. Another front end that
+        tells such a message has had it before, and has lost the lease.
         """
-        kept, identities = self.kept, self._speaking.get(front_end)
-        if not kept or not identities:
-            return []
-        mine = [part for one in identities for part in linked_to(self._remarks, one)]
-        inside = RangeSet(part for one in mine for part in kept.intersection(*one))
-        return inside.intersection(first, last)
+        held = self._remarks.get(Subject.LINK, _NO_LINKS)
+        found = [each for one in self.kept.intersection(first, last) for each in held.cover(*one)]
+        return [one[:2] for one in found if one[2] and link_lease(one[2]).front_end == front_end]
 
     # -- from link to queue, and back -----------------------------------------------------------
 
@@ -138,7 +126,6 @@ class LinkLeases:
         if consumer.link is None:
             return []
         self._deadlines.pop(consumer.link.identity, None)
-        self._speaking.setdefault(consumer.front_end, set()).add(consumer.link.identity)
         consumer.resuming = RangeSet()
         mine = linked_to(self._remarks, consumer.link.identity)
         for holder, lease in list(self._leases.items()) if anew else ():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from node.delivery.link_terms import LinkTerms, link_terms
+from node.delivery.link_terms import LinkLease, LinkTerms, link_lease, link_terms
 from node.queue.consumers import Consumers
 from node.queue.link_leases import LinkLeases, linked
 from node.queue.operations import Semantics
@@ -27,8 +27,8 @@ class Leases:
         self.consumers = Consumers()
         self.by_front_end = {FRONT_END: RangeSet([(1, 9)])}
         self.links = LinkLeases(self.remarks, self.by_front_end, self.consumers)
-        put_remark(self.remarks, Subject.LINK, [(1, 3), (7, 7)], LINK.encode())
-        put_remark(self.remarks, Subject.LINK, [(8, 8)], OTHER.encode())
+        put_remark(self.remarks, Subject.LINK, [(1, 3), (7, 7)], LINK.lease(FRONT_END))
+        put_remark(self.remarks, Subject.LINK, [(8, 8)], OTHER.lease(9))
 
     @property
     def lease(self) -> RangeSet:
@@ -40,6 +40,7 @@ class Leases:
 
 def test_terms_of_a_link_are_octets() -> None:
     assert link_terms(LINK.encode()) == LINK
+    assert link_lease(LINK.lease(7)) == LinkLease(LINK, 7)
     assert LINK.encode() == b"\0\0\0\x0acontainer\0link"
 
 
@@ -114,7 +115,7 @@ def test_a_message_whose_return_is_applied_is_kept_no_more() -> None:
 def test_the_return_of_a_message_ends_its_lease_in_the_log() -> None:
     state = QueueState(Semantics.AT_LEAST_ONCE)
     state.append(1, 4)
-    state.note(Remark(1, Subject.LINK, [(1, 3)], LINK.encode()))
+    state.note(Remark(1, Subject.LINK, [(1, 3)], LINK.lease(7)))
     state.give_back([(2, 2)], failed=True)
     state.remove_all([(3, 3)])
     assert linked(state.remarks, [(1, 4)]) == [(1, 1)]
@@ -123,20 +124,19 @@ def test_the_return_of_a_message_ends_its_lease_in_the_log() -> None:
 def test_a_lease_of_a_link_takes_less_than_200_octets_of_each_replica() -> None:
     """At worst: no two messages of the link are neighbours."""
     remarks: Remarks = {}
-    put_remark(remarks, Subject.LINK, [(number, number) for number in range(0, 20_000, 2)], LINK.encode())
+    put_remark(remarks, Subject.LINK, [(number, number) for number in range(0, 20_000, 2)], LINK.lease(7))
     assert remarks[Subject.LINK].held <= 200 * 10_000
 
 
-def test_a_front_end_without_the_link_cannot_claim_what_is_kept() -> None:
-    """It has had the message before the link, and has lost the lease."""
+def test_a_front_end_at_which_the_link_has_not_got_a_message_cannot_claim_it() -> None:
+    """It has had the message before, and has lost the lease."""
     leases = Leases()
     leases.links.keep(leases.lease, [(1, 9)])
-    leases.links.greets(7, [LINK.identity])
-    leases.links.greets(9, [OTHER.identity])
-    assert leases.links.kept_for(7, 2, 8) == [(2, 3), (7, 7)]
-    assert leases.links.kept_for(9, 2, 8) == [(8, 8)]
-    leases.links.greets(7, ())
-    assert leases.links.kept_for(7, 2, 8) == [] == leases.links.kept_for(FRONT_END, 2, 8)
+    assert leases.links.kept_for(FRONT_END, 2, 8) == [(2, 3), (7, 7)]
+    assert leases.links.kept_for(9, 2, 8) == [(8, 8)] and leases.links.kept_for(7, 2, 8) == []
+    put_remark(leases.remarks, Subject.LINK, [(3, 3)], LINK.lease(7))
+    assert leases.links.kept_for(FRONT_END, 2, 8) == [(2, 2), (7, 7)]
+    assert leases.links.kept_for(7, 2, 8) == [(3, 3)]
 
 
 def test_a_closed_link_keeps_nothing_and_a_link_that_another_has_taken_is_not_closed() -> None:
