@@ -1,5 +1,5 @@
-"""Answers of an owner that no entry confirms, and deeds on the word that it leads: counts, pages, that a queue
-is empty, and the messages of a link. Pure.
+"""Answers of an owner that no entry confirms, and deeds on the word that it leads: counts, pages, that a
+queue is empty, and the messages of a link. Pure.
 
 A successor may commit while this owner still has its lease. So the owner goes on only once a majority has
 confirmed, in a round of heartbeats that began after the question came, that this owner leads (Raft thesis

@@ -14,9 +14,12 @@ from cluster.owner.state import OwnerState
 from cluster.peers.consumer_terms import ConsumerTerms
 from cluster.peers.link_messages import Ranges
 from node.delivery.link_terms import KEPT_S_OCTETS, LinkTerms, link_terms
-from node.queue.consumers import ConsumerKey
+from node.queue.consumers import Consumer, ConsumerKey
+from node.queue.decision_format import encode_remark
 from node.queue.dispatch import QueueOwner
 from node.queue.operations import LINKS, Return, Semantics
+from node.queue.remarks import Remark, Subject
+from node.ranges.range_set import merged
 
 
 def linking(owner: OwnerState, terms: ConsumerTerms) -> LinkTerms | None:
@@ -38,22 +41,41 @@ def linking(owner: OwnerState, terms: ConsumerTerms) -> LinkTerms | None:
     return link_terms(terms.link) if len(terms.link) > KEPT_S_OCTETS and keeps else None
 
 
-def steal(
-    owner: OwnerState, number: int, link: LinkTerms, forget: Callable[[int, ConsumerKey], Ranges]
-) -> None:
-    """A link is attached again, while the owner has a consumer of the link: that one ends (part 2, section
-    2.6.1). Messages that were about to leave to it are the link's next consumer's: see `Serving.forget_link`.
+def take_over(
+    owner: OwnerState,
+    number: int,
+    link: LinkTerms,
+    front_end: int,
+    forget: Callable[[int, ConsumerKey], Ranges],
+) -> bool:
+    """A link is attached at a front end: end the link's former consumer, and put into the log that the link
+    has its messages there from now on. Returns whether there was one of these to do; the caller asks again
+    once what has been proposed is applied.
+    """
+    queue = owner.queues[number]
+    former = queue.delivery.consumers.of_link(link.identity)
+    coming = [] if former is None else _steal(owner, number, former, forget)
+    elsewhere = queue.delivery.links.leased_elsewhere(link, front_end)
+    messages = merged(sorted(elsewhere + coming))
+    if messages:
+        owner.operation(encode_remark(Remark(number, Subject.LINK, messages, link.lease(front_end))))
+    return former is not None or bool(messages)
+
+
+def _steal(
+    owner: OwnerState, number: int, former: Consumer, forget: Callable[[int, ConsumerKey], Ranges]
+) -> Ranges:
+    """End the consumer of a link that is attached again (part 2, section 2.6.1). Returns the messages that
+    were about to leave to it, which are the link's next consumer's: see `Serving.forget_link`.
     """
     delivery = owner.queues[number].delivery
-    former = delivery.consumers.of_link(link.identity)
-    if former is None:
-        return
     coming = forget(number, (former.front_end, former.number))
     owner.after_proposed(partial(_keep, owner, number, former.front_end, coming))
     delivery.consumers.detach(former.front_end, former.number)
     state = owner.front_ends.current(former.front_end)
     if state is not None and state.consumers.pop(former.number, None) is not None:
         state.port.consumer_cancelled(state.epoch, former.number)
+    return coming
 
 
 def _keep(owner: OwnerState, number: int, front_end: int, ranges: Ranges) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from cluster.owner.context import OwnerContext
 from cluster.owner.failures import return_leased
 from cluster.owner.intake import take_batch
-from cluster.owner.links import linking, steal
+from cluster.owner.links import linking, take_over
 from cluster.owner.proposal import HOLD_S, NO_EPOCH, FrontEndState, TakenBatches
 from cluster.owner.requests import FrontEndRequests
 from cluster.owner.serving import Serving
@@ -227,11 +227,23 @@ class FrontEndSessions:
 
         def confirmed_first() -> None:
             # A deposed owner does not know what the messages of the link have become.
-            self._owner.linearizable_reads.when_confirmed(join)
+            taking = partial(self._take_link, front_end, terms, join)
+            self._owner.linearizable_reads.when_confirmed(taking)
 
         self._front_ends.joining[terms.queue] += 1
         attached = confirmed_first if terms.link else join
         self.when_attached(terms.queue, front_end, attached, consuming=True)
+
+    def _take_link(self, front_end: int, terms: ConsumerTerms, join: Callable[[], None]) -> None:
+        """Take the link of a consumer over from another one, and let the consumer join once the log has at
+        which front end the link has its messages.
+        """
+        number = terms.queue
+        link = linking(self._owner, terms) if number in self._owner.queues else None
+        if link is not None and take_over(self._owner, number, link, front_end, self._serving.forget_link):
+            self._owner.after_proposed(partial(self._take_link, front_end, terms, join))
+        else:
+            join()
 
     def _join(self, state: FrontEndState, terms: ConsumerTerms, *, anew: bool = True) -> list[Any] | None:
         """Add a consumer whose front end is attached in the log. Returns the answer to an attach. `anew`: the
@@ -248,9 +260,7 @@ class FrontEndSessions:
         if selector is not None and not owner.delivery.consumers.takes_filter(selector):
             return TOO_MANY_FILTERS
         link = linking(self._owner, terms)
-        if link is not None and anew:
-            steal(self._owner, terms.queue, link, self._serving.forget_link)
-        elif link is not None and owner.delivery.consumers.of_link(link.identity) is not None:
+        if link is not None and owner.delivery.consumers.of_link(link.identity) is not None:
             # The link has been attached at another front end since.
             return ACCESS_REFUSED
         try:

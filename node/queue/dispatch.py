@@ -329,7 +329,7 @@ class QueueOwner:
 
     def _resume(self, fit: Fit | None) -> list[Grant]:
         """Grant links that are attached again the messages that they have had before, as far as their credit
-        admits.
+        admits. The log has that these are leased to the links.
         """
         delivery = self.delivery
         grants = list[Grant]()
@@ -348,10 +348,12 @@ class QueueOwner:
 
     def link_of(self, grant: Grant) -> bytes:
         """The octets by which the log has to lease the messages of a grant to their link, before they are
-        delivered; empty where it has not.
+        delivered; empty where it has not, or has done so before.
         """
         found = self.delivery.consumers.get(grant.front_end, grant.consumer)
-        return b"" if found is None or grant.soft or found.link is None else found.link.lease(grant.front_end)
+        if found is None or grant.soft or found.link is None or self.delivery.links.linked(grant.ranges):
+            return b""
+        return found.link.lease(grant.front_end)
 
     def regrant(self, front_end: int, number: int, first: int, last: int, fit: Fit) -> list[Grant]:
         """Grant a consumer again the messages of a range that it has given back (basic.recover), as far as

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from node.delivery.link_terms import LinkTerms, link_lease
+from node.delivery.link_terms import LinkLease, LinkTerms, link_lease
 from node.queue.consumers import Consumer, Consumers
 from node.queue.operations import LINKS, OWNER, TRANSACTION
 from node.queue.remarks import Remarks, Subject
@@ -29,14 +29,9 @@ def linked(remarks: Remarks, ranges: Iterable[Range]) -> list[Range]:
     return [(first, last) for one in ranges for first, last, _ in places.spans(*one)]
 
 
-def linked_to(remarks: Remarks, identity: bytes) -> list[Range]:
-    """The messages that are leased to a link."""
-    return [(first, last) for first, last, terms in _links(remarks) if terms.identity == identity]
-
-
-def _links(remarks: Remarks) -> Iterator[tuple[int, int, LinkTerms]]:
+def _leases(remarks: Remarks) -> Iterator[tuple[int, int, LinkLease]]:
     for first, last, octets in remarks.get(Subject.LINK, _NO_LINKS).all():
-        yield first, last, link_lease(octets).link
+        yield first, last, link_lease(octets)
 
 
 class LinkLeases:
@@ -91,6 +86,25 @@ class LinkLeases:
         found = [each for one in self.kept.intersection(first, last) for each in held.cover(*one)]
         return [one[:2] for one in found if one[2] and link_lease(one[2]).front_end == front_end]
 
+    def leased_elsewhere(self, link: LinkTerms, front_end: int) -> list[Range]:
+        """The messages of a link that the log does not lease in these terms, at this front end, but those
+        whose return is on its way.
+        """
+        found = RangeSet(
+            (first, last)
+            for first, last, lease in _leases(self._remarks)
+            if lease.link.identity == link.identity and lease != (link, front_end)
+        )
+        return list(found.without(self.lapsing.ranges()).ranges())
+
+    def _leased_at(self, front_end: int, identity: bytes) -> list[Range]:
+        """The messages that the log leases to a link at this front end."""
+        return [
+            (first, last)
+            for first, last, lease in _leases(self._remarks)
+            if (lease.front_end, lease.link.identity) == (front_end, identity)
+        ]
+
     # -- from link to queue, and back -----------------------------------------------------------
 
     def keep(self, lease: RangeSet, ranges: Iterable[Range]) -> None:
@@ -109,16 +123,17 @@ class LinkLeases:
         if lease is None:
             return []
         left = RangeSet(part for one in ranges for part in lease.intersection(*one))
-        for first, last, terms in list(_links(self._remarks)):
+        for first, last, (link, _) in list(_leases(self._remarks)):
             mine = left.intersection(first, last)
             left.remove_all(mine)
-            consumer = self._consumers.of_link(terms.identity)
+            consumer = self._consumers.of_link(link.identity)
             if mine and (consumer is None or consumer.front_end != front_end or consumer.number == number):
                 self.keep(lease, mine)
         return list(left.ranges())
 
     def attach(self, consumer: Consumer, *, anew: bool) -> list[Range]:
-        """A link has a consumer, which gets the messages of the link that it does not have. Returns these.
+        """A link has a consumer, which gets the messages that the log leases to the link at the consumer's
+        front end, and that the consumer does not have. Returns these.
 
         `anew`: the link is attached, and has none of its messages. Otherwise its front end has greeted, and
         the consumer has the messages that the front end has told.
@@ -127,7 +142,7 @@ class LinkLeases:
             return []
         self._deadlines.pop(consumer.link.identity, None)
         consumer.resuming = RangeSet()
-        mine = linked_to(self._remarks, consumer.link.identity)
+        mine = self._leased_at(consumer.front_end, consumer.link.identity)
         for holder, lease in list(self._leases.items()) if anew else ():
             if holder not in (OWNER, TRANSACTION, LINKS):
                 self.keep(lease, mine)
@@ -138,7 +153,7 @@ class LinkLeases:
         """Have a consumer resume what is kept for its link."""
         if consumer.link is None or consumer.resuming is None:
             return
-        mine = linked_to(self._remarks, consumer.link.identity)
+        mine = self._leased_at(consumer.front_end, consumer.link.identity)
         parts = RangeSet(part for one in mine for part in self.kept.intersection(*one))
         found = list(parts.without(self.lapsing.ranges()).ranges())
         if found:
@@ -188,13 +203,13 @@ class LinkLeases:
     def closed(self, front_end: int, number: int, identity: bytes) -> list[Range]:
         """A link is closed for good, whose consumer has returned what it had. The owner puts the return of
         the messages that are still kept for the link into the log, and calls `lapsed` once that is applied.
-        None where the link has another consumer by now.
+        None where the link has been attached elsewhere since.
         """
         consumer = self._consumers.of_link(identity)
         if consumer is not None and (consumer.front_end, consumer.number) != (front_end, number):
             return []
         self.detach(front_end, number)
-        mine = linked_to(self._remarks, identity)
+        mine = self._leased_at(front_end, identity)
         return self._lapse(part for one in mine for part in self.kept.intersection(*one))
 
     def _lapse(self, ranges: Iterable[Range]) -> list[Range]:
@@ -214,15 +229,15 @@ class LinkLeases:
             return []
         self._changed = False
         found, waiting = list[Range](), dict[bytes, int]()
-        for first, last, terms in list(_links(self._remarks)):
+        for first, last, (link, _) in list(_leases(self._remarks)):
             mine = kept.intersection(first, last)
-            if not mine or not terms.kept_s:
+            if not mine or not link.kept_s:
                 continue
-            deadline = self._deadlines.get(terms.identity, now + terms.kept_s * 1000)
+            deadline = self._deadlines.get(link.identity, now + link.kept_s * 1000)
             if deadline <= now:
                 found += self._lapse(mine)
             else:
-                waiting[terms.identity] = deadline
+                waiting[link.identity] = deadline
         self._deadlines = waiting
         return found
 

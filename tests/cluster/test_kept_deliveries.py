@@ -18,6 +18,7 @@ from node.wire.amqp10.definitions import (
     TerminusExpiryPolicy,
 )
 from tests.cluster.links import LinkClient
+from tests.cluster.test_leases import reset
 from tests.inside import state_of
 from tests.site import Client, Site
 from tests.wire.amqp10.performatives import LARGE, credit, receiver, settled
@@ -306,6 +307,50 @@ def test_a_link_that_is_attached_again_takes_the_deliveries_from_the_one_before(
     publish(client, b"3")
     assert again.bodies == b"123"
     again.accept(0, 2)
+    drained(site, client)
+
+
+@pytest.mark.requirement("B7.9")
+def test_an_owner_tells_what_a_link_has_once_a_majority_confirms_that_it_leads(
+    site: Site, client: Client
+) -> None:
+    """A successor may have leased messages to the link: the client would forget them."""
+    name = owner(site)
+    others = [one for one in site.nodes if one != name]
+    Link(site, name, keeping()).send(d.Detach(0, True))
+    link = LinkClient(site, name)
+    partition = client.node.broker.catalog.state.queues["/", QUEUE].partition
+    mend = reset(site, [(name, one) for one in others] + [(one, name) for one in others])
+    link.submit(keeping({b"tag": None}))
+    site.run(0.1)
+    assert site.nodes[name].broker.may_serve(partition), "the owner has its lease still"
+    assert not [one for one in link.reads() if isinstance(one, d.Attach)]
+    mend()
+    site.until(lambda: [one for one in link.reads() if isinstance(one, d.Attach)])
+
+
+@pytest.mark.requirement("B7.9", "B7.7")
+def test_closing_a_link_late_closes_none_that_has_been_attached_elsewhere(site: Site, client: Client) -> None:
+    """The client has closed the link at a node that was cut off, and has lost that connection then."""
+    at_owner = owner(site)
+    cut, alive = (one for one in site.nodes if one != at_owner)
+    link = Link(site, cut, keeping(), credits=0)
+    others = [at_owner, alive]
+    mend = reset(site, [(cut, one) for one in others] + [(one, cut) for one in others])
+    link.submit(d.Detach(0, True))
+    site.run(0.01)
+    link.lose()
+    again = Link(site, alive, keeping({}))
+    publish(site.client(at_owner), b"1")
+    assert again.bodies == b"1"
+    again.lose()
+    site.until(lambda: kept(site) == 1)
+    mend()
+    site.run(3.0)
+    assert kept(site) == 1
+    third = Link(site, cut, keeping(dict.fromkeys(again.tags)))
+    assert third.told == set(again.tags)
+    assert third.accept(0)
     drained(site, client)
 
 

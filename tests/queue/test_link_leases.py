@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from node.delivery.link_terms import LinkLease, LinkTerms, link_lease, link_terms
-from node.queue.consumers import Consumers
+from node.queue.consumers import Consumer, Consumers
 from node.queue.link_leases import LinkLeases, linked
 from node.queue.operations import Semantics
 from node.queue.queue import QueueState
@@ -25,6 +25,7 @@ class Leases:
     def __init__(self) -> None:
         self.remarks: Remarks = {}
         self.consumers = Consumers()
+        self.came: list[tuple[int, int]] = []
         self.by_front_end = {FRONT_END: RangeSet([(1, 9)])}
         self.links = LinkLeases(self.remarks, self.by_front_end, self.consumers)
         put_remark(self.remarks, Subject.LINK, [(1, 3), (7, 7)], LINK.lease(FRONT_END))
@@ -33,6 +34,13 @@ class Leases:
     @property
     def lease(self) -> RangeSet:
         return self.by_front_end[FRONT_END]
+
+    def attach(self, front_end: int = 7, *, anew: bool = True) -> Consumer:
+        """Attach the link at a front end, which the log has already."""
+        put_remark(self.remarks, Subject.LINK, [(1, 3), (7, 7)], LINK.lease(front_end))
+        consumer = self.consumers.attach(front_end, CONSUMER, link=LINK)
+        self.came = self.links.attach(consumer, anew=anew)
+        return consumer
 
     def kept(self) -> list[tuple[int, int]]:
         return list(self.links.kept.ranges())
@@ -54,8 +62,8 @@ def test_the_messages_of_a_lost_consumer_are_kept_and_the_others_are_not() -> No
 def test_a_consumer_that_comes_later_has_the_messages_of_its_link() -> None:
     leases = Leases()
     leases.links.keep(leases.lease, [(1, 9)])
-    consumer = leases.consumers.attach(7, CONSUMER, link=LINK)
-    assert leases.links.attach(consumer, anew=True) == [(1, 3), (7, 7)]
+    leases.attach()
+    assert leases.came == [(1, 3), (7, 7)]
     assert leases.kept() == [(8, 8)] and list(leases.by_front_end[7].ranges()) == [(1, 3), (7, 7)]
     assert [ranges for _, ranges in leases.links.resuming()] == [[(1, 3), (7, 7)]]
     assert leases.links.abandoned(7, CONSUMER + 1, [(1, 9)]) == [], "another consumer has the link by now"
@@ -64,16 +72,26 @@ def test_a_consumer_that_comes_later_has_the_messages_of_its_link() -> None:
 
 def test_a_new_link_takes_its_messages_from_every_front_end_and_one_that_greets_again_does_not() -> None:
     leases = Leases()
+    leases.attach(anew=False)
+    assert leases.came == [] and leases.links.leased_elsewhere(LINK, 7) == []
+    assert leases.links.leased_elsewhere(LINK, FRONT_END) == [(1, 3), (7, 7)]
+    leases = Leases()
+    leases.attach()
+    assert leases.came == [(1, 3), (7, 7)]
+    assert list(leases.lease.ranges()) == [(4, 6), (8, 9)]
+
+
+def test_a_consumer_that_comes_back_has_none_that_the_link_got_elsewhere() -> None:
+    leases = Leases()
+    leases.links.keep(leases.lease, [(1, 9)])
     consumer = leases.consumers.attach(7, CONSUMER, link=LINK)
     assert leases.links.attach(consumer, anew=False) == []
-    assert leases.links.attach(consumer, anew=True) == [(1, 3), (7, 7)]
-    assert list(leases.lease.ranges()) == [(4, 6), (8, 9)]
+    assert leases.kept() == [(1, 3), (7, 8)] and list(leases.links.resuming()) == []
 
 
 def test_what_a_consumer_has_not_got_again_is_kept_when_it_ends() -> None:
     leases = Leases()
-    consumer = leases.consumers.attach(7, CONSUMER, link=LINK)
-    leases.links.attach(consumer, anew=True)
+    consumer = leases.attach()
     assert consumer.resuming is not None
     consumer.resuming.remove(1, 2)
     leases.links.given_back([(7, 7)])
@@ -89,8 +107,8 @@ def test_the_time_of_a_link_begins_when_the_owner_looks_and_ends_once() -> None:
     assert leases.links.overdue(NOW + 9_999) == []
     assert leases.links.overdue(NOW + 10_000) == [(1, 3), (7, 7)]
     assert leases.links.overdue(NOW + 20_000) == [] and leases.links.wake == ABOVE_ALL
-    consumer = leases.consumers.attach(7, CONSUMER, link=LINK)
-    assert leases.links.attach(consumer, anew=True) == [], "the messages are about to go back"
+    leases.attach()
+    assert leases.came == [], "the messages are about to go back"
     assert leases.links.lapsed([(1, 3), (7, 7)]) == [(1, 3), (7, 7)]
 
 
@@ -98,8 +116,7 @@ def test_a_link_that_was_attached_meanwhile_has_its_whole_time_again() -> None:
     leases = Leases()
     leases.links.keep(leases.lease, [(1, 9)])
     leases.links.overdue(NOW)
-    consumer = leases.consumers.attach(7, CONSUMER, link=LINK)
-    leases.links.attach(consumer, anew=True)
+    leases.attach()
     leases.consumers.detach(7, CONSUMER)
     leases.links.keep(leases.by_front_end[7], [(1, 9)])
     assert leases.links.overdue(NOW + 10_000) == [] and leases.links.wake == NOW + 20_000
@@ -141,8 +158,7 @@ def test_a_front_end_at_which_the_link_has_not_got_a_message_cannot_claim_it() -
 
 def test_a_closed_link_keeps_nothing_and_a_link_that_another_has_taken_is_not_closed() -> None:
     leases = Leases()
-    consumer = leases.consumers.attach(7, CONSUMER, link=LINK)
-    leases.links.attach(consumer, anew=True)
+    leases.attach()
     leases.links.keep(leases.lease, [(1, 9)])
     assert leases.links.closed(FRONT_END, CONSUMER, LINK.identity) == []
     assert leases.links.closed(7, CONSUMER, LINK.identity) == [(1, 3), (7, 7)]
@@ -150,11 +166,19 @@ def test_a_closed_link_keeps_nothing_and_a_link_that_another_has_taken_is_not_cl
     assert leases.links.lapsed([(1, 9)]) == [(1, 3), (7, 7)] and leases.kept() == [(1, 3), (7, 8)]
 
 
+def test_a_link_is_not_closed_where_it_has_been_attached_elsewhere_since() -> None:
+    leases = Leases()
+    leases.attach()
+    leases.links.detach(7, CONSUMER)
+    leases.consumers.detach(7, CONSUMER)
+    assert leases.links.closed(FRONT_END, CONSUMER, LINK.identity) == []
+    assert leases.links.closed(7, CONSUMER, LINK.identity) == [(1, 3), (7, 7)]
+
+
 def test_a_link_that_has_a_consumer_gets_what_another_front_end_leaves_to_it() -> None:
     """The front end of the link's former consumer tells late what that one has had."""
     leases = Leases()
-    consumer = leases.consumers.attach(7, CONSUMER, link=LINK)
-    leases.links.attach(consumer, anew=False)
+    leases.attach(anew=False)
     assert list(leases.links.resuming()) == []
     assert leases.links.abandoned(FRONT_END, CONSUMER, [(2, 3)]) == []
     assert [(one.number, ranges) for one, ranges in leases.links.resuming()] == [(CONSUMER, [(2, 3)])]
@@ -167,7 +191,7 @@ def test_no_link_keeps_or_gets_a_message_whose_return_is_on_its_way() -> None:
     leases.links.keep(leases.lease, [(1, 9)])
     assert leases.kept() == [(1, 1), (3, 3), (7, 8)]
     assert list(leases.lease.ranges()) == [(2, 2), (4, 6), (9, 9)]
-    consumer = leases.consumers.attach(7, CONSUMER, link=LINK)
-    assert leases.links.attach(consumer, anew=True) == [(1, 1), (3, 3), (7, 7)]
+    leases.attach()
+    assert leases.came == [(1, 1), (3, 3), (7, 7)]
     leases.links.lapsed([(2, 2), (5, 5)])
     assert not leases.links.lapsing

@@ -181,11 +181,6 @@ def hasty_settlements() -> AbstractContextManager[object]:
     return mock.patch.object(GivingBack, "when_settled", lambda self, consumer, done: done())
 
 
-def unconfirmed_links() -> AbstractContextManager[object]:
-    """An owner tells what a link has once a majority has confirmed its leadership. With the bug: at once."""
-    return mock.patch.object(LinearizableReads, "when_confirmed", lambda self, leads: leads())
-
-
 def contended_groups() -> AbstractContextManager[object]:
     """While two consumers have messages of a group, no consumer gets more of it. With the bug one of them
     does.

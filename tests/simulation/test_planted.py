@@ -34,7 +34,6 @@ SHOWN_BY = {
     "annotations that replace others": 2,
     "annotations that are not logged": 2,
     "links that are not logged": 3,
-    "links on a lost lease": 179,
     "settled before its commit": 11,
     "stale routes": 18,
     "limit counted twice": 30,
