@@ -55,7 +55,7 @@ def take_over(
     queue = owner.queues[number]
     former = queue.delivery.consumers.of_link(link.identity)
     coming = [] if former is None else _steal(owner, number, former, forget)
-    elsewhere = queue.delivery.links.leased_elsewhere(link, front_end)
+    elsewhere = queue.delivery.links.logged_elsewhere(link, front_end)
     messages = merged(sorted(elsewhere + coming))
     if messages:
         owner.operation(encode_remark(Remark(number, Subject.LINK, messages, link.lease(front_end))))

@@ -106,6 +106,7 @@ class DeliveryState:
         "redelivered",
         "scheduled",
         "settings",
+        "settling",
         "soft",
         "state",
         "tally",
@@ -127,6 +128,10 @@ class DeliveryState:
         self.leases: dict[int, RangeSet] = {}
         self.links = LinkLeases(state.remarks, self.leases, self.consumers)
         self.lost = LostLeases()
+        self.settling = RangeSet()
+        """Messages that are leased, and that a consumer which has lost them has settled: they do not go back
+        to the queue, also where their settlement is applied later than their return.
+        """
         self.timed: Leases | None = None
         self.token = term << TERM_SHIFT
         self.now = 0

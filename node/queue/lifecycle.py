@@ -261,6 +261,8 @@ class Lifecycle:
             delivery.timed.end(ranges)
         if delivery.lost:
             delivery.lost.settled(ranges)
+        if delivery.settling:
+            delivery.settling.remove_all(ranges)
         lease = delivery.leases.get(front_end)
         count = lease.remove_all(ranges) if lease is not None else 0
         leased = count == count_of(ranges)
@@ -280,6 +282,7 @@ class Lifecycle:
             self._rests.remove(*part)
         if not leased and front_end != OWNER:
             self.given_out(max(ranges)[1])
+            delivery.settling.update(delivery.leased_elsewhere(front_end, ranges))
         return Settled(count, [part for one in ranges for part in delivery.state.alive.intersection(*one)])
 
     def given_out(self, last: int) -> None:
@@ -333,6 +336,9 @@ class Lifecycle:
                 feature.return_(*part)
             # A consumer that had lost its lease may have settled some of the messages meanwhile.
             back = delivery.state.alive.intersection(*part) + delivery.soft.numbers.intersection(*part)
+            if delivery.settling:
+                back = list(RangeSet(back).without(delivery.settling.ranges()).ranges())
+                delivery.settling.remove(*part)
             count += count_of(back)
             if redelivered:
                 delivery.redelivered.update(back)

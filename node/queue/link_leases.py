@@ -86,7 +86,7 @@ class LinkLeases:
         found = [each for one in self.kept.intersection(first, last) for each in held.cover(*one)]
         return [one[:2] for one in found if one[2] and link_lease(one[2]).front_end == front_end]
 
-    def leased_elsewhere(self, link: LinkTerms, front_end: int) -> list[Range]:
+    def logged_elsewhere(self, link: LinkTerms, front_end: int) -> list[Range]:
         """The messages of a link that the log does not lease in these terms, at this front end, but those
         whose return is on its way.
         """

@@ -73,8 +73,8 @@ def test_a_consumer_that_comes_later_has_the_messages_of_its_link() -> None:
 def test_a_new_link_takes_its_messages_from_every_front_end_and_one_that_greets_again_does_not() -> None:
     leases = Leases()
     leases.attach(anew=False)
-    assert leases.came == [] and leases.links.leased_elsewhere(LINK, 7) == []
-    assert leases.links.leased_elsewhere(LINK, FRONT_END) == [(1, 3), (7, 7)]
+    assert leases.came == [] and leases.links.logged_elsewhere(LINK, 7) == []
+    assert leases.links.logged_elsewhere(LINK, FRONT_END) == [(1, 3), (7, 7)]
     leases = Leases()
     leases.attach()
     assert leases.came == [(1, 3), (7, 7)]

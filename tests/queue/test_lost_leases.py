@@ -189,3 +189,21 @@ def test_a_message_that_is_gone_when_it_is_given_back_is_no_lost_lease() -> None
     owner.delivery.state.settle(A, [(1, 1)])
     owner.lifecycle.release(B, 1, 1)
     assert not owner.delivery.lost
+
+
+def test_a_message_that_is_being_settled_does_not_go_back_to_the_queue() -> None:
+    """A's settlement comes behind B's return into the log, and both are applied before the queue serves."""
+    owner = owner_with_lost_leases(2)
+    owner.lifecycle.settle(A, [(1, 1)])
+    assert owner.lifecycle.release(B, 1, 2) == 1
+    owner.delivery.state.settle(A, [(1, 1)])
+    assert [one.ranges for one in owner.dispatch(99)] == [] and leased(owner, A) == [(2, 2)]
+    assert not owner.delivery.settling
+
+
+def test_the_end_of_its_lease_forgets_that_a_message_is_being_settled() -> None:
+    owner = owner_with_lost_leases(1)
+    owner.lifecycle.settle(A, [(1, 1)])
+    assert owner.delivery.settling
+    owner.lifecycle.settle(B, [(1, 1)])
+    assert not owner.delivery.settling
