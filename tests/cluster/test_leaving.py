@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cluster.catalog.replica import CATALOG
 from replication.raft import Role
+from tests.cluster.test_leases import reset
 from tests.site import Site
 
 
@@ -21,3 +22,22 @@ def test_a_node_that_leads_the_catalog_and_has_nothing_else_leaves() -> None:
     site.submit(other, "remove_member", {"name": leader, "heir": ""})
     site.until(lambda: leader not in site.nodes[other].broker.catalog.state.nodes)
     assert not leads_the_catalog(site, leader)
+
+
+def test_a_process_ends_whose_node_was_removed_and_added_again_while_it_was_cut_off() -> None:
+    """The other nodes have forgotten the front end of that process, which no owner would answer."""
+    site = Site("n1", "n2", "n3")
+    site.submit("n1", "found_members", {"nodes": {name: {"peers": name} for name in site.nodes}})
+    site.until(lambda: not leads_the_catalog(site, "n3"))
+    away, others = site.nodes["n3"], ("n1", "n2")
+    mend = reset(site, [("n3", name) for name in others] + [(name, "n3") for name in others])
+    site.submit("n1", "remove_member", {"name": "n3", "heir": ""})
+    site.until(lambda: "n3" not in site.nodes["n1"].broker.catalog.state.nodes)
+    site.submit("n1", "add_member", {"name": "n3", "peers": "n3"})
+    assert away.up
+    mend()
+    site.until(lambda: away.retired)
+    away.retired = False
+    away.start()
+    site.until(lambda: away.ready)
+    site.client("n3").declare("q")

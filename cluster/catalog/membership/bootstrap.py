@@ -57,6 +57,8 @@ class Bootstrap(Observer):
         rebuilding = config.rebuilding or (config.joins and config.empty)
         self._desk = AdmissionDesk(config.node, config.members, empty=config.empty, rebuilding=rebuilding)
         self.removed = False
+        # Whether the catalog has had this process.
+        self._registered = False
         self.met = set(config.members)
         """The nodes that have been members, as far as this node has learned."""
 
@@ -107,16 +109,31 @@ class Bootstrap(Observer):
             peers.down_since.setdefault(name, member.time.now)
         self.met = set(nodes)
         self._told.members_changed()
+        self._look_for_removal()
 
     def node_started(self, node: NodeDefinition, previous: int) -> None:
         """The catalog has a new process of a node, maybe of this one."""
         if node.front_end == self._config.front_end:
+            self._registered = True
             self._told_of_process(self._member.catalog.state.table.last)
 
     def replaced(self) -> None:
         """The catalog was restored from a snapshot."""
         for node in self._member.catalog.state.nodes.values():
             self.node_started(node, 0)
+        self._look_for_removal()
+
+    def _look_for_removal(self) -> None:
+        """End this process if the catalog has it no more. The other nodes have forgotten what this process
+        has, also where this node has been added again meanwhile: the next process of the node joins.
+        """
+        own = self._member.catalog.state.nodes.get(self._member.node)
+        if self._registered and not self.removed and (own is None or not own.front_end):
+            self._end()
+
+    def _end(self) -> None:
+        self.removed = True
+        self._told.removed()
 
     def _told_of_process(self, newest: int) -> None:
         """Take partitions after `newest`, the newest one when the catalog recorded this process, as not lost.
@@ -153,8 +170,7 @@ class Bootstrap(Observer):
                 self._desk.told(peer, empty, process)
                 self.admit()
             case NodeRemoved() if not self.removed and not self.waiting:
-                self.removed = True
-                self._told.removed()
+                self._end()
 
     def tell_removed(self, node: str) -> None:
         """Tell a node that it is no member any more: it gets no more entries of the catalog."""
