@@ -41,7 +41,7 @@ def linking(owner: OwnerState, terms: ConsumerTerms) -> LinkTerms | None:
     return link_terms(terms.link) if len(terms.link) > KEPT_S_OCTETS and keeps else None
 
 
-def take_over(
+def take_link(
     owner: OwnerState,
     number: int,
     link: LinkTerms,

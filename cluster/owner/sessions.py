@@ -11,7 +11,7 @@ from typing import Any
 from cluster.owner.context import OwnerContext
 from cluster.owner.failures import return_leased
 from cluster.owner.intake import take_batch
-from cluster.owner.links import linking, take_over
+from cluster.owner.links import linking, take_link
 from cluster.owner.proposal import HOLD_S, NO_EPOCH, FrontEndState, TakenBatches
 from cluster.owner.requests import FrontEndRequests
 from cluster.owner.serving import Serving
@@ -240,7 +240,7 @@ class FrontEndSessions:
         """
         number = terms.queue
         link = linking(self._owner, terms) if number in self._owner.queues else None
-        if link is not None and take_over(self._owner, number, link, front_end, self._serving.forget_link):
+        if link is not None and take_link(self._owner, number, link, front_end, self._serving.forget_link):
             self._owner.after_proposed(partial(self._take_link, front_end, terms, join))
         else:
             join()

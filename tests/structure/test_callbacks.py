@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.structure.tree import PRODUCT, Module, functions, modules
+from tests.structure.tree import PRODUCT, Module, functions, modules, nodes, violations
 
 BEGINNING = {"create_task", "ensure_future", "run_in_executor", "run_coroutine_threadsafe"}
 HANDLER = "set_exception_handler"
@@ -28,44 +28,56 @@ AWAITED = {
 
 def calls(tree: ast.AST, names: set[str]) -> Iterator[ast.Call]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in names:
-            yield node
+        yield from own_call(node, names)
 
 
-@pytest.mark.parametrize("module", modules("cluster", "node", "replication"), ids=lambda module: module.path)
-def test_the_result_of_what_is_begun_is_taken(module: Module) -> None:
-    lost = []
-    for function in ast.walk(module.tree):
+def own_call(node: ast.AST, names: set[str]) -> list[ast.Call]:
+    """The node, if it calls a method of one of these names."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in names:
+        return [node]
+    return []
+
+
+def begun_and_lost(module: Module) -> Iterator[str]:
+    """Functions that begin more than they take the result of."""
+    for function in nodes(module):
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         begun = len(list(calls(function, BEGINNING)))
         taken = len(list(calls(function, {"add_done_callback"})))
         if begun > taken and (module.path, function.name) not in AWAITED:
-            lost.append(f"{module.path}: {function.name} begins what nobody takes the result of")
-    assert not lost, "\n".join(lost)
+            yield f"{function.name} begins work whose result it does not take"
 
 
-@pytest.mark.parametrize("module", modules("cluster", "node", "replication"), ids=lambda module: module.path)
-def test_what_takes_a_result_of_a_task_lets_its_exception_reach_the_event_loop(module: Module) -> None:
-    """`set.discard` as the callback would let the exception wait for the garbage collector."""
-    functions = {node.name: node for node in ast.walk(module.tree) if isinstance(node, ast.FunctionDef)}
-    for call in calls(module.tree, {"add_done_callback"}):
+def test_the_result_of_what_is_begun_is_taken() -> None:
+    assert violations(begun_and_lost, modules(*PRODUCT)) == []
+
+
+def callbacks_without_a_result(module: Module) -> Iterator[str]:
+    """Callbacks of tasks that take no result."""
+    added = [call for node in nodes(module) for call in own_call(node, {"add_done_callback"})]
+    functions = {one.name: one for one in nodes(module) if isinstance(one, ast.FunctionDef)} if added else {}
+    for call in added:
         named = {
             node.attr if isinstance(node, ast.Attribute) else node.id
             for node in ast.walk(call.args[0])
             if isinstance(node, ast.Attribute | ast.Name)
         }
         taking = [functions[name] for name in named & functions.keys()]
-        assert any(any(calls(function, {"result", "exception"})) for function in taking), (
-            f"{module.path}: {ast.unparse(call)} takes no result"
-        )
+        if not any(any(calls(function, {"result", "exception"})) for function in taking):
+            yield f"{ast.unparse(call)} takes no result"
+
+
+def test_what_takes_a_result_of_a_task_lets_its_exception_reach_the_event_loop() -> None:
+    """`set.discard` as the callback would let the exception wait for the garbage collector."""
+    assert violations(callbacks_without_a_result, modules(*PRODUCT)) == []
 
 
 def test_one_place_hears_of_what_nothing_catches() -> None:
     found = [
         module.path
-        for module in modules("cluster", "node", "replication")
-        if any(calls(module.tree, {HANDLER}))
+        for module in modules(*PRODUCT)
+        if any(own_call(node, {HANDLER}) for node in nodes(module))
     ]
     assert found == ["cluster/process/fail_stop.py"]
 
@@ -80,7 +92,7 @@ def methods() -> set[str]:
         for function in functions(module):
             decorators = {ast.unparse(each) for each in function.node.decorator_list}
             (values if "property" in decorators else found).add(function.node.name)
-        for node in ast.walk(module.tree):
+        for node in nodes(module):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                 values.add(node.attr)
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
@@ -92,7 +104,7 @@ def hooks() -> set[str]:
     """The names of attributes that are declared to be callables, and nothing else anywhere."""
     declared: dict[bool, set[str]] = {True: set(), False: set()}
     for module in modules(*PRODUCT):
-        for node in ast.walk(module.tree):
+        for node in nodes(module):
             if isinstance(node, ast.AnnAssign):
                 name = ast.unparse(node.target).rpartition(".")[2]
                 declared[ast.unparse(node.annotation).startswith("Callable[")].add(name)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.structure.tree import ROOT
+from tests.structure.tree import ROOT, Module, module_of, nodes, violations
 
 
 def literals() -> dict[str, Any]:
@@ -22,7 +22,8 @@ def literals() -> dict[str, Any]:
 
 SETUP = literals()
 ROOTS = [ROOT / name for name in SETUP["COMPILED"]]
-MODULES = sorted(path for root in ROOTS for path in (root.rglob("*.py") if root.is_dir() else [root]))
+FILES = sorted(path for root in ROOTS for path in (root.rglob("*.py") if root.is_dir() else [root]))
+MODULES = [module_of(file) for file in FILES]
 
 
 HOT = {
@@ -74,55 +75,59 @@ def looked_up(annotation: ast.expr) -> str:
     return ast.unparse(annotation.value if isinstance(annotation, ast.Subscript) else annotation)
 
 
-def classes(path: Path) -> list[ast.ClassDef]:
+def classes(module: Module) -> list[ast.ClassDef]:
     return [
         node
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        for node in module.tree.body
         if isinstance(node, ast.ClassDef)
         and not {"Enum", "IntEnum", "IntFlag", "StrEnum"} & set(map(ast.unparse, node.bases))
     ]
 
 
 def test_what_stays_interpreted_is_among_the_rest() -> None:
-    assert {ROOT / name for name in SETUP["INTERPRETED"]} < set(MODULES)
+    assert {ROOT / name for name in SETUP["INTERPRETED"]} < set(FILES)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_types_of_fields_are_there_when_the_class_is_made(path: Path) -> None:
-    """Compiled, a dataclass looks the types of its fields up, and the process dies of one that is missing."""
-    module = ast.parse(path.read_text(encoding="utf-8"))
-    missing = for_the_checker_alone(module)
+def fields_without_a_type(module: Module) -> list[str]:
+    missing = for_the_checker_alone(module.tree)
     fields = [
         field
-        for node in classes(path)
+        for node in classes(module)
         if is_dataclass(node)
         for field in node.body
         if isinstance(field, ast.AnnAssign)
     ]
-    assert not [ast.unparse(field) for field in fields if looked_up(field.annotation) in missing]
+    return [ast.unparse(field) for field in fields if looked_up(field.annotation) in missing]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_constants_of_classes_are_final(path: Path) -> None:
-    """Compiled, any other value of a class is the default of its objects, and the class itself has none."""
-    constants = [
+def test_the_types_of_fields_are_there_when_the_class_is_made() -> None:
+    """Compiled, a dataclass looks the types of its fields up, and the process dies of one that is missing."""
+    assert violations(fields_without_a_type, MODULES) == []
+
+
+def constants(module: Module) -> list[str]:
+    return [
         f"{node.name}: {ast.unparse(line)}"
-        for node in classes(path)
+        for node in classes(module)
         for line in node.body
         if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]).isupper()
     ]
-    assert not constants
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_arguments_of_inherited_methods_are_named(path: Path) -> None:
-    """Compiled, what `super().method(*some, **others)` gives to the method is a tuple and a dictionary."""
+def test_constants_of_classes_are_final() -> None:
+    """Compiled, any other value of a class is the default of its objects, and the class itself has none."""
+    assert violations(constants, MODULES) == []
+
+
+def unnamed_arguments(module: Module) -> list[str]:
     calls = [
         node
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("super().")
+        for node in nodes(module)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and ast.unparse(node.func.value) == "super()"
     ]
-    assert not [
+    return [
         ast.unparse(call)
         for call in calls
         if any(isinstance(one, ast.Starred) for one in call.args)
@@ -130,18 +135,26 @@ def test_arguments_of_inherited_methods_are_named(path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_bound_of_a_slice_has_a_call_that_changes_something(path: Path) -> None:
-    """Compiled, what stands in the bounds of a slice is evaluated twice."""
+def test_arguments_of_inherited_methods_are_named() -> None:
+    """Compiled, what `super().method(*some, **others)` gives to the method is a tuple and a dictionary."""
+    assert violations(unnamed_arguments, MODULES) == []
+
+
+def changing_bounds(module: Module) -> set[str]:
     slices = [
         node
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes(module)
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
     ]
     called = [
         ast.unparse(call.func) for one in slices for call in ast.walk(one.slice) if isinstance(call, ast.Call)
     ]
-    assert set(called) <= {"len", "min", "max", "found.end"}
+    return set(called) - {"len", "min", "max", "found.end"}
+
+
+def test_no_bound_of_a_slice_has_a_call_that_changes_something() -> None:
+    """Compiled, what stands in the bounds of a slice is evaluated twice."""
+    assert violations(changing_bounds, MODULES) == []
 
 
 @pytest.mark.parametrize("path", HOT)
@@ -149,20 +162,23 @@ def test_what_is_made_for_each_batch_writes_its_constructor_out(path: str) -> No
     """A dataclass's own stays interpreted, and takes ten to forty times as long (docs/decisions/0013)."""
     written = {
         one.name
-        for one in classes(ROOT / path)
+        for one in classes(module_of(ROOT / path))
         if any(isinstance(part, ast.FunctionDef) and part.name == "__init__" for part in one.body)
         and not any("frozen" in ast.unparse(decorator) for decorator in one.decorator_list)
     }
     assert HOT[path] <= written
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_name_for_exceptions_has_one_type(path: Path) -> None:
-    """Compiled, a name has the type of its first clause: another exception under this name is a TypeError."""
-    for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def exceptions_of_two_types(module: Module) -> Iterator[str]:
+    for function in nodes(module):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             types: dict[str, set[str]] = {}
             for clause in ast.walk(function):
                 if isinstance(clause, ast.ExceptHandler) and clause.name and clause.type is not None:
                     types.setdefault(clause.name, set()).add(ast.unparse(clause.type))
-            assert not {name: found for name, found in types.items() if len(found) > 1}, function.name
+            yield from (f"{function.name}: {name}" for name, found in types.items() if len(found) > 1)
+
+
+def test_a_name_for_exceptions_has_one_type() -> None:
+    """Compiled, a name has the type of its first clause: another exception under this name is a TypeError."""
+    assert violations(exceptions_of_two_types, MODULES) == []

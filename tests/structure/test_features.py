@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from importlib import import_module
 
-import pytest
-
 from node.queue.features.registry import FEATURES
-from tests.structure.tree import PRODUCT, Module, imports, modules
+from tests.structure.tree import PRODUCT, Module, imports, modules, nodes
 
 PACKAGE = "node.queue.features"
 MECHANISM = {f"{PACKAGE}.{name}" for name in ("arguments", "registry")}
@@ -28,20 +27,16 @@ def feature_modules() -> dict[str, Module]:
     }
 
 
-@pytest.mark.parametrize("argument", [one.name for feature in FEATURES for one in feature.arguments])
-def test_an_argument_is_declared_in_one_module(argument: str) -> None:
-    declaring = [
-        module.path
-        for module in product()
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.Call)
-        and ast.unparse(node.func) == "Argument"
-        and node.args
-        and isinstance(node.args[0], ast.Constant)
-        and node.args[0].value == argument
-    ]
-    assert len(declaring) == 1
-    assert declaring[0].startswith("node/queue/features/")
+def test_an_argument_is_declared_in_one_module() -> None:
+    declaring: dict[object, list[str]] = defaultdict(list)
+    for module in product():
+        for node in nodes(module):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Argument" and node.args:
+                name = node.args[0]
+                declaring[name.value if isinstance(name, ast.Constant) else None].append(module.path)
+    for argument in (one.name for feature in FEATURES for one in feature.arguments):
+        (path,) = declaring[argument]
+        assert path.startswith("node/queue/features/")
 
 
 def test_every_feature_is_registered_once() -> None:
@@ -73,7 +68,7 @@ def test_no_order_is_told_from_another_by_its_class() -> None:
     asked = [
         f"{module.path}: {ast.unparse(node)}"
         for module in product()
-        for node in ast.walk(module.tree)
+        for node in nodes(module)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance"
         if any(isinstance(one, ast.Name) and one.id in orders for one in ast.walk(node.args[1]))
     ]

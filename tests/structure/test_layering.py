@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from tests.structure.tree import FOLDERS, ROOT, Module, imports, modules
+from tests.structure.tree import FOLDERS, ROOT, Module, imports, modules, nodes, violations
 
 ANYTHING = frozenset(FOLDERS)
 
@@ -158,33 +158,37 @@ def row_of(module: Module) -> tuple[str, frozenset[str]]:
     return row, MAY_IMPORT[row] | ({row} if "." not in row else frozenset())
 
 
-@pytest.mark.parametrize("module", modules(), ids=lambda module: module.path)
-def test_imports_follow_the_table(module: Module) -> None:
+def strange_imports(module: Module) -> list[str]:
+    """Imports that the table does not allow."""
     row, allowed = row_of(module)
     wrong = [
-        f"{module.path}:{line} imports {name}, but {row} may import only {sorted(allowed)}"
+        f"line {line} imports {name}, but {row} may import only {sorted(allowed)}"
         for line, name in imports(module)
         if name.split(".")[0] in FOLDERS and not any(within(name, package) for package in allowed)
     ]
     forbidden = max((row for row in MAY_NOT_IMPORT if within(module.name, row)), key=len, default="")
     wrong += [
-        f"{module.path}:{line} imports {name}, which {forbidden} must not"
+        f"line {line} imports {name}, which {forbidden} must not"
         for line, name in imports(module)
         if any(within(name, package) for package in MAY_NOT_IMPORT.get(forbidden, ()))
     ]
-    assert not wrong, "\n".join(wrong)
+    return wrong
+
+
+def test_imports_follow_the_table() -> None:
+    assert violations(strange_imports, modules()) == []
 
 
 def impurities(module: Module) -> list[str]:
     """The calls of a module that modules with decisions must not make."""
     wrong = [
-        f"{module.path}:{line} imports {name}: a decision has no clock, randomness, I/O or logging of its own"
+        f"line {line} imports {name}: a decision has no clock, randomness, I/O or logging of its own"
         for line, name in imports(module)
         if any(within(name, impure) for impure in IMPURE_MODULES)
     ]
     wrong += [
-        f"{module.path}:{node.lineno} awaits: a decision returns effects instead"
-        for node in ast.walk(module.tree)
+        f"line {node.lineno} awaits: a decision returns effects instead"
+        for node in nodes(module)
         if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith)
     ]
     return wrong
@@ -193,9 +197,8 @@ def impurities(module: Module) -> list[str]:
 DECISIONS = [one for one in modules() if any(within(one.name, package) for package in PURE)]
 
 
-@pytest.mark.parametrize("module", [one for one in DECISIONS if one.name not in SHELLS], ids=lambda m: m.path)
-def test_decisions_are_pure(module: Module) -> None:
-    assert not impurities(module)
+def test_decisions_are_pure() -> None:
+    assert violations(impurities, [one for one in DECISIONS if one.name not in SHELLS]) == []
 
 
 def test_shells_among_decisions_are_listed_while_they_are_shells() -> None:
@@ -205,18 +208,21 @@ def test_shells_among_decisions_are_listed_while_they_are_shells() -> None:
 OBSERVED = ("cluster.owner", "cluster.gateway", "node")
 
 
-@pytest.mark.parametrize("module", modules("cluster/admin"), ids=lambda module: module.path)
-def test_the_administration_observes_and_derives_from_nothing_that_it_observes(module: Module) -> None:
-    """Traces of messages are values that owners and links are made with, and that decide nothing."""
+def derived_from_observed(module: Module) -> list[str]:
+    """Classes that derive from a class that the administration observes."""
     names = {name.rpartition(".")[2]: name for _, name in imports(module)}
-    derived = [
+    return [
         f"{node.name} derives from {names[base.id]}"
-        for node in ast.walk(module.tree)
+        for node in nodes(module)
         if isinstance(node, ast.ClassDef)
         for base in node.bases
         if isinstance(base, ast.Name) and any(within(names.get(base.id, ""), each) for each in OBSERVED)
     ]
-    assert not derived, f"{module.path}: {derived}"
+
+
+def test_the_administration_observes_and_derives_from_nothing_that_it_observes() -> None:
+    """Traces of messages are values that owners and links are made with, and that decide nothing."""
+    assert violations(derived_from_observed, modules("cluster/admin")) == []
 
 
 BUILDER = "cluster.process.node"

@@ -7,10 +7,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-import pytest
-
 from tests.structure.sizes import measured
-from tests.structure.tree import PRODUCT, ROOT, Module, functions, modules
+from tests.structure.tree import PRODUCT, ROOT, Module, functions, modules, nodes, violations
+
+NEW_LINE = "\n"
 
 EMPTY_NAMES = re.compile(r"(?i)(^|_)(utils?|helpers?|managers?|common|misc|stuff)(_|$)")
 EMPTY_CLASS = re.compile(r"(Utils?|Helpers?|Manager|Common)$")
@@ -44,26 +44,29 @@ DUPLICATE_STATEMENTS = 5
 """Bodies of at least this many statements, equal but for their docstring, are one function too many."""
 
 
-@pytest.mark.parametrize("module", modules(), ids=lambda module: module.path)
-def test_module_and_class_names_say_something(module: Module) -> None:
-    assert not EMPTY_NAMES.search(module.name.rpartition(".")[2]), f"{module.path}: name it for what it holds"
-    empty = [
-        n.name for n in ast.walk(module.tree) if isinstance(n, ast.ClassDef) and EMPTY_CLASS.search(n.name)
-    ]
-    assert not empty, f"{module.path}: {empty} name nothing of the field"
+def empty_names(module: Module) -> Iterator[str]:
+    """Names of the module and its classes that name nothing of the field."""
+    if EMPTY_NAMES.search(module.name.rpartition(".")[2]):
+        yield "name it for what it holds"
+    for node in nodes(module):
+        if isinstance(node, ast.ClassDef) and EMPTY_CLASS.search(node.name):
+            yield f"{node.name} names nothing of the field"
 
 
-@pytest.mark.parametrize("module", modules(), ids=lambda module: module.path)
-def test_nothing_is_left_unfinished(module: Module) -> None:
-    if module.path == "tests/structure/test_names.py":
-        return
-    wrong = [
-        f"{module.path}:{number} {line.strip()!r}: {reason}"
-        for number, line in enumerate(module.text.splitlines(), 1)
-        for pattern, reason in FORBIDDEN.items()
-        if re.search(pattern, line)
-    ]
-    assert not wrong, "\n".join(wrong)
+def test_module_and_class_names_say_something() -> None:
+    assert violations(empty_names, modules()) == []
+
+
+def unfinished(module: Module) -> Iterator[str]:
+    """Lines with a mark of unfinished work."""
+    for pattern, reason in FORBIDDEN.items():
+        for match in re.finditer(pattern, module.text):
+            yield f"line {module.text.count(NEW_LINE, 0, match.start()) + 1} has {match[0]!r}: {reason}"
+
+
+def test_nothing_is_left_unfinished() -> None:
+    others = [module for module in modules() if module.path != "tests/structure/test_names.py"]
+    assert violations(unfinished, others) == []
 
 
 def public_names(module: Module) -> Iterator[str]:
@@ -112,11 +115,13 @@ def defined_names(module: Module) -> Iterator[str]:
             yield node.target.id
 
 
-@pytest.mark.parametrize("module", modules(), ids=lambda module: module.path)
-def test_no_module_defines_a_name_twice(module: Module) -> None:
+def doubled_names(module: Module) -> list[str]:
+    return [name for name, times in Counter(defined_names(module)).items() if times > 1]
+
+
+def test_no_module_defines_a_name_twice() -> None:
     """The later definition would count for the code above it, too."""
-    twice = [name for name, times in Counter(defined_names(module)).items() if times > 1]
-    assert not twice, f"{module.path} defines {twice} twice"
+    assert violations(doubled_names, modules()) == []
 
 
 def body_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.stmt]:
@@ -143,7 +148,7 @@ def halves() -> list[str]:
     classes: dict[str, str] = {}
     made: set[str] = set()
     for module in modules(*PRODUCT):
-        for node in ast.walk(module.tree):
+        for node in nodes(module):
             if isinstance(node, ast.ClassDef):
                 bases = [ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases]
                 if not {"Protocol", "ABC"} & set(bases) and "@abstractmethod" not in ast.unparse(node):

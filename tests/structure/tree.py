@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import gc
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,7 +18,7 @@ PRODUCT = ("replication", "node", "cluster")
 FOLDERS = (*PRODUCT, "pipeline", "chaos", "bench", "scripts", "tests", "docs", "deploy")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Module:
     """One source file: its path below the root, dotted name, text and syntax tree."""
 
@@ -50,14 +52,39 @@ class Function:
 @cache
 def modules(*folders: str) -> tuple[Module, ...]:
     """The modules of the given folders, of all of them when none is given, sorted by path."""
-    found = []
-    for folder in folders or FOLDERS:
-        for file in sorted((ROOT / folder).rglob("*.py")):
-            path = file.relative_to(ROOT).as_posix()
-            text = file.read_text(encoding="utf-8")
-            name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-            found.append(Module(path, name, text, ast.parse(text, path)))
-    return tuple(found)
+    with _uncollected():
+        files = [file for folder in folders or FOLDERS for file in sorted((ROOT / folder).rglob("*.py"))]
+        return tuple(map(module_of, files))
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Millions of nodes are made here, and all of them stay: the collector need not look for others."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@cache
+def module_of(file: Path) -> Module:
+    path = file.relative_to(ROOT).as_posix()
+    text = file.read_text(encoding="utf-8")
+    name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    return Module(path, name, text, ast.parse(text, path))
+
+
+@cache
+def nodes(module: Module) -> tuple[ast.AST, ...]:
+    """All nodes of a module's tree."""
+    return tuple(ast.walk(module.tree))
+
+
+def violations(rule: Callable[[Module], Iterable[str]], where: Iterable[Module]) -> list[str]:
+    """The findings of a rule in modules, each with the path of its module."""
+    return [f"{module.path}: {found}" for module in where for found in rule(module)]
 
 
 def functions(module: Module) -> Iterator[Function]:
@@ -76,13 +103,18 @@ def functions(module: Module) -> Iterator[Function]:
     return walk(module.tree, "")
 
 
-def imports(module: Module) -> Iterator[tuple[int, str]]:
+@cache
+def imports(module: Module) -> tuple[tuple[int, str], ...]:
     """(line, dotted name) of everything a module imports, at the top or inside functions.
 
-    `from a.b import c` yields `a.b.c`, so that a rule may speak of modules and of names alike.
+    `from a.b import c` is `a.b.c`, so that a rule may speak of modules and of names alike.
     """
+    return tuple(_imports(module))
+
+
+def _imports(module: Module) -> Iterator[tuple[int, str]]:
     package = module.name if module.path.endswith("/__init__.py") else module.name.rpartition(".")[0]
-    for node in ast.walk(module.tree):
+    for node in nodes(module):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
