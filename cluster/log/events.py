@@ -204,8 +204,8 @@ EVENTS: Final = (
         "removed",
         "The node is no longer a member of the cluster.",
         "`quorate cluster remove` or `replace`.",
-        "Stop the node. Its data directory is of no use any more. If the node has been added again since, start "
-        "it again.",
+        "Stop the node. Its data directory is of no use any more. If the node has been added again "
+        "since, start it again.",
     ),
     Event(
         "Q207",
