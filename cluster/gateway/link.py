@@ -415,12 +415,12 @@ class PartitionLink:
             leased = None if delivery.consumer == GET_LINK_NO_ACK else self.held.leases.get(delivery.queue)
             observer.delivered(delivery, since, leased)
 
-    def consumer_cancelled(self, epoch: int, consumer: int) -> None:
+    def consumer_cancelled(self, epoch: int, consumer: int, stolen: bool = False) -> None:
         if epoch != self._epoch:
             return
         attached = self.consumers.pop(consumer, None)
         if attached is not None:
-            attached.subscriber.consumer_cancelled(consumer)
+            attached.subscriber.consumer_cancelled(consumer, stolen)
 
     def activity(self, epoch: int, consumer: int, joined: int, activated: int) -> None:
         attached = self.consumers.get(consumer)

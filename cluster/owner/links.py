@@ -62,6 +62,14 @@ def take_link(
     return former is not None or bool(messages)
 
 
+def is_stolen(owner: OwnerState, terms: ConsumerTerms) -> bool:
+    """Whether the link of a consumer that comes back with its front end has been attached elsewhere."""
+    link = linking(owner, terms) if terms.queue in owner.queues else None
+    return (
+        link is not None and owner.queues[terms.queue].delivery.consumers.of_link(link.identity) is not None
+    )
+
+
 def _steal(
     owner: OwnerState, number: int, former: Consumer, forget: Callable[[int, ConsumerKey], Ranges]
 ) -> Ranges:
@@ -74,7 +82,7 @@ def _steal(
     delivery.consumers.detach(former.front_end, former.number)
     state = owner.front_ends.current(former.front_end)
     if state is not None and state.consumers.pop(former.number, None) is not None:
-        state.port.consumer_cancelled(state.epoch, former.number)
+        state.port.consumer_cancelled(state.epoch, former.number, stolen=True)
     return coming
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from cluster.owner.context import OwnerContext
 from cluster.owner.failures import return_leased
 from cluster.owner.intake import take_batch
-from cluster.owner.links import linking, take_link
+from cluster.owner.links import is_stolen, linking, take_link
 from cluster.owner.proposal import HOLD_S, NO_EPOCH, FrontEndState, TakenBatches
 from cluster.owner.requests import FrontEndRequests
 from cluster.owner.serving import Serving
@@ -260,9 +260,6 @@ class FrontEndSessions:
         if selector is not None and not owner.delivery.consumers.takes_filter(selector):
             return TOO_MANY_FILTERS
         link = linking(self._owner, terms)
-        if link is not None and owner.delivery.consumers.of_link(link.identity) is not None:
-            # The link has been attached at another front end since.
-            return ACCESS_REFUSED
         try:
             consumer = owner.delivery.consumers.attach(
                 front_end,
@@ -290,9 +287,10 @@ class FrontEndSessions:
         terms = None if state is None else state.returning.pop(consumer, None)
         if state is None or terms is None:
             return
-        answer = self._join(state, terms, anew=False)
+        stolen = is_stolen(self._owner, terms)
+        answer = NOT_FOUND if stolen else self._join(state, terms, anew=False)
         if answer is not None and answer[0] != FOR_LINK:
-            state.port.consumer_cancelled(epoch, consumer)
+            state.port.consumer_cancelled(epoch, consumer, stolen)
 
     def when_attached(
         self, queue: int, front_end: int, callback: Callable[[], None], *, consuming: bool = False

@@ -136,7 +136,7 @@ class TransferLink:
         if question is not None:
             question.answer(value)
 
-    def consumer_cancelled(self, epoch: int, consumer: int) -> None:
+    def consumer_cancelled(self, epoch: int, consumer: int, stolen: bool = False) -> None:
         """Not called: the link has no consumers."""
 
     def activity(self, epoch: int, consumer: int, joined: int, activated: int) -> None:

@@ -171,8 +171,8 @@ class FrontEndPort(Protocol):
     def result(self, epoch: int, request: int, value: Any, delivery: Delivery | None) -> None:
         """Answer `attach` or `request`."""
 
-    def consumer_cancelled(self, epoch: int, consumer: int) -> None:
-        """The consumer's queue was deleted."""
+    def consumer_cancelled(self, epoch: int, consumer: int, stolen: bool = False) -> None:
+        """The consumer's queue was deleted, or, if it is `stolen`, its link has another consumer."""
 
     def activity(self, epoch: int, consumer: int, joined: int, activated: int) -> None:
         """Tell a consumer's numbers in a queue with a single active consumer. `joined` is its place in the
@@ -417,8 +417,8 @@ class RemoteFrontEnd:
             plain = _delivery_to_plain(delivery, self._tokens)
             self._call(FrontEndCall.RESULT, epoch, [request, value, plain], [delivery.run.raw])
 
-    def consumer_cancelled(self, epoch: int, consumer: int) -> None:
-        self._call(FrontEndCall.CONSUMER_CANCELLED, epoch, consumer)
+    def consumer_cancelled(self, epoch: int, consumer: int, stolen: bool = False) -> None:
+        self._call(FrontEndCall.CONSUMER_CANCELLED, epoch, [consumer, stolen] if stolen else consumer)
 
     def activity(self, epoch: int, consumer: int, joined: int, activated: int) -> None:
         self._call(FrontEndCall.ACTIVITY, epoch, [consumer, joined, activated])
@@ -456,8 +456,12 @@ def receive_for_front_end(front_end: FrontEndPort, parts: Sequence[bytes]) -> No
                 delivery = _delivery_from_plain(plain, _contents(parts, 1)[0])
             front_end.result(epoch, request, value, delivery)
         case FrontEndCall.CONSUMER_CANCELLED:
-            expect(arguments, int)
-            front_end.consumer_cancelled(epoch, arguments)
+            if isinstance(arguments, list):
+                expect(arguments, (int, bool))
+                front_end.consumer_cancelled(epoch, *arguments)
+            else:
+                expect(arguments, int)
+                front_end.consumer_cancelled(epoch, arguments)
         case FrontEndCall.ACTIVITY:
             expect(arguments, (int, int, int))
             front_end.activity(epoch, *arguments)

@@ -189,7 +189,7 @@ _TO_FRONT_END: Final = MessageFamily("Calls to front ends", tags.TO_FRONT_END, N
     ),
     MessageKind(
         "consumer_cancelled", FrontEndPort.consumer_cancelled, OWNER, FRONT_END,
-        "The consumer's queue was deleted.",
+        "The consumer's queue was deleted, or its link has another consumer, which is told since 7.",
     ),
     MessageKind(
         "resync", FrontEndPort.resync, OWNER, FRONT_END,

@@ -163,8 +163,10 @@ class Subscriber(Protocol):
     def reject(self, channel: int, first: int, last: int) -> None:
         """A queue has refused the publishes with the tags `first` to `last`, or may not have taken them."""
 
-    def consumer_cancelled(self, consumer: int) -> None:
-        """The broker has ended the consumer: its queue is deleted or lost."""
+    def consumer_cancelled(self, consumer: int, stolen: bool = False) -> None:
+        """The broker has ended the consumer: its queue is deleted or lost, or, if the consumer is `stolen`,
+        its link has been attached elsewhere.
+        """
 
     def unblocked(self) -> None:
         """The session may publish again, after a `publish` that returned False, or after `wait_ready`."""

@@ -74,8 +74,8 @@ class RecordedFrontEnd:
     def result(self, epoch: int, request: int, value: Any, delivery: Delivery | None) -> None:
         self.calls.append(("result", epoch, request, value, delivery))
 
-    def consumer_cancelled(self, epoch: int, consumer: int) -> None:
-        self.calls.append(("consumer_cancelled", epoch, consumer))
+    def consumer_cancelled(self, epoch: int, consumer: int, stolen: bool = False) -> None:
+        self.calls.append(("consumer_cancelled", epoch, consumer, *([stolen] if stolen else [])))
 
     def activity(self, epoch: int, consumer: int, joined: int, activated: int) -> None:
         self.calls.append(("activity", epoch, consumer, joined, activated))
@@ -108,7 +108,7 @@ class RecordedSubscriber:
     def reject(self, channel: int, first: int, last: int) -> None:
         self.rejected.append((channel, first, last))
 
-    def consumer_cancelled(self, consumer: int) -> None:
+    def consumer_cancelled(self, consumer: int, stolen: bool = False) -> None:
         self.cancelled.append(consumer)
 
     def unblocked(self) -> None:

@@ -118,6 +118,11 @@ def kept(site: Site) -> int:
     return sum(len(queue.delivery.leases.get(LINKS, ())) for queue in queues)
 
 
+def stolen(link: Link) -> bool:
+    """Whether the client has heard that its link is attached by another connection."""
+    return [one.error and one.error.condition for one in link.came(d.Detach)] == [d.LinkCondition.STOLEN]
+
+
 def drained(site: Site, client: Client) -> None:
     """No queue has a message, a lease, or a trace of a link."""
     site.until(lambda: client.depth(QUEUE) == 0)
@@ -289,6 +294,7 @@ def test_a_delivery_may_be_on_the_way_to_a_link_that_ends(
     drained(site, client)
 
 
+@pytest.mark.sentence("1.0/2.6.1-2")
 @pytest.mark.requirement("B7.5")
 @pytest.mark.parametrize("name", ["n2", "n3"])
 def test_a_link_that_is_attached_again_takes_the_deliveries_from_the_one_before(
@@ -300,6 +306,7 @@ def test_a_link_that_is_attached_again_takes_the_deliveries_from_the_one_before(
     assert link.bodies == b"12"
     again = Link(site, name, keeping(dict.fromkeys(link.tags)))
     assert again.bodies == b"12" and all(one.resume for one in again.transfers)
+    assert stolen(link)
     link.send(settled(0, 1, d.Released()))
     link.lose()
     site.run(1.0)
@@ -389,6 +396,7 @@ def test_a_consumer_that_comes_back_with_its_front_end_has_lost_its_link(site: S
     assert again.bodies == b"12"
     site.nodes[frozen].resume()
     site.until(lambda: link.came(d.Detach))
+    assert stolen(link)
     publish(site.client(at_owner), b"3")
     assert again.bodies == b"123" and link.bodies == b"12"
     again.accept(0, 2)

@@ -65,6 +65,7 @@ def calls_to_a_front_end() -> list[Parts]:
     front_end.acknowledged(1, 2, [(1, [(0, 3)])])
     front_end.result(1, 1, 3, None)
     front_end.consumer_cancelled(1, 16)
+    front_end.consumer_cancelled(1, 16, stolen=True)
     front_end.activity(1, 16, 2, 3)
     return sent
 

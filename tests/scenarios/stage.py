@@ -57,7 +57,7 @@ class Client:
     def reject(self, channel: int, first: int, last: int) -> None:
         self.stage.tell(f"{self.name}: {' '.join(self.published[first - 1 : last])} refused")
 
-    def consumer_cancelled(self, consumer: int) -> None:
+    def consumer_cancelled(self, consumer: int, stolen: bool = False) -> None:
         self.stage.tell(f"{self.name} is cancelled")
 
     def unblocked(self) -> None:

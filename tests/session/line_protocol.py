@@ -273,7 +273,7 @@ class LineSession:
     def publish_refused(self, channel: int, refusal: Refusal) -> None:
         self._answered(refusal)
 
-    def consumer_cancelled(self, consumer: int) -> None:
+    def consumer_cancelled(self, consumer: int, stolen: bool = False) -> None:
         self._say(f"cancelled {consumer}")
 
     def hold(self, channel: int) -> None:

@@ -237,7 +237,7 @@ class InternalChannel:
     def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool, lease: int) -> None:
         """This channel never consumes."""
 
-    def consumer_cancelled(self, consumer: int) -> None:
+    def consumer_cancelled(self, consumer: int, stolen: bool = False) -> None:
         """This channel never consumes."""
 
     def unblocked(self) -> None:

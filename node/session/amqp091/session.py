@@ -349,7 +349,7 @@ class Session(MachineSession):
                 self.connection.nack(channel, first, last)
                 self._transport.wanted()
 
-    def consumer_cancelled(self, consumer: int) -> None:
+    def consumer_cancelled(self, consumer: int, stolen: bool = False) -> None:
         with self:
             if not self.closed:
                 self.connection.cancel_consumer(consumer)

@@ -39,7 +39,8 @@ from node.session.transport import Transport
 from node.wire.amqp10 import effects
 from node.wire.amqp10.connection import Connection
 from node.wire.amqp10.definitions import AmqpCondition, Close, Error, Rejected
-from node.wire.amqp10.errors import WireError
+from node.wire.amqp10.error_texts import error_of
+from node.wire.amqp10.errors import LinkStolenError, WireError
 from node.wire.amqp10.frames import frame_buffers
 from node.wire.amqp10.incoming import ACCEPTED, RELEASED
 from node.wire.amqp10.limits import ConnectionLimits
@@ -59,6 +60,9 @@ REFUSED: Final = Rejected(Error(AmqpCondition.RESOURCE_LIMIT_EXCEEDED, "a queue 
 TOO_MANY_ANNOTATIONS: Final = Error(
     AmqpCondition.RESOURCE_LIMIT_EXCEEDED, "a message, or its queue, gets too many octets of annotations"
 )
+
+_DELETED: Final = Error(AmqpCondition.RESOURCE_DELETED, "the queue is deleted or lost")
+_STOLEN: Final = error_of(LinkStolenError("the link is attached by another connection"))
 
 
 class ConnectionSession(MachineSession):
@@ -354,11 +358,10 @@ class ConnectionSession(MachineSession):
         self.connection.sessions.holding.add(channel)
         self._stop_when_full()
 
-    def consumer_cancelled(self, consumer: int) -> None:
+    def consumer_cancelled(self, consumer: int, stolen: bool = False) -> None:
         with self:
             if not self._core.ended:
-                error = Error(AmqpCondition.RESOURCE_DELETED, "the queue is deleted or lost")
-                self.connection.sessions.cancelled(consumer, error)
+                self.connection.sessions.cancelled(consumer, _STOLEN if stolen else _DELETED)
                 self.answered()
 
     def unblocked(self) -> None:
