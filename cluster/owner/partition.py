@@ -290,7 +290,7 @@ class PartitionOwner:
             self._hold_until = None
             self.sessions.expect_no_more()
             for queue, owner in self.queues.items():
-                owner.delivery.consumers.resume_all()
+                owner.delivery.consumers.resume_others(self._front_ends.greeting)
                 self._serving.mark(queue)
                 if owner.delivery.awaited or owner.delivery.held:
                     self._state.proposal.add_return(

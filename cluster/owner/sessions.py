@@ -51,9 +51,11 @@ class FrontEndSessions:
     # -- greetings ------------------------------------------------------------------------------
 
     def expect_no_more(self) -> None:
-        """Wait no longer for the front ends of former owners that have not greeted."""
+        """Wait no longer for the front ends of former owners that have not greeted. One that greets again,
+        because a message was lost, has its consumers still.
+        """
         find_left_behind(self._owner, self._context)
-        self._front_ends.expect_no_more(list(self._front_ends.expected))
+        self._front_ends.expect_no_more(self._front_ends.expected - self._front_ends.greeting.keys())
 
     def hello(
         self, front_end: int, epoch: int, node: str, consumers: list[ConsumerTerms], tried: int

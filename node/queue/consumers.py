@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -214,8 +214,10 @@ class Consumers:
         """The front end has done so, or is lost. Returns whether other consumers may have waited."""
         return False
 
-    def resume_all(self) -> None:
-        """The owner waits for no front end any more: the time limit is over."""
+    def resume_others(self, front_ends: Collection[int]) -> None:
+        """The time limit for front ends of former owners is over. The owner waits for no others than these,
+        which greet again.
+        """
 
     def credit(self, front_end: int, number: int, limit: int) -> None:
         """Let the consumer have `limit` messages since its beginning. Credit that comes after the consumer's

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from cluster.owner.proposal import HOLD_S
 from tests.cluster.kinds import client, declared
+from tests.cluster.test_linearizable_reads import owners_of
 from tests.site import ChannelClosedError, Client, Site
 
 __all__ = ["client", "declared"]
@@ -144,3 +146,25 @@ def test_a_living_consumer_stays_the_active_one_when_the_owner_dies(active: int)
     assert not any(one.method.redelivered for one in clients[active].deliveries)
     assert clients[1 - active].deliveries == []
     assert (activity(clients[active]), activity(clients[1 - active])) == ([True], [False])
+
+
+@pytest.mark.requirement("A24.12")
+def test_an_active_consumer_whose_front_end_greets_again_stays_active() -> None:
+    """Also when the time ends for which a new owner waits for the front ends of its predecessor."""
+    site = Site("n1", "n2", "n3")
+    publisher = site.client("n1")
+    queue = publisher.declare("q", single_active_consumer=True).queue
+    (name,) = owners_of(site, publisher.node.broker.catalog.state.queues["/", queue].partition)
+    near, far = (site.client(one) for one in site.nodes if one != name)
+    near.consume(queue, prefetch=1)
+    far.consume(queue, prefetch=1)
+    publisher.confirms(publisher.publish(queue, b"1", b"2"))
+    site.until(lambda: near.deliveries)
+    owner = site.nodes[name]
+    while site.world.now < 2 * HOLD_S:
+        owner.input(lambda: owner.broker.peer_gap(near.node.name, owner.clock()))
+        site.run(0.003)
+        assert (bodies_of(near), bodies_of(far)) == ([b"1"], [])
+    site.run(1.0)
+    near.ack(near.deliveries[0])
+    site.until(lambda: len(near.deliveries) == 2)

@@ -13,7 +13,7 @@ activation, with each owner a new one: others may be out of reach with the numbe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from node.queue.argument import Argument
@@ -83,8 +83,8 @@ class SingleActiveConsumers(Consumers):
         self.awaited.discard(front_end)
         return True
 
-    def resume_all(self) -> None:
-        self.awaited.clear()
+    def resume_others(self, front_ends: Collection[int]) -> None:
+        self.awaited.intersection_update(front_ends)
 
     # -- the active consumer --------------------------------------------------------------------
 
