@@ -290,9 +290,11 @@ class PartitionOwner:
             self._hold_until = None
             self.sessions.expect_no_more()
             for queue, owner in self.queues.items():
-                owner.delivery.consumers.resume_others(self._front_ends.greeting)
                 self._serving.mark(queue)
-                if owner.delivery.awaited or owner.delivery.held:
+                awaited = bool(owner.delivery.awaited)
+                if not owner.lifecycle.wait_for(self._front_ends.greeting) and (
+                    awaited or owner.delivery.held
+                ):
                     self._state.proposal.add_return(
                         queue, owner.delivery.state, list(owner.delivery.held.ranges()), failed=False
                     )

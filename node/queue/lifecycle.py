@@ -7,7 +7,7 @@ after a failed delivery; when they are due they are ready, or held.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -472,6 +472,17 @@ class Lifecycle:
             delivery.awaited.remove(front_end)
             if not delivery.awaited:
                 self.release_held(redelivered=self._lost)
+
+    def wait_for(self, front_ends: Collection[int]) -> bool:
+        """The time limit is over: wait no longer for others than these front ends, which are greeting. Returns
+        whether one of them may have held messages.
+        """
+        delivery = self._delivery
+        delivery.consumers.resume_others(front_ends)
+        silent = delivery.awaited.difference(front_ends)
+        delivery.awaited -= silent
+        self._lost = self._lost or bool(silent)
+        return bool(delivery.awaited)
 
     def release_held(self, redelivered: bool) -> int:
         """Make the held messages ready, which no front end has; return how many.

@@ -125,6 +125,21 @@ def test_held_messages_are_released_when_the_limit_has_passed() -> None:
     assert owner.delivery.awaited == set()
 
 
+def test_a_front_end_that_is_greeting_when_the_limit_has_passed_keeps_its_messages() -> None:
+    owner = owner_of(state_with(10, mark=6, attached=(A, B)))
+    assert owner.lifecycle.wait_for({B})
+    assert list(owner.delivery.held.ranges()) == [(1, 6)]
+    assert owner.lifecycle.reattached(B, [(3, 4)]) == [(3, 4)]
+    attach(owner, A)
+    assert marked(owner.dispatch(4)) == [(1, 2, True), (5, 6, True)]
+
+
+def test_the_limit_ends_the_wait_for_silent_front_ends() -> None:
+    owner = owner_of(state_with(10, mark=6, attached=(A, B)))
+    owner.lifecycle.reattached(A, [(1, 2)])
+    assert not owner.lifecycle.wait_for({A})
+
+
 def test_a_queue_without_attached_front_ends_holds_nothing() -> None:
     owner = owner_of(state_with(10, mark=6))
     assert not owner.delivery.held
