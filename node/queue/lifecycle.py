@@ -474,8 +474,8 @@ class Lifecycle:
                 self.release_held(redelivered=self._lost)
 
     def wait_for(self, front_ends: Collection[int]) -> bool:
-        """The time limit is over: wait no longer for others than these front ends, which are greeting. Returns
-        whether one of them may have held messages.
+        """The time limit is over: wait no longer for others than these front ends, which are greeting.
+        Returns whether one of them may have held messages.
         """
         delivery = self._delivery
         delivery.consumers.resume_others(front_ends)
