@@ -4,6 +4,7 @@ leases messages to it.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -11,6 +12,10 @@ _KEPT_S: Final = Struct(">I")
 _FRONT_END: Final = Struct(">Q")
 KEPT_S_OCTETS: Final = _KEPT_S.size
 """The octets in front of a link's identity."""
+
+
+REMEMBERED_LEASES: Final = 4096
+"""The most leases that are not read from their octets again: a link has one for all of its messages."""
 
 
 class LinkTerms(NamedTuple):
@@ -42,6 +47,7 @@ class LinkLease(NamedTuple):
     front_end: int
 
 
+@lru_cache(REMEMBERED_LEASES)
 def link_lease(octets: bytes) -> LinkLease:
     """Inverse of `LinkTerms.lease`. Raises struct.error when the octets are too short."""
     return LinkLease(link_terms(octets[_FRONT_END.size :]), *_FRONT_END.unpack_from(octets))
