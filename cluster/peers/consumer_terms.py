@@ -39,9 +39,16 @@ class ConsumerTerms:
 def terms_to_plain(terms: ConsumerTerms) -> tuple[Any, ...]:
     """The terms as a message has them."""
     plain = (
-        terms.consumer, terms.queue, terms.limit, terms.delivered,
-        terms.no_ack, terms.exclusive, terms.priority, terms.joined, terms.activated,
-    )  # fmt: skip
+        terms.consumer,
+        terms.queue,
+        terms.limit,
+        terms.delivered,
+        terms.no_ack,
+        terms.exclusive,
+        terms.priority,
+        terms.joined,
+        terms.activated,
+    )
     # A release without filters does not read a further field, and one without links at most one.
     if terms.link:
         return (*plain, terms.filter, terms.link)

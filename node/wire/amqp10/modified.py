@@ -22,11 +22,23 @@ from node.wire.amqp10.values import AmqpValue, Symbol
 MODIFIED_OCTETS: Final = 64 * 1024
 """The largest map of a message, with all that its consumers have given it."""
 
-RESERVED: Final = frozenset((
-    "x-cc", "x-bcc", "x-delay", "x-opt-delivery-delay",
-    "x-opt-deaths", "x-death", "x-delivery-count", "x-opt-delivery-count", "x-opt-delivery-time",
-    "x-exchange", "x-routing-key", "x-opt-amqp-0-9-1", "x-basic-type",
-))  # fmt: skip
+RESERVED: Final = frozenset(
+    (
+        "x-cc",
+        "x-bcc",
+        "x-delay",
+        "x-opt-delivery-delay",
+        "x-opt-deaths",
+        "x-death",
+        "x-delivery-count",
+        "x-opt-delivery-count",
+        "x-opt-delivery-time",
+        "x-exchange",
+        "x-routing-key",
+        "x-opt-amqp-0-9-1",
+        "x-basic-type",
+    )
+)
 """Annotations that the node derives itself, that stand for a part of the bare message, or that ask for
 routes: a consumer cannot change them.
 """
