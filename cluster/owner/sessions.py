@@ -16,6 +16,7 @@ from cluster.owner.proposal import HOLD_S, NO_EPOCH, FrontEndState, TakenBatches
 from cluster.owner.requests import FrontEndRequests
 from cluster.owner.serving import Serving
 from cluster.owner.state import OwnerState
+from cluster.owner.transfers import FIRST_TRANSIT_ID
 from cluster.owner.two_phase_commit import TwoPhaseCommit
 from cluster.owner.upkeep import find_left_behind, left_behind
 from cluster.peers.consumer_terms import ConsumerTerms
@@ -103,7 +104,9 @@ class FrontEndSessions:
         for queue, owner in self._owner.queues.items():
             if owner.delivery.consumers.count:
                 self._owner.used(queue, HOLD_S)
-            owner.delivery.consumers.suspend(front_end)
+            if front_end < FIRST_TRANSIT_ID:
+                # A partition that sends dead letters has no consumers, and tells of none.
+                owner.delivery.consumers.suspend(front_end)
             owner.delivery.consumers.detach_all(front_end)
         self._serving.forget_gets(front_end)
 

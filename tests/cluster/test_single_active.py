@@ -168,3 +168,30 @@ def test_an_active_consumer_whose_front_end_greets_again_stays_active() -> None:
     site.run(1.0)
     near.ack(near.deliveries[0])
     site.until(lambda: len(near.deliveries) == 2)
+
+
+@pytest.mark.requirement("A24.12")
+def test_dead_letters_of_another_partition_hold_up_no_consumer() -> None:
+    """The partition greets the owner as front ends do, and has no consumers to tell of."""
+    site = Site("n1", "n2", "n3")
+    client = site.client("n1")
+    client.declare("q", single_active_consumer=True)
+    partitions = {key: queue.partition for key, queue in client.node.broker.catalog.state.queues.items()}
+    number = 0
+    while len(set(partitions.values())) < 2:
+        number += 1
+        source = client.declare(
+            f"source {number}", dead_letter_exchange="", dead_letter_routing_key="q"
+        ).queue
+        partitions = {key: queue.partition for key, queue in client.node.broker.catalog.state.queues.items()}
+    site.run(2 * HOLD_S)
+    first, second = client.consume("q", "first"), client.consume("q", "second")
+    client.consume(source, "source")
+    client.publish(source, b"1")
+    site.until(lambda: client.deliveries)
+    client.reject(client.deliveries[0], requeue=False)
+    site.until(lambda: len(client.deliveries) == 2)
+    client.cancel(first)
+    client.publish("q", b"2")
+    site.until(lambda: len(client.deliveries) == 3)
+    assert [one.method.consumer_tag for one in client.deliveries] == ["source", first, second]
