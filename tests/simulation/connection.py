@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 from cluster.gateway.broker_port import FrontEnd
 from node.session.amqp091.session import Session
 from node.wire.amqp091 import methods as m
+from node.wire.amqp091.channel_state import ChannelState
 from node.wire.amqp091.codec import FRAME, FRAME_OVERHEAD, PROTOCOL_HEADER, decode_method, encode_method
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.primitives import Method
@@ -186,6 +187,8 @@ class Connection(Wired):
     ) -> None:  # fmt: skip
         super().__init__(node, latency_s)
         self._receiver = receiver
+        # The time at which the node has closed the client's channel.
+        self._channel_closed_at = float("inf")
         self._content: tuple[Method, list[bytes]] | None = None
         self.begin(Session(front_end, self.wire, limits or ConnectionLimits(), node.clock))
 
@@ -199,6 +202,19 @@ class Connection(Wired):
 
     def send(self, channel: int, method: Method) -> None:
         self.send_octets(encode_method(channel, method))
+
+    @property
+    def given_back_at(self) -> float:
+        """The time at which the node has given the client's messages back."""
+        return min(self.closed_at, self._channel_closed_at)
+
+    def _flush_soon(self) -> None:
+        states = {channel.state for channel in self.session.connection.channels}
+        if states & {ChannelState.FAILED, ChannelState.CLOSING}:
+            self._channel_closed_at = min(self._channel_closed_at, self.node.world.now)
+        elif ChannelState.OPEN in states:
+            self._channel_closed_at = float("inf")
+        super()._flush_soon()
 
     # -- at the client --------------------------------------------------------------------------
 

@@ -90,7 +90,7 @@ class Consumer(Client):
         publisher, number = name_of(content)
         receipt = Receipt(
             consumer, self.node.name, self.life, self.node.world.now,
-            sent=self.connection.sent_at, closed=self.connection.closed_at,
+            sent=self.connection.sent_at, closed=self.connection.given_back_at,
         )  # fmt: skip
         if self.no_ack:
             receipt.outcome = Outcome.SETTLED

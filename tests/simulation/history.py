@@ -54,7 +54,8 @@ class Receipt:
     """One delivery: its consumer, the life of the consumer's node, and its outcome.
 
     The client has got the message at `time`. The node has sent the message at `sent`. `closed` is the time at
-    which the node closed the client's connection, if the message was on its way then: the node gave it back.
+    which the node closed the client's connection or channel, if the message was on its way then: the node
+    gave it back.
     """
 
     consumer: int
