@@ -64,7 +64,8 @@ class FrontEndState:
     the front end knows to be committed. `held` has the leases that the front end has told and the
     owner has not taken over yet, by queue. `consumers` has the queues of attached consumers by their numbers.
     `returning` has the consumers of the greeting that are not attached again yet. `browsing` has the requests
-    of browsing consumers that wait for a message, by their numbers.
+    of browsing consumers that wait for a message, by their numbers. `delayed_credit` counts, by consumer, the
+    credit that waits for the return of messages.
     """
 
     front_end: int
@@ -78,6 +79,7 @@ class FrontEndState:
     consumers: dict[int, int] = field(default_factory=dict)
     held: dict[int, RangeSet] = field(default_factory=dict)
     browsing: dict[int, int] = field(default_factory=dict)
+    delayed_credit: Counter[int] = field(default_factory=Counter)
 
 
 @dataclass(slots=True)

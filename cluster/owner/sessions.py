@@ -345,12 +345,21 @@ class FrontEndSessions:
             queue = state.consumers.get(consumer, 0)
             if consumer in state.returning:
                 state.returning[consumer] = replace(state.returning[consumer], limit=limit)
-            elif self._owner.returning(queue):
+            elif self._owner.returning(queue) or state.delayed_credit[consumer]:
                 # The return of a message may have given this credit: the same message comes first (§4.7).
-                self._owner.after_proposed(partial(self._credit, front_end, epoch, queue, consumer, limit))
+                # The consumer has its credit in the order in which its front end has told it.
+                state.delayed_credit[consumer] += 1
+                later = partial(self._credit_later, front_end, epoch, queue, consumer, limit)
+                self._owner.after_proposed(later)
             else:
                 self._credit(front_end, epoch, queue, consumer, limit)
         self._owner.wake()
+
+    def _credit_later(self, front_end: int, epoch: int, queue: int, consumer: int, limit: int) -> None:
+        state = self._front_ends.state(front_end, epoch)
+        if state is not None:
+            state.delayed_credit -= Counter((consumer,))
+            self._credit(front_end, epoch, queue, consumer, limit)
 
     def _credit(self, front_end: int, epoch: int, queue: int, consumer: int, limit: int) -> None:
         owner = self._owner.queues.get(queue)
