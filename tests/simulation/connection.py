@@ -209,7 +209,7 @@ class Connection(Wired):
         return min(self.closed_at, self._channel_closed_at)
 
     def _flush_soon(self) -> None:
-        states = {channel.state for channel in self.session.connection.channels}
+        states = {channel.state for channel in self.session.connection.life.channels.values()}
         if states & {ChannelState.FAILED, ChannelState.CLOSING}:
             self._channel_closed_at = min(self._channel_closed_at, self.node.world.now)
         elif ChannelState.OPEN in states:
