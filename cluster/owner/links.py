@@ -24,10 +24,12 @@ from node.ranges.range_set import merged
 
 def linking(owner: OwnerState, terms: ConsumerTerms) -> LinkTerms | None:
     """The link for which the queue is to keep the consumer's messages. None where the consumer names none, or
-    the queue keeps none: a queue in memory, one that removes a message before its delivery, one whose
-    order is by consumer, and one whose leases lapse.
+    the queue keeps none: one that is gone, a queue in memory, one that removes a message before its delivery,
+    one whose order is by consumer, and one whose leases lapse.
     """
-    queue = owner.queues[terms.queue]
+    queue = owner.queues.get(terms.queue)
+    if queue is None:
+        return None
     delivery = queue.delivery
     keeps = (
         owner.durable
@@ -64,10 +66,8 @@ def take_link(
 
 def is_stolen(owner: OwnerState, terms: ConsumerTerms) -> bool:
     """Whether the link of a consumer that comes back with its front end has been attached elsewhere."""
-    link = linking(owner, terms) if terms.queue in owner.queues else None
-    return (
-        link is not None and owner.queues[terms.queue].delivery.consumers.of_link(link.identity) is not None
-    )
+    link = linking(owner, terms)
+    return link is not None and bool(owner.queues[terms.queue].delivery.consumers.of_link(link.identity))
 
 
 def _steal(
@@ -78,7 +78,8 @@ def _steal(
     """
     delivery = owner.queues[number].delivery
     coming = forget(number, (former.front_end, former.number))
-    owner.after_proposed(partial(_keep, owner, number, former.front_end, coming))
+    if coming:
+        owner.after_proposed(partial(_keep, owner, number, former.front_end, coming))
     delivery.consumers.detach(former.front_end, former.number)
     state = owner.front_ends.current(former.front_end)
     if state is not None and state.consumers.pop(former.number, None) is not None:
@@ -89,7 +90,7 @@ def _steal(
 def _keep(owner: OwnerState, number: int, front_end: int, ranges: Ranges) -> None:
     """The log leases these messages to a link, and no consumer has got them."""
     queue = owner.queues.get(number)
-    if queue is not None and ranges:
+    if queue is not None:
         queue.delivery.links.keep(queue.delivery.lease_of(front_end), ranges)
         owner.serve_again(number)
 

@@ -291,10 +291,7 @@ class PartitionOwner:
             self.sessions.expect_no_more()
             for queue, owner in self.queues.items():
                 self._serving.mark(queue)
-                awaited = bool(owner.delivery.awaited)
-                if not owner.lifecycle.wait_for(self._front_ends.greeting) and (
-                    awaited or owner.delivery.held
-                ):
+                if not owner.lifecycle.wait_for(self._front_ends.greeting) and owner.delivery.held:
                     self._state.proposal.add_return(
                         queue, owner.delivery.state, list(owner.delivery.held.ranges()), failed=False
                     )

@@ -230,11 +230,9 @@ class FrontEndSessions:
             if state is not None:
                 self._front_ends.answer(front_end, request, self._join(state, terms))
 
-        def confirmed_first() -> None:
-            # A deposed owner does not know what the messages of the link have become.
-            taking = partial(self._take_link, front_end, terms, join)
-            self._owner.linearizable_reads.when_confirmed(taking)
-
+        # A deposed owner does not know what the messages of a link have become.
+        take_link_first = partial(self._take_link, front_end, terms, join)
+        confirmed_first = partial(self._owner.linearizable_reads.when_confirmed, take_link_first)
         self._front_ends.joining[terms.queue] += 1
         attached = confirmed_first if terms.link else join
         self.when_attached(terms.queue, front_end, attached, consuming=True)
@@ -244,7 +242,7 @@ class FrontEndSessions:
         which front end the link has its messages.
         """
         number = terms.queue
-        link = linking(self._owner, terms) if number in self._owner.queues else None
+        link = linking(self._owner, terms)
         if link is not None and take_link(self._owner, number, link, front_end, self._serving.forget_link):
             self._owner.after_proposed(partial(self._take_link, front_end, terms, join))
         else:
@@ -345,7 +343,7 @@ class FrontEndSessions:
             queue = state.consumers.get(consumer, 0)
             if consumer in state.returning:
                 state.returning[consumer] = replace(state.returning[consumer], limit=limit)
-            elif self._owner.returning(queue) or state.delayed_credit[consumer]:
+            elif self._owner.returning(queue) or consumer in state.delayed_credit:
                 # The return of a message may have given this credit: the same message comes first (§4.7).
                 # The consumer has its credit in the order in which its front end has told it.
                 state.delayed_credit[consumer] += 1

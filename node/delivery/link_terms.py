@@ -13,7 +13,6 @@ _FRONT_END: Final = Struct(">Q")
 KEPT_S_OCTETS: Final = _KEPT_S.size
 """The octets in front of a link's identity."""
 
-
 REMEMBERED_LEASES: Final = 4096
 """The most leases that are not read from their octets again: a link has one for all of its messages."""
 

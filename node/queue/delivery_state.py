@@ -185,8 +185,10 @@ class DeliveryState:
 
     def unlinked(self, front_end: int, ranges: list[Range]) -> list[Range]:
         """The messages of the ranges but those that are leased to links, and that the front end has not."""
-        lost = RangeSet(self.links.linked(ranges) if self.links.any() else ())
-        for one in ranges if lost else ():
+        if not self.links.any():
+            return ranges
+        lost = RangeSet(self.links.linked(ranges))
+        for one in ranges:
             lost.remove_all(self.had_by(front_end, *one))
         return list(RangeSet(ranges).without(lost.ranges()).ranges()) if lost else ranges
 

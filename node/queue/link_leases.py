@@ -82,9 +82,14 @@ class LinkLeases:
         """The kept messages of a range that their link got last at the front end. Another front end that
         tells such a message has had it before, and has lost the lease.
         """
+        kept = self.kept.intersection(first, last)
+        return [part for part, lease in self._leases_of(kept) if lease.front_end == front_end]
+
+    def _leases_of(self, ranges: Iterable[Range]) -> list[tuple[Range, LinkLease]]:
+        """The leases of those of the messages that are leased to links."""
         held = self._remarks.get(Subject.LINK, _NO_LINKS)
-        found = [each for one in self.kept.intersection(first, last) for each in held.cover(*one)]
-        return [one[:2] for one in found if one[2] and link_lease(one[2]).front_end == front_end]
+        found = [each for one in ranges for each in held.cover(*one)]
+        return [((first, last), link_lease(octets)) for first, last, octets in found if octets]
 
     def logged_elsewhere(self, link: LinkTerms, front_end: int) -> list[Range]:
         """The messages of a link that the log does not lease in these terms, at this front end, but those
@@ -123,12 +128,11 @@ class LinkLeases:
         if lease is None:
             return []
         left = RangeSet(part for one in ranges for part in lease.intersection(*one))
-        for first, last, (link, _) in list(_leases(self._remarks)):
-            mine = left.intersection(first, last)
-            left.remove_all(mine)
+        for part, (link, _) in self._leases_of(list(left.ranges())):
+            left.remove(*part)
             consumer = self._consumers.of_link(link.identity)
-            if mine and (consumer is None or consumer.front_end != front_end or consumer.number == number):
-                self.keep(lease, mine)
+            if consumer is None or consumer.front_end != front_end or consumer.number == number:
+                self.keep(lease, [part])
         return list(left.ranges())
 
     def attach(self, consumer: Consumer, *, anew: bool) -> list[Range]:
@@ -146,20 +150,18 @@ class LinkLeases:
         for holder, lease in list(self._leases.items()) if anew else ():
             if holder not in (OWNER, TRANSACTION, LINKS):
                 self.keep(lease, mine)
-        self._take_kept(consumer)
+        self._take_kept()
         return list(consumer.resuming.ranges())
 
-    def _take_kept(self, consumer: Consumer) -> None:
-        """Have a consumer resume what is kept for its link."""
-        if consumer.link is None or consumer.resuming is None:
-            return
-        mine = self._leased_at(consumer.front_end, consumer.link.identity)
-        parts = RangeSet(part for one in mine for part in self.kept.intersection(*one))
-        found = list(parts.without(self.lapsing.ranges()).ranges())
-        if found:
-            self._leases[LINKS].remove_all(found)
-            self._leases.setdefault(consumer.front_end, RangeSet()).update(found)
-            consumer.resuming.update(found)
+    def _take_kept(self) -> None:
+        """Have consumers resume what is kept for their links."""
+        self._unsought, kept = False, self.kept
+        for part, (link, front_end) in self._leases_of(kept.without(self.lapsing.ranges()).ranges()):
+            consumer = self._consumers.of_link(link.identity)
+            if consumer is not None and consumer.resuming is not None and consumer.front_end == front_end:
+                kept.remove(*part)
+                self._leases.setdefault(front_end, RangeSet()).add(*part)
+                consumer.resuming.add(*part)
 
     def detach(self, front_end: int, number: int) -> None:
         """A consumer ends: keep the messages of its link that it has not got again."""
@@ -189,10 +191,9 @@ class LinkLeases:
 
     def resuming(self) -> Iterator[tuple[Consumer, list[Range]]]:
         """The links that are to get messages which are leased to them, with these messages."""
-        unsought, self._unsought = self._unsought, False
+        if self._unsought:
+            self._take_kept()
         for consumer in list(self._consumers.by_link.values()):
-            if unsought:
-                self._take_kept(consumer)
             lease = self._leases.get(consumer.front_end)
             if consumer.resuming and lease is not None:
                 parts = [part for one in consumer.resuming.ranges() for part in lease.intersection(*one)]
@@ -229,13 +230,12 @@ class LinkLeases:
             return []
         self._changed = False
         found, waiting = list[Range](), dict[bytes, int]()
-        for first, last, (link, _) in list(_leases(self._remarks)):
-            mine = kept.intersection(first, last)
-            if not mine or not link.kept_s:
+        for part, (link, _) in self._leases_of(kept.ranges()):
+            if not link.kept_s:
                 continue
             deadline = self._deadlines.get(link.identity, now + link.kept_s * 1000)
             if deadline <= now:
-                found += self._lapse(mine)
+                found += self._lapse([part])
             else:
                 waiting[link.identity] = deadline
         self._deadlines = waiting
@@ -243,6 +243,8 @@ class LinkLeases:
 
     def lapsed(self, ranges: Iterable[Range]) -> list[Range]:
         """The return of kept messages is applied. Returns those that the queue still keeps."""
+        if not self.lapsing:
+            return []
         lapsing = [part for one in ranges for part in self.lapsing.intersection(*one)]
         self.lapsing.remove_all(lapsing)
         return [part for one in lapsing for part in self.kept.intersection(*one)]

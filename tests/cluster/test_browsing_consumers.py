@@ -23,7 +23,7 @@ from tests.cluster.links import Taker
 from tests.cluster.recorders import RecordedSubscriber
 from tests.cluster.test_browsing import ARGUMENTS, state_of
 from tests.cluster.test_drains import owner_of, partition_of, publish
-from tests.cluster.test_leases import reset
+from tests.cluster.test_leases import isolate
 from tests.cluster.test_linearizable_reads import owners_of
 from tests.inside import state_of as owner_state
 from tests.site import Site
@@ -247,7 +247,7 @@ def test_a_former_owner_does_not_answer_for_its_successor(site: Site) -> None:
     partition, old = partition_of(site), owner_of(site)
     others = [name for name in site.nodes if name != old]
     publishing, taker = site.client(others[0]), browser(site, old)
-    mend = reset(site, [(old, name) for name in others] + [(name, old) for name in others])
+    mend = isolate(site, old)
     site.until(lambda: owners_of(site, partition) not in ([old], []))
     publish(publishing, b"new")
     taker.ask_drain(10)

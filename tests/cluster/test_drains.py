@@ -12,7 +12,7 @@ from cluster.owner.requests import FrontEndRequests
 from node.wire.amqp091 import methods as m
 from tests.cluster.kinds import KINDS, declare
 from tests.cluster.links import Taker
-from tests.cluster.test_leases import reset
+from tests.cluster.test_leases import isolate
 from tests.cluster.test_linearizable_reads import owners_of
 from tests.site import Client, Site
 
@@ -181,7 +181,7 @@ def test_a_former_owner_does_not_answer_for_its_successor(site: Site) -> None:
     partition, old = partition_of(site), owner_of(site)
     others = [name for name in site.nodes if name != old]
     publishing, taker = site.client(others[0]), Taker(site, old)
-    mend = reset(site, [(old, name) for name in others] + [(name, old) for name in others])
+    mend = isolate(site, old)
     site.until(lambda: owners_of(site, partition) not in ([old], []))
     publish(publishing, b"new")
     assert site.nodes[old].broker.may_serve(partition), "the former owner has its lease still"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cluster.test_leases import reset
+from tests.cluster.test_leases import isolate
 from tests.cluster.test_linearizable_reads import owners_of
 from tests.site import Client, Site
 
@@ -38,7 +38,7 @@ def test_a_get_finds_a_confirmed_message(asked_of: str, lasting: int, no_ack: bo
         publishing = site.client(others[1])
         assert asking.get("q") is None
         assert publishing.confirms(publishing.publish("q", b"a")) == [True]
-        mend = reset(site, [(owner, name) for name in others] + [(name, owner) for name in others])
+        mend = isolate(site, owner)
         site.run(after / 1000)
         asking.ask("q", no_ack=no_ack)
         site.run(lasting / 1000)

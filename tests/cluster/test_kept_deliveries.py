@@ -18,7 +18,7 @@ from node.wire.amqp10.definitions import (
     TerminusExpiryPolicy,
 )
 from tests.cluster.links import LinkClient
-from tests.cluster.test_leases import reset
+from tests.cluster.test_leases import isolate
 from tests.inside import state_of
 from tests.site import Client, Site
 from tests.wire.amqp10.performatives import LARGE, credit, receiver, settled
@@ -323,11 +323,10 @@ def test_an_owner_tells_what_a_link_has_once_a_majority_confirms_that_it_leads(
 ) -> None:
     """A successor may have leased messages to the link: the client would forget them."""
     name = owner(site)
-    others = [one for one in site.nodes if one != name]
     Link(site, name, keeping()).send(d.Detach(0, True))
     link = LinkClient(site, name)
     partition = client.node.broker.catalog.state.queues["/", QUEUE].partition
-    mend = reset(site, [(name, one) for one in others] + [(one, name) for one in others])
+    mend = isolate(site, name)
     link.submit(keeping({b"tag": None}))
     site.run(0.1)
     assert site.nodes[name].broker.may_serve(partition), "the owner has its lease still"
@@ -342,8 +341,7 @@ def test_closing_a_link_late_closes_none_that_has_been_attached_elsewhere(site: 
     at_owner = owner(site)
     cut, alive = (one for one in site.nodes if one != at_owner)
     link = Link(site, cut, keeping(), credits=0)
-    others = [at_owner, alive]
-    mend = reset(site, [(cut, one) for one in others] + [(one, cut) for one in others])
+    mend = isolate(site, cut)
     link.submit(d.Detach(0, True))
     site.run(0.01)
     link.lose()

@@ -65,6 +65,12 @@ def reset(site: Site, pairs: list[tuple[str, str]]) -> Callable[[], None]:
     return mend
 
 
+def isolate(site: Site, name: str) -> Callable[[], None]:
+    """Cut a node off from all others. The result mends that."""
+    others = [other for other in site.nodes if other != name]
+    return reset(site, [(name, other) for other in others] + [(other, name) for other in others])
+
+
 def elected(site: Site, others: list[str]) -> str:
     """The node among `others` that leads the catalog next."""
     site.until(lambda: any(site.nodes[name].broker.catalog.leads for name in others))

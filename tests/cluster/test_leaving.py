@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster.catalog.replica import CATALOG
 from replication.raft import Role
-from tests.cluster.test_leases import reset
+from tests.cluster.test_leases import isolate
 from tests.site import Site
 
 
@@ -29,8 +29,8 @@ def test_a_process_ends_whose_node_was_removed_and_added_again_while_it_was_cut_
     site = Site("n1", "n2", "n3")
     site.submit("n1", "found_members", {"nodes": {name: {"peers": name} for name in site.nodes}})
     site.until(lambda: not leads_the_catalog(site, "n3"))
-    away, others = site.nodes["n3"], ("n1", "n2")
-    mend = reset(site, [("n3", name) for name in others] + [(name, "n3") for name in others])
+    away = site.nodes["n3"]
+    mend = isolate(site, "n3")
     site.submit("n1", "remove_member", {"name": "n3", "heir": ""})
     site.until(lambda: "n3" not in site.nodes["n1"].broker.catalog.state.nodes)
     site.submit("n1", "add_member", {"name": "n3", "peers": "n3"})

@@ -6,7 +6,7 @@ import pytest
 
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.primitives import Method
-from tests.cluster.test_leases import reset
+from tests.cluster.test_leases import isolate
 from tests.site import Client, Site
 
 QUESTIONS: dict[str, Method] = {
@@ -37,7 +37,7 @@ def test_an_owner_with_a_successor_answers_nothing_that_the_successor_has_change
     asking, publishing = site.client(old), site.client(others[0])
     assert asking.declare("q").message_count == 0
     assert asking.get("q") is None
-    mend = reset(site, [(old, name) for name in others] + [(name, old) for name in others])
+    mend = isolate(site, old)
     site.until(lambda: owners_of(site, partition) not in ([old], []))
     assert publishing.confirms(publishing.publish("q", b"new")) == [True]
     before = site.nodes[old].broker

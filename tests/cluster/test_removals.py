@@ -12,7 +12,7 @@ import pytest
 from cluster.owner.requests import FrontEndRequests
 from tests.cluster.kinds import KINDS
 from tests.cluster.test_empty_answers import cut_off
-from tests.cluster.test_leases import reset
+from tests.cluster.test_leases import isolate
 from tests.site import ChannelClosedError, Client, Site
 
 STEPS = range(0, 120, 4)
@@ -54,10 +54,9 @@ def test_a_message_that_is_got_comes_to_one_client_across_cuts(lasting_s: float,
     for step in STEPS:
         site, owner, getting, publishing = prepared()
         lonely = owner if cut == "owner" else getting.node.name
-        others = [name for name in site.nodes if name != lonely]
         getting.ask("q")
         site.run(step / 10_000)
-        mend = reset(site, [(lonely, one) for one in others] + [(one, lonely) for one in others])
+        mend = isolate(site, lonely)
         site.run(lasting_s / 2)
         publishing.ask("q")
         site.run(lasting_s / 2)

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from tests.structure.sizes import measured
 from tests.structure.tree import PRODUCT, ROOT, Module, functions, modules, nodes, violations
 
-NEW_LINE = "\n"
-
 EMPTY_NAMES = re.compile(r"(?i)(^|_)(utils?|helpers?|managers?|common|misc|stuff)(_|$)")
 EMPTY_CLASS = re.compile(r"(Utils?|Helpers?|Manager|Common)$")
 
@@ -61,7 +59,8 @@ def unfinished(module: Module) -> Iterator[str]:
     """Lines with a mark of unfinished work."""
     for pattern, reason in FORBIDDEN.items():
         for match in re.finditer(pattern, module.text):
-            yield f"line {module.text.count(NEW_LINE, 0, match.start()) + 1} has {match[0]!r}: {reason}"
+            line = module.text.count("\n", 0, match.start()) + 1
+            yield f"line {line} has {match[0]!r}: {reason}"
 
 
 def test_nothing_is_left_unfinished() -> None:
