@@ -49,6 +49,8 @@ class Cancellations:
         def stopped(value: Any, _: object) -> None:
             found = link.consumers.get(consumer)
             if closed and found is not None and found.kept is not None:
+                # The consumer gets no more, also where its front end greets before the owner has answered.
+                link.credit(consumer, found.delivered)
                 arguments = [*NOTHING_TO_GET, queue, consumer, found.link]
                 self._links.request(link, "close_link", arguments, ended)
             else:

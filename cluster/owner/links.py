@@ -47,20 +47,20 @@ def take_link(
     owner: OwnerState,
     number: int,
     link: LinkTerms,
-    front_end: int,
+    attaching: ConsumerKey,
     forget: Callable[[int, ConsumerKey], Ranges],
 ) -> bool:
-    """A link is attached at a front end: end the link's former consumer, and put into the log that the link
-    has its messages there from now on. Returns whether there was one of these to do; the caller asks again
-    once what has been proposed is applied.
+    """A link is attached by another consumer: end the link's former consumer, and put into the log that the
+    link has its messages by this one from now on. Returns whether there was one of these to do; the caller
+    asks again once what has been proposed is applied.
     """
     queue = owner.queues[number]
     former = queue.delivery.consumers.of_link(link.identity)
     coming = [] if former is None else _steal(owner, number, former, forget)
-    elsewhere = queue.delivery.links.logged_elsewhere(link, front_end)
+    elsewhere = queue.delivery.links.logged_elsewhere(link, *attaching)
     messages = merged(sorted(elsewhere + coming))
     if messages:
-        owner.operation(encode_remark(Remark(number, Subject.LINK, messages, link.lease(front_end))))
+        owner.operation(encode_remark(Remark(number, Subject.LINK, messages, link.lease(*attaching))))
     return former is not None or bool(messages)
 
 

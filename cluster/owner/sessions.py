@@ -231,20 +231,22 @@ class FrontEndSessions:
                 self._front_ends.answer(front_end, request, self._join(state, terms))
 
         # A deposed owner does not know what the messages of a link have become.
-        take_link_first = partial(self._take_link, front_end, terms, join)
+        take_link_first = partial(self._take_link, front_end, epoch, terms, join)
         confirmed_first = partial(self._owner.linearizable_reads.when_confirmed, take_link_first)
         self._front_ends.joining[terms.queue] += 1
         attached = confirmed_first if terms.link else join
         self.when_attached(terms.queue, front_end, attached, consuming=True)
 
-    def _take_link(self, front_end: int, terms: ConsumerTerms, join: Callable[[], None]) -> None:
-        """Take the link of a consumer over from another one, and let the consumer join once the log has at
-        which front end the link has its messages.
+    def _take_link(self, front_end: int, epoch: int, terms: ConsumerTerms, join: Callable[[], None]) -> None:
+        """Take the link of a consumer over from another one, and let the consumer join once the log has by
+        which consumer the link has its messages.
         """
-        number = terms.queue
-        link = linking(self._owner, terms)
-        if link is not None and take_link(self._owner, number, link, front_end, self._serving.forget_link):
-            self._owner.after_proposed(partial(self._take_link, front_end, terms, join))
+        number, attaching = terms.queue, (front_end, terms.consumer)
+        # A front end that has greeted again has sent its request again.
+        greeted = self._front_ends.greeted(front_end, epoch)
+        link = linking(self._owner, terms) if greeted else None
+        if link is not None and take_link(self._owner, number, link, attaching, self._serving.forget_link):
+            self._owner.after_proposed(partial(self._take_link, front_end, epoch, terms, join))
         else:
             join()
 

@@ -9,7 +9,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 _KEPT_S: Final = Struct(">I")
-_FRONT_END: Final = Struct(">Q")
+_CONSUMER: Final = Struct(">QQ")
 KEPT_S_OCTETS: Final = _KEPT_S.size
 """The octets in front of a link's identity."""
 
@@ -29,9 +29,11 @@ class LinkTerms(NamedTuple):
         """The octets in the terms of a consumer."""
         return _KEPT_S.pack(self.kept_s) + self.identity
 
-    def lease(self, front_end: int) -> bytes:
-        """The octets by which the log leases messages to the link at a front end."""
-        return _FRONT_END.pack(front_end) + self.encode()
+    def lease(self, front_end: int, consumer: int) -> bytes:
+        """The octets by which the log leases messages to the link, as attached by a consumer of a front
+        end.
+        """
+        return _CONSUMER.pack(front_end, consumer) + self.encode()
 
 
 def link_terms(octets: bytes) -> LinkTerms:
@@ -40,13 +42,14 @@ def link_terms(octets: bytes) -> LinkTerms:
 
 
 class LinkLease(NamedTuple):
-    """A lease of messages to a link, and the front end at which the link got the messages last."""
+    """A lease of messages to a link, and the consumer by which the link was attached last."""
 
     link: LinkTerms
     front_end: int
+    consumer: int
 
 
 @lru_cache(REMEMBERED_LEASES)
 def link_lease(octets: bytes) -> LinkLease:
     """Inverse of `LinkTerms.lease`. Raises struct.error when the octets are too short."""
-    return LinkLease(link_terms(octets[_FRONT_END.size :]), *_FRONT_END.unpack_from(octets))
+    return LinkLease(link_terms(octets[_CONSUMER.size :]), *_CONSUMER.unpack_from(octets))

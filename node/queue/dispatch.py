@@ -353,7 +353,7 @@ class QueueOwner:
         found = self.delivery.consumers.get(grant.front_end, grant.consumer)
         if found is None or grant.soft or found.link is None or self.delivery.links.linked(grant.ranges):
             return b""
-        return found.link.lease(grant.front_end)
+        return found.link.lease(grant.front_end, grant.consumer)
 
     def regrant(self, front_end: int, number: int, first: int, last: int, fit: Fit) -> list[Grant]:
         """Grant a consumer again the messages of a range that it has given back (basic.recover), as far as

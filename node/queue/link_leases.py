@@ -1,7 +1,7 @@
 """Leases of links: messages that a queue keeps for a link of AMQP 1.0 beyond the life of its connection
 (part 2, section 2.6.13; docs/decisions/0047-leases-of-links.md).
 
-The log has which message is leased to which link, at which front end, before a delivery leaves
+The log has which message is leased to which link, by which consumer, before a delivery leaves
 (`Subject.LINK`). While the link is attached, its messages are among the leases of its front end, as those of
 every consumer. When the link is lost, with its connection or with its node, the queue keeps its messages
 under `LINKS`, until the link is attached again, on whichever node, or its time is over.
@@ -91,23 +91,23 @@ class LinkLeases:
         found = [each for one in ranges for each in held.cover(*one)]
         return [((first, last), link_lease(octets)) for first, last, octets in found if octets]
 
-    def logged_elsewhere(self, link: LinkTerms, front_end: int) -> list[Range]:
-        """The messages of a link that the log does not lease in these terms, at this front end, but those
+    def logged_elsewhere(self, link: LinkTerms, front_end: int, consumer: int) -> list[Range]:
+        """The messages of a link that the log does not lease in these terms, by this consumer, but those
         whose return is on its way.
         """
         found = RangeSet(
             (first, last)
             for first, last, lease in _leases(self._remarks)
-            if lease.link.identity == link.identity and lease != (link, front_end)
+            if lease.link.identity == link.identity and lease != (link, front_end, consumer)
         )
         return list(found.without(self.lapsing.ranges()).ranges())
 
-    def _leased_at(self, front_end: int, identity: bytes) -> list[Range]:
-        """The messages that the log leases to a link at this front end."""
+    def _leased_by(self, front_end: int, consumer: int, identity: bytes) -> list[Range]:
+        """The messages that the log leases to a link by this consumer."""
         return [
             (first, last)
             for first, last, lease in _leases(self._remarks)
-            if (lease.front_end, lease.link.identity) == (front_end, identity)
+            if (lease.front_end, lease.consumer, lease.link.identity) == (front_end, consumer, identity)
         ]
 
     # -- from link to queue, and back -----------------------------------------------------------
@@ -128,7 +128,7 @@ class LinkLeases:
         if lease is None:
             return []
         left = RangeSet(part for one in ranges for part in lease.intersection(*one))
-        for part, (link, _) in self._leases_of(list(left.ranges())):
+        for part, (link, *_) in self._leases_of(list(left.ranges())):
             left.remove(*part)
             consumer = self._consumers.of_link(link.identity)
             if consumer is None or consumer.front_end != front_end or consumer.number == number:
@@ -136,8 +136,8 @@ class LinkLeases:
         return list(left.ranges())
 
     def attach(self, consumer: Consumer, *, anew: bool) -> list[Range]:
-        """A link has a consumer, which gets the messages that the log leases to the link at the consumer's
-        front end, and that the consumer does not have. Returns these.
+        """A link has a consumer, which gets the messages that the log leases to the link by the consumer, and
+        that the consumer does not have. Returns these.
 
         `anew`: the link is attached, and has none of its messages. Otherwise its front end has greeted, and
         the consumer has the messages that the front end has told.
@@ -146,7 +146,7 @@ class LinkLeases:
             return []
         self._deadlines.pop(consumer.link.identity, None)
         consumer.resuming = RangeSet()
-        mine = self._leased_at(consumer.front_end, consumer.link.identity)
+        mine = self._leased_by(consumer.front_end, consumer.number, consumer.link.identity)
         for holder, lease in list(self._leases.items()) if anew else ():
             if holder not in (OWNER, TRANSACTION, LINKS):
                 self.keep(lease, mine)
@@ -156,9 +156,11 @@ class LinkLeases:
     def _take_kept(self) -> None:
         """Have consumers resume what is kept for their links."""
         self._unsought, kept = False, self.kept
-        for part, (link, front_end) in self._leases_of(kept.without(self.lapsing.ranges()).ranges()):
-            consumer = self._consumers.of_link(link.identity)
-            if consumer is not None and consumer.resuming is not None and consumer.front_end == front_end:
+        for part, lease in self._leases_of(kept.without(self.lapsing.ranges()).ranges()):
+            front_end, consumer = lease.front_end, self._consumers.of_link(lease.link.identity)
+            if consumer is None or consumer.resuming is None:
+                continue
+            if (consumer.front_end, consumer.number) == (front_end, lease.consumer):
                 kept.remove(*part)
                 self._leases.setdefault(front_end, RangeSet()).add(*part)
                 consumer.resuming.add(*part)
@@ -206,11 +208,8 @@ class LinkLeases:
         the messages that are still kept for the link into the log, and calls `lapsed` once that is applied.
         None where the link has been attached elsewhere since.
         """
-        consumer = self._consumers.of_link(identity)
-        if consumer is not None and (consumer.front_end, consumer.number) != (front_end, number):
-            return []
         self.detach(front_end, number)
-        mine = self._leased_at(front_end, identity)
+        mine = self._leased_by(front_end, number, identity)
         return self._lapse(part for one in mine for part in self.kept.intersection(*one))
 
     def _lapse(self, ranges: Iterable[Range]) -> list[Range]:
@@ -230,7 +229,7 @@ class LinkLeases:
             return []
         self._changed = False
         found, waiting = list[Range](), dict[bytes, int]()
-        for part, (link, _) in self._leases_of(kept.ranges()):
+        for part, (link, *_) in self._leases_of(kept.ranges()):
             if not link.kept_s:
                 continue
             deadline = self._deadlines.get(link.identity, now + link.kept_s * 1000)

@@ -401,6 +401,31 @@ def test_a_consumer_that_comes_back_with_its_front_end_has_lost_its_link(site: S
     drained(site, site.client(at_owner))
 
 
+@pytest.mark.requirement("B7.9")
+@pytest.mark.parametrize("ran_ms", range(12))
+def test_an_attach_that_a_front_end_sends_again_takes_the_link_from_no_consumer(
+    site: Site, client: Client, ran_ms: int
+) -> None:
+    """The owner has lost a message of the front end, which greets again while its attach waits."""
+    at_owner = owner(site)
+    name, other = (one for one in site.nodes if one != at_owner)
+    link = Link(site, name, keeping())
+    publish(client, b"1")
+    assert link.bodies == b"1"
+    link.lose()
+    site.until(lambda: kept(site) == 1)
+    again = LinkClient(site, other)
+    again.submit(keeping({}), credit(10))
+    node = site.nodes[at_owner]
+    for _ in range(3):
+        site.run(ran_ms / 2000)
+        node.input(lambda: node.broker.peer_gap(other, node.clock()))
+    site.until(lambda: again.payloads)
+    publish(client, b"2")
+    assert [payload[-1:] for payload in again.payloads] == [b"1", b"2"]
+    assert not [one for one in again.frames if isinstance(one.performative, d.Detach)]
+
+
 def test_credit_bounds_what_comes_again(site: Site, client: Client) -> None:
     link = Link(site, "n2", keeping())
     publish(client, b"1", b"2", b"3")

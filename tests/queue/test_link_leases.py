@@ -28,8 +28,8 @@ class Leases:
         self.came: list[tuple[int, int]] = []
         self.by_front_end = {FRONT_END: RangeSet([(1, 9)])}
         self.links = LinkLeases(self.remarks, self.by_front_end, self.consumers)
-        put_remark(self.remarks, Subject.LINK, [(1, 3), (7, 7)], LINK.lease(FRONT_END))
-        put_remark(self.remarks, Subject.LINK, [(8, 8)], OTHER.lease(9))
+        put_remark(self.remarks, Subject.LINK, [(1, 3), (7, 7)], LINK.lease(FRONT_END, CONSUMER))
+        put_remark(self.remarks, Subject.LINK, [(8, 8)], OTHER.lease(9, CONSUMER))
 
     @property
     def lease(self) -> RangeSet:
@@ -37,7 +37,7 @@ class Leases:
 
     def attach(self, front_end: int = 7, *, anew: bool = True) -> Consumer:
         """Attach the link at a front end, which the log has already."""
-        put_remark(self.remarks, Subject.LINK, [(1, 3), (7, 7)], LINK.lease(front_end))
+        put_remark(self.remarks, Subject.LINK, [(1, 3), (7, 7)], LINK.lease(front_end, CONSUMER))
         consumer = self.consumers.attach(front_end, CONSUMER, link=LINK)
         self.came = self.links.attach(consumer, anew=anew)
         return consumer
@@ -48,7 +48,7 @@ class Leases:
 
 def test_terms_of_a_link_are_octets() -> None:
     assert link_terms(LINK.encode()) == LINK
-    assert link_lease(LINK.lease(7)) == LinkLease(LINK, 7)
+    assert link_lease(LINK.lease(7, CONSUMER)) == LinkLease(LINK, 7, CONSUMER)
     assert LINK.encode() == b"\0\0\0\x0acontainer\0link"
 
 
@@ -73,8 +73,8 @@ def test_a_consumer_that_comes_later_has_the_messages_of_its_link() -> None:
 def test_a_new_link_takes_its_messages_from_every_front_end_and_one_that_greets_again_does_not() -> None:
     leases = Leases()
     leases.attach(anew=False)
-    assert leases.came == [] and leases.links.logged_elsewhere(LINK, 7) == []
-    assert leases.links.logged_elsewhere(LINK, FRONT_END) == [(1, 3), (7, 7)]
+    assert leases.came == [] and leases.links.logged_elsewhere(LINK, 7, CONSUMER) == []
+    assert leases.links.logged_elsewhere(LINK, FRONT_END, CONSUMER) == [(1, 3), (7, 7)]
     leases = Leases()
     leases.attach()
     assert leases.came == [(1, 3), (7, 7)]
@@ -132,7 +132,7 @@ def test_a_message_whose_return_is_applied_is_kept_no_more() -> None:
 def test_the_return_of_a_message_ends_its_lease_in_the_log() -> None:
     state = QueueState(Semantics.AT_LEAST_ONCE)
     state.append(1, 4)
-    state.note(Remark(1, Subject.LINK, [(1, 3)], LINK.lease(7)))
+    state.note(Remark(1, Subject.LINK, [(1, 3)], LINK.lease(7, CONSUMER)))
     state.give_back([(2, 2)], failed=True)
     state.remove_all([(3, 3)])
     assert linked(state.remarks, [(1, 4)]) == [(1, 1)]
@@ -141,7 +141,9 @@ def test_the_return_of_a_message_ends_its_lease_in_the_log() -> None:
 def test_a_lease_of_a_link_takes_less_than_200_octets_of_each_replica() -> None:
     """At worst: no two messages of the link are neighbours."""
     remarks: Remarks = {}
-    put_remark(remarks, Subject.LINK, [(number, number) for number in range(0, 20_000, 2)], LINK.lease(7))
+    put_remark(
+        remarks, Subject.LINK, [(number, number) for number in range(0, 20_000, 2)], LINK.lease(7, CONSUMER)
+    )
     assert remarks[Subject.LINK].held <= 200 * 10_000
 
 
@@ -151,7 +153,7 @@ def test_a_front_end_at_which_the_link_has_not_got_a_message_cannot_claim_it() -
     leases.links.keep(leases.lease, [(1, 9)])
     assert leases.links.kept_for(FRONT_END, 2, 8) == [(2, 3), (7, 7)]
     assert leases.links.kept_for(9, 2, 8) == [(8, 8)] and leases.links.kept_for(7, 2, 8) == []
-    put_remark(leases.remarks, Subject.LINK, [(3, 3)], LINK.lease(7))
+    put_remark(leases.remarks, Subject.LINK, [(3, 3)], LINK.lease(7, CONSUMER))
     assert leases.links.kept_for(FRONT_END, 2, 8) == [(2, 2), (7, 7)]
     assert leases.links.kept_for(7, 2, 8) == [(3, 3)]
 
@@ -161,6 +163,7 @@ def test_a_closed_link_keeps_nothing_and_a_link_that_another_has_taken_is_not_cl
     leases.attach()
     leases.links.keep(leases.lease, [(1, 9)])
     assert leases.links.closed(FRONT_END, CONSUMER, LINK.identity) == []
+    assert leases.links.closed(7, CONSUMER + 1, LINK.identity) == [], "of another connection"
     assert leases.links.closed(7, CONSUMER, LINK.identity) == [(1, 3), (7, 7)]
     assert leases.links.closed(7, CONSUMER, LINK.identity) == [], "once"
     assert leases.links.lapsed([(1, 9)]) == [(1, 3), (7, 7)] and leases.kept() == [(1, 3), (7, 8)]
