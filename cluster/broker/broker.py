@@ -432,6 +432,9 @@ class Broker:
             wanted.update(self.local_queues.settings)
         return wanted
 
+    def declared(self, queue: int) -> bool:
+        return queue <= self.catalog.state.last_queue
+
     def catalog_fresh(self) -> bool:
         return self.catalog.fresh(self._clock())
 

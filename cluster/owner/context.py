@@ -146,6 +146,11 @@ class OwnerContext(Protocol):
     def catalog_fresh(self) -> bool:
         """Whether this node's catalog shows every change of which any client has been told."""
 
+    def declared(self, queue: int) -> bool:
+        """Whether this node's catalog has got the declaration of a queue. Clients have deleted a declared
+        queue that the catalog does not show: no other queue gets its number.
+        """
+
     def tells_failures(self, queue: int) -> bool:
         """Whether messages for consumers of the queue have the header `x-delivery-count`."""
 

@@ -51,7 +51,6 @@ class PartitionOwner:
         """The counts of queues that have been dropped, or were owned here in earlier terms."""
         # Octets of entries applied since the last `serve`.
         self.unserved_octets = 0
-        self._reconciled = False
         self._retry_at = 0.0
         self._context, self._observers = context, state.observers
         self._serving = Serving(state.entries, context.tells_failures, state.marked, context.wall_ms)
@@ -128,13 +127,12 @@ class PartitionOwner:
             observer.following()
 
     def _take_over(self, now: float) -> None:
-        """Become the owner, unless this node's catalog is behind and lacks the settings of some queue.
+        """Become the owner, unless this node's catalog is behind and lacks the declaration of some queue.
 
         Without its settings the owner could not tell which consumer gets a message, and what is a duplicate.
         """
-        settings = self._context.queues_of(self.partition)
-        if settings.keys() >= self._machine.queues.keys() or self._context.catalog_fresh():
-            self._activate(settings, now)
+        if all(map(self._context.declared, self._machine.queues)):
+            self._activate(self._context.queues_of(self.partition), now)
 
     def _activate(self, wanted: dict[int, QueueSettings], now: float) -> None:
         self._activation, self._state.active = None, True
@@ -239,16 +237,16 @@ class PartitionOwner:
             take_over(self._state, queue, owner)
 
     def reconcile(self) -> None:
-        """Create the queues that the catalog places here; unless the catalog is behind, drop all others."""
+        """Create the queues that the catalog places here, and drop the others: clients have deleted these, as
+        the catalog has the declarations of all queues of an active owner.
+        """
         if not self.active:
             return
         wanted = self._context.queues_of(self.partition)
         for queue, settings in wanted.items():
             self.create_queue(queue, settings)
-        self._reconciled = self._context.catalog_fresh()
-        if self._reconciled:
-            for queue in sorted(self._machine.queues.keys() - wanted.keys()):
-                self.drop_queue(queue)
+        for queue in sorted(self._machine.queues.keys() - wanted.keys()):
+            self.drop_queue(queue)
 
     def create_queue(self, queue: int, settings: QueueSettings) -> None:
         """Create a queue, if this node owns the partition; the queue exists once its entry is applied."""
@@ -307,8 +305,6 @@ class PartitionOwner:
             self._forget_dead_front_ends(now)
             self._dead_letters.retry()
             self._two_phase_commit.retry()
-            if not self._reconciled:
-                self.reconcile()
 
     def propose(self) -> bool:
         """Propose the next entry, unless the disk is busy and the entry is small. Returns whether nothing
