@@ -298,7 +298,7 @@ def _is_rewritten(owner: OwnerState, operation: Operation, data: bytes) -> bool:
         if operation.token != NO_TOKEN:
             return True
         queue = owner.queues.get(operation.queue)
-        if queue is not None and (queue.delivery.timed is not None or queue.delivery.state.remarks):
+        if queue is not None and queue.delivery.looks_at_settlements:
             return True
         soft = owner.durable and queue is not None and bool(queue.delivery.soft.numbers)
         if type(operation) is Return:

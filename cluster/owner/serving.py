@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate, islice, repeat, takewhile
 from typing import Final
 
@@ -395,7 +394,7 @@ def _hand_out(
 ) -> None:
     for handout in serving.hand_out(queue, number, owner.room):
         if handout.link:
-            _lease_first(owner, serving, handout)
+            _lease_first(owner, serving, queue, handout)
         elif not handout.grant.removal:
             waits = handout.grant.soft and queue.delivery.consumers.by_link and serving.held(handout)
             if not waits:
@@ -429,13 +428,18 @@ def _remove_first(owner: OwnerState, serving: Serving, queue: QueueOwner, handou
     _commit_first(owner, serving, handout, settle, removed)
 
 
-def _lease_first(owner: OwnerState, serving: Serving, handout: Handout) -> None:
+def _lease_first(owner: OwnerState, serving: Serving, queue: QueueOwner, handout: Handout) -> None:
     """Commit to which link the messages are leased before the owner sends them. A node that is lost later
     does not end the lease.
     """
+
+    def leased() -> None:
+        queue.delivery.links.leasing.remove_all(remark.ranges)
+        _release(owner, serving, handout)
+
     remark = Remark(handout.queue, Subject.LINK, merged(handout.grant.ranges), handout.link)
-    released = partial(_release, owner, serving, handout)
-    _commit_first(owner, serving, handout, encode_remark(remark), released)
+    queue.delivery.links.leasing.update(remark.ranges)
+    _commit_first(owner, serving, handout, encode_remark(remark), leased)
 
 
 def _commit_first(

@@ -166,6 +166,13 @@ class DeliveryState:
         lease = self.leases.get(front_end)
         return (lease.intersection(first, last) if lease else []) + self.held.intersection(first, last)
 
+    @property
+    def looks_at_settlements(self) -> bool:
+        """Whether the owner has to look at each message that a front end settles or gives back: leases have
+        tokens, or messages have remarks, or will have.
+        """
+        return self.timed is not None or bool(self.state.remarks) or self.links.any()
+
     def settleable(self, front_end: int, ranges: list[Range], token: int = NO_TOKEN) -> list[Range]:
         """The messages that the front end may settle. Where leases have tokens, no message under a lease of
         another front end, or, with a `token`, under a lease with another token.
@@ -184,10 +191,12 @@ class DeliveryState:
         return list(parts.without(self.timed.lapsing.ranges()).ranges())
 
     def unlinked(self, front_end: int, ranges: list[Range]) -> list[Range]:
-        """The messages of the ranges but those that are leased to links, and that the front end has not."""
+        """The messages of the ranges but those that are leased to links, and that the front end has not. A
+        return behind the lease of a message would end the lease in the log.
+        """
         if not self.links.any():
             return ranges
-        lost = RangeSet(self.links.linked(ranges))
+        lost = RangeSet(self.links.promised(ranges))
         for one in ranges:
             lost.remove_all(self.had_by(front_end, *one))
         return list(RangeSet(ranges).without(lost.ranges()).ranges()) if lost else ranges

@@ -48,6 +48,7 @@ class LinkLeases:
         "_remarks",
         "_unsought",
         "lapsing",
+        "leasing",
     )
 
     def __init__(self, remarks: Remarks, leases: dict[int, RangeSet], consumers: Consumers) -> None:
@@ -59,6 +60,8 @@ class LinkLeases:
         self._unsought = False
         self.lapsing = RangeSet()
         """Messages whose return is on its way to the log: their links get them no more."""
+        self.leasing = RangeSet()
+        """Messages whose lease to a link is on its way to the log."""
 
     @property
     def kept(self) -> RangeSet:
@@ -71,12 +74,16 @@ class LinkLeases:
         self._changed = self._unsought = True
 
     def any(self) -> bool:
-        """Whether a message is leased to a link."""
-        return Subject.LINK in self._remarks
+        """Whether a message is leased to a link, or its lease is on its way to the log."""
+        return bool(self.leasing) or Subject.LINK in self._remarks
 
     def linked(self, ranges: Iterable[Range]) -> list[Range]:
         """See `linked`."""
         return linked(self._remarks, ranges)
+
+    def promised(self, ranges: list[Range]) -> list[Range]:
+        """The messages of the ranges that are leased to links, or whose lease is on its way to the log."""
+        return self.linked(ranges) + [part for one in ranges for part in self.leasing.intersection(*one)]
 
     def kept_for(self, front_end: int, first: int, last: int) -> list[Range]:
         """The kept messages of a range that their link got last at the front end. Another front end that

@@ -19,7 +19,7 @@ from pika.exceptions import ChannelClosedByBroker, NackError
 
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.values import UInt
-from tests.cluster.test_kept_deliveries import keeping
+from tests.cluster.kept_links import keeping
 from tests.processes.amqp10_client import Amqp10Client
 from tests.processes.conftest import channels
 from tests.processes.nodes import Cluster, Node, until
