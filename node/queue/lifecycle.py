@@ -403,7 +403,7 @@ class Lifecycle:
         delivery.ready.remove(0, delivery.state.mark)
         if delivery.held or delivery.scheduled:
             delivery.awaited = set(delivery.state.attached)
-        self.given_out(delivery.state.settled)
+        self.given_out(delivery.state.delivered)
 
     def lost_front_end(self, front_end: int) -> None:
         """The front end is lost: its consumers end, and its leased messages are ready again, marked

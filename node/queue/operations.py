@@ -274,9 +274,14 @@ _CAUSES: Final = {
     Reason.DELIVERY_LIMIT: Cause.DELIVERY_LIMIT,
 }
 
+OF_DELIVERED: Final = frozenset((Cause.SETTLED, Cause.REJECTED, Cause.DELIVERY_LIMIT))
+"""The causes by which messages leave that a consumer has got."""
 
-def cause_of(operation: Discard | Purge | Remove) -> Cause:
+
+def cause_of(operation: Settle | Discard | Purge | Remove) -> Cause:
     """The cause of the removal of messages that are no dead letters."""
+    if isinstance(operation, Settle):
+        return Cause.SETTLED
     if isinstance(operation, Remove):
         return _CAUSES[operation.reason]
     return Cause.PURGED if isinstance(operation, Purge) else Cause.REJECTED

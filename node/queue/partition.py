@@ -27,6 +27,7 @@ from node.queue.entry_format import (
     read_run,
 )
 from node.queue.operations import (
+    OF_DELIVERED,
     OWNER,
     Annotate,
     Applied,
@@ -229,15 +230,7 @@ class PartitionMachine:
             if self._unpruned >= max(PRUNE_RECORDS, len(self._firsts) >> 2):
                 self._prune_front()
 
-    def _settle(self, operation: Settle, front_end: int, applied: Applied) -> None:
-        state = self.queues.get(operation.queue)
-        if state is not None:
-            if self._observed:
-                left = state.leaving(Cause.SETTLED, operation.ranges)
-                applied.removed += [(operation.queue, *one) for one in left]
-            state.settle(front_end, operation.ranges)
-
-    def _done(self, operation: Discard | Purge | Remove, front_end: int, applied: Applied) -> None:
+    def _done(self, operation: Settle | Discard | Purge | Remove, front_end: int, applied: Applied) -> None:
         self._remove(operation.queue, cause_of(operation), operation.ranges, applied)
 
     def _remove(self, queue: int, cause: Cause, ranges: list[Range], applied: Applied) -> None:
@@ -245,7 +238,10 @@ class PartitionMachine:
         if state is not None:
             if self._observed:
                 applied.removed += [(queue, *one) for one in state.leaving(cause, ranges)]
-            state.remove_all(ranges)
+            if cause in OF_DELIVERED:
+                state.settle(ranges)
+            else:
+                state.remove_all(ranges)
 
     def _return(self, operation: Return, front_end: int, applied: Applied) -> None:
         state = self.queues.get(operation.queue)
@@ -291,7 +287,9 @@ class PartitionMachine:
         state = self.queues.get(operation.queue)
         if state is not None:
             if type(operation) is Annotate and operation.aspect is Aspect.DEATH:
-                applied.dead += [(operation.queue, *span) for span in state.dying(operation)]
+                dying = state.dying(operation)
+                applied.dead += [(operation.queue, *span) for span in dying]
+                state.got([one[:2] for one in dying])
             state.note(operation)
 
     def _refuse(self, operation: Refuse, front_end: int, applied: Applied) -> None:
@@ -475,7 +473,7 @@ class PartitionMachine:
 
 
 _APPLIERS: Final[dict[type, Callable[[PartitionMachine, Any, int, Applied], None]]] = {
-    Settle: PartitionMachine._settle,
+    Settle: PartitionMachine._done,
     Return: PartitionMachine._return,
     Discard: PartitionMachine._done,
     Purge: PartitionMachine._done,

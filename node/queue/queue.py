@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final, TypeVar
 
-from node.queue.operations import OWNER, Annotate, Aspect, Cause, ForgetIds, RememberIds, Semantics
+from node.queue.operations import Annotate, Aspect, Cause, ForgetIds, RememberIds, Semantics
 from node.queue.remarks import Remark, Remarks, Subject, drop_remarks, put_remark
 from node.queue.seen_ids import SeenIds
 from node.ranges.octet_map import OctetMap
@@ -44,9 +44,9 @@ class QueueState:
     queue takes no more messages, because its deletion is decided. `annotations` has the values that owners
     gave to messages, by aspect; no map in it is empty. `remarks` are octets about messages. `seen` are the
     message ids within the queue's window; None without any. `withheld` are the messages of `alive` that a
-    transaction has published whose outcome is not known (`node.queue.transactions`). `settled` is the newest
-    message that a consumer has settled, by the entries that this replica has applied itself. It is no part of
-    the snapshot, and replicas may differ in it.
+    transaction has published whose outcome is not known (`node.queue.transactions`). `delivered` is the
+    newest message that a consumer may have got, by what the entries that this replica has applied itself say
+    of settled, returned and dead messages. It is no part of the snapshot, and replicas may differ in it.
     """
 
     __slots__ = (
@@ -54,6 +54,7 @@ class QueueState:
         "annotations",
         "attached",
         "consumed",
+        "delivered",
         "failures",
         "mark",
         "remarks",
@@ -61,7 +62,6 @@ class QueueState:
         "sealed",
         "seen",
         "semantics",
-        "settled",
         "withheld",
     )
 
@@ -70,7 +70,7 @@ class QueueState:
         self.alive = RangeSet()
         self.returned = RangeSet()
         self.failures: dict[int, RangeSet] = {}
-        self.mark = self.settled = 0
+        self.mark = self.delivered = 0
         self.attached: set[int] = set()
         self.consumed = self.sealed = False
         self.annotations: dict[Aspect, RangeMap] = {}
@@ -94,11 +94,15 @@ class QueueState:
             drop_remarks(self.remarks, ranges)
         return self.alive.remove_all(ranges)
 
-    def settle(self, front_end: int, ranges: list[Range]) -> None:
-        """Remove messages that a front end, or the owner, has settled."""
-        if ranges and front_end != OWNER:
-            self.settled = max(self.settled, max(ranges)[1])
+    def settle(self, ranges: list[Range]) -> None:
+        """Remove messages that a consumer has got, or is about to get."""
+        self.got(ranges)
         self.remove_all(ranges)
+
+    def got(self, ranges: list[Range]) -> None:
+        """A consumer has got these messages, or is about to get them."""
+        if ranges:
+            self.delivered = max(self.delivered, max(ranges)[1])
 
     def withhold(self, first: int, last: int) -> None:
         """Withhold messages until the outcome of their transaction is known."""
@@ -191,6 +195,7 @@ class QueueState:
         alive = [part for first, last in ranges for part in self.alive.intersection(first, last)]
         if Subject.LINK in self.remarks:
             put_remark(self.remarks, Subject.LINK, alive, b"")
+        self.got(alive)
         for first, last in alive:
             self.returned.add(first, last)
             if failed:

@@ -300,7 +300,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         if rejected:
             self.queue.kill(settled.durable)
         elif settled.durable:
-            self.queue.state.settle(front_end, settled.durable)
+            self.queue.state.settle(settled.durable)
         for number in numbers:
             message = self.queue.messages[number]
             message.goes(DEAD if rejected and not message.soft else GONE)
@@ -466,7 +466,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         self.owner = owner_of(self.queue.state, settings=self.settings, now=now, read=self.read)
         self.granted = 0
         if attached and not self.at_most_once:
-            self.was_given_out(self.queue.state.settled)
+            self.was_given_out(self.queue.state.delivered)
         self.consumers.clear()
         for number, message in self.queue.messages.items():
             if message.place == GONE:

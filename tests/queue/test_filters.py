@@ -119,7 +119,7 @@ def test_the_sets_forget_what_is_gone() -> None:
     attach(owner, A, selector=RED)
     served(owner)
     owner.lifecycle.settle(A, [(10, 10)])
-    owner.delivery.state.settle(A, [(10, 10)])
+    owner.delivery.state.settle([(10, 10)])
     owner.lifecycle.purge()
     filtered = owner.delivery.filtered
     assert filtered is not None

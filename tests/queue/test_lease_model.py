@@ -75,7 +75,7 @@ class LeasePeriodOwnerAgainstModel(OwnerAgainstModel):
         assert settled.count == len(free)
         assert settled.durable == ranges_of([n for n in free if not self.queue.messages[n].soft])
         if settled.durable:
-            self.queue.state.settle(front_end, settled.durable)
+            self.queue.state.settle(settled.durable)
         for number in free:
             self.queue.messages[number].goes("gone")
 

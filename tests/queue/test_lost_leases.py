@@ -80,7 +80,7 @@ def test_a_message_that_the_other_consumer_has_settled_still_holds_its_group() -
     owner.lifecycle.reattached(A, [(1, 1)])
     attach(owner, A)
     owner.lifecycle.settle(A, [(1, 1)])
-    owner.delivery.state.settle(A, [(1, 1)])
+    owner.delivery.state.settle([(1, 1)])
     assert owner.dispatch(99) == []
     owner.lifecycle.settle(B, [(1, 1)])
     assert got(owner.dispatch(99)) == [(A, 1, 2, 2)]
@@ -90,7 +90,7 @@ def test_what_one_of_them_settles_is_gone() -> None:
     owner = owner_with_lost_leases(2)
     for front_end, ranges in ((B, [(1, 1)]), (A, [(2, 2)])):
         owner.lifecycle.settle(front_end, ranges)
-        owner.delivery.state.settle(front_end, ranges)
+        owner.delivery.state.settle(ranges)
     owner.lifecycle.release(B, 1, 2)
     assert not owner.delivery.lost
     assert leased(owner, A) == leased(owner, B) == owner.dispatch(99) == []
@@ -186,7 +186,7 @@ def test_a_message_that_is_gone_when_it_is_given_back_is_no_lost_lease() -> None
     owner.lifecycle.settle(A, [(1, 1)])
     owner.lifecycle.reattached(A, [(1, 1)])
     assert owner.delivery.lost
-    owner.delivery.state.settle(A, [(1, 1)])
+    owner.delivery.state.settle([(1, 1)])
     owner.lifecycle.release(B, 1, 1)
     assert not owner.delivery.lost
 
@@ -196,7 +196,7 @@ def test_a_message_that_is_being_settled_does_not_go_back_to_the_queue() -> None
     owner = owner_with_lost_leases(2)
     owner.lifecycle.settle(A, [(1, 1)])
     assert owner.lifecycle.release(B, 1, 2) == 1
-    owner.delivery.state.settle(A, [(1, 1)])
+    owner.delivery.state.settle([(1, 1)])
     assert [one.ranges for one in owner.dispatch(99)] == [] and leased(owner, A) == [(2, 2)]
     assert not owner.delivery.settling
 

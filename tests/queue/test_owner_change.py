@@ -6,9 +6,17 @@ from __future__ import annotations
 
 import pytest
 
+from node.message.deaths import encode_death
+from node.message.reason import Reason
+from node.queue.decision_format import encode_annotate, encode_remove
 from node.queue.dispatch import MARK_AHEAD
-from node.queue.operations import Semantics
+from node.queue.entry_format import encode_attach, encode_discard, encode_mark, encode_return, encode_settle
+from node.queue.operations import OWNER, Aspect, Semantics
+from tests.queue.building import one_batch, published, uniform_run
 from tests.queue.owners import A, B, attach, got, marked, owner_of, state_with
+from tests.queue.test_partition import machine_with
+
+FRONT_END = 5
 
 # -- the mark -----------------------------------------------------------------------------------
 
@@ -189,3 +197,30 @@ def test_what_a_front_end_does_not_have_is_ready_again() -> None:
     owner.dispatch(99)
     owner.lifecycle.release_unheld(A, [(2, 3)])
     assert list(owner.delivery.ready.ranges()) == [(1, 1), (4, 10)]
+
+
+LATER = [(6, 6)]
+GONE = {
+    "settled": (FRONT_END, encode_settle(1, LATER)),
+    "removed before it was delivered": (OWNER, encode_settle(1, LATER)),
+    "rejected": (FRONT_END, encode_discard(1, LATER)),
+    "dead": (OWNER, encode_annotate(1, Aspect.DEATH, [(6, 6, encode_death(Reason.REJECTED, 0))])),
+    "given back too often": (OWNER, encode_remove(1, Reason.DELIVERY_LIMIT, LATER)),
+    "given back": (FRONT_END, encode_return(1, LATER, True)),
+}
+
+
+@pytest.mark.requirement("A22.2")
+@pytest.mark.parametrize("way", GONE)
+def test_what_a_former_owner_passed_over_is_marked_behind_newer_messages(way: str) -> None:
+    """A former owner held messages for a front end, and gave a newer one to another consumer."""
+    machine = machine_with(1)
+    machine.apply(2, published(1, uniform_run(6), 1))
+    machine.apply(3, one_batch([encode_mark(1, 6), encode_attach(1, A)]))
+    front_end, operation = GONE[way]
+    machine.apply(4, one_batch([operation], front_end, 1))
+    owner = owner_of(machine.queues[1])
+    owner.lifecycle.reattached(A, [])
+    attach(owner, A)
+    grants = [one for one in marked(owner.dispatch(5)) if one[0] < 6]
+    assert [redelivered for _, _, redelivered in grants] == [True]
