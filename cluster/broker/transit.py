@@ -82,10 +82,15 @@ class Transit:
         """A queue's virtual host and name; None where this node does not know the queue."""
         return self._catalog.state.queue_name(queue) or self._local.names.get(queue)
 
+    def fresh(self) -> bool:
+        """See `DeadLetterRoutes.fresh`."""
+        return self._catalog.fresh(self._time.clock())
+
     def gone(self, partition: int) -> bool:
         """Whether the partition is gone for good. False while this node's catalog may be behind."""
+        # The catalog may not have a partition yet that another node uses already: its number is a later one.
         state = self._catalog.state
-        return self._catalog.fresh(self._time.clock()) and partition not in state.partitions
+        return partition <= state.table.last and partition not in state.partitions
 
     def publish_soft(self, partition: int, run: Run, queues: Sequence[int]) -> None:
         """Publish transient dead letters to queues of another partition, without confirms.

@@ -126,9 +126,9 @@ class DeadLetters:
 
     def move(self) -> None:
         """Put some of the waiting dead letters into the next entry, unless the last ones are not committed
-        yet.
+        yet. A dead letter that no exchange takes is gone: a catalog that is behind routes none.
         """
-        if self._moving:
+        if self._moving or not self._transit.fresh():
             return
         for number in list(self._dead_messages.waiting):
             if number not in self._owner.machine.queues:

@@ -64,9 +64,12 @@ class TransferLink:
         return len(self._under_way)
 
     def resume(self, transfers: Sequence[Transfer]) -> None:
-        """Take over the transfers that a former owner has sent, or was about to send."""
+        """Send again the transfers that a former owner has sent, or was about to send. The other owner would
+        take a later one, if it came first, as a sign that these are committed.
+        """
         self._under_way.extend(transfers)
         self._sent = max([self._sent, *(transfer.number for transfer in transfers)])
+        self.resync()
 
     def send(self, transfer: Transfer) -> None:
         """Send a transfer that is committed in the log of the sending partition."""

@@ -10,6 +10,7 @@ from cluster.owner.dead_letters import TRANSFERS_UNDER_WAY
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.fields import MAX_FIELDS
 from tests.cluster.kinds import client, declared
+from tests.cluster.test_leases import leader_of, reset
 from tests.inside import machine_of
 from tests.site import Client, Delivery, Site
 
@@ -294,3 +295,47 @@ def test_a_dead_letter_may_have_more_headers_than_a_client_may_send(
     (found,) = wait_for(client, grave, 1)
     assert found.headers.items() >= headers.items()
     assert found.headers["x-death"][0]["reason"] == "expired"
+
+
+@pytest.mark.requirement("A24.8", "A16.3")
+def test_an_owner_whose_catalog_is_behind_routes_no_dead_letter() -> None:
+    """The owner reaches a majority for its queue, and not the leader of the catalog, which has a binding by
+    then that a client has been told of.
+    """
+    site = Site("n1", "n2", "n3")
+    leader = leader_of(site)
+    at_owner, other = (name for name in site.nodes if name != leader)
+    client = site.client(at_owner)
+    client.declare("q", dead_letter_exchange="late")
+    assert client.confirms(client.publish("q", b"1")) == [True]
+    beside = site.client(other)
+    beside.consume("q", prefetch=1)
+    site.until(lambda: beside.deliveries)
+    mend = reset(site, [(at_owner, leader), (leader, at_owner)])
+    beside.declare_exchange("late", "fanout")
+    beside.declare("grave")
+    beside.bind("grave", "late")
+    beside.nack(beside.deliveries[0], requeue=False)
+    site.run(1.0)
+    mend()
+    assert [one.body for one in wait_for(beside, "grave", 1)] == [b"1"]
+
+
+@pytest.mark.requirement("A24.8", "D2.2")
+@pytest.mark.parametrize("later", [False, True])
+def test_a_new_owner_sends_the_dead_letters_that_its_predecessor_could_not_send(later: bool) -> None:
+    """`later`: another message dies before the first has arrived."""
+    site = Site("n1", "n2", "n3", "n4", "n5")
+    client = site.client("n1")
+    dying = client.declare("q", dead_letter_exchange="", dead_letter_routing_key="grave", max_length=1).queue
+    away = site.client("n5")
+    away.declare("grave")
+    mend = reset(site, [("n1", "n5"), ("n5", "n1")])
+    assert all(client.confirms(client.publish(dying, b"1", b"2")))
+    site.run(0.1)
+    site.nodes["n1"].stop(power=True)
+    beside = site.client("n5")
+    if later:
+        assert all(beside.confirms(beside.publish(dying, b"3")))
+    mend()
+    assert [one.body for one in wait_for(beside, "grave", 1 + later)] == [b"1", b"2"][: 1 + later]

@@ -27,6 +27,9 @@ MODIFICATIONS_EVERY = 4
 RECOVERIES_EVERY = 8
 """One in so many seeds about consumers is about links that keep their deliveries."""
 
+GRAVES_EVERY = 4
+"""One in so many seeds about leases is about dead letters."""
+
 FIVE_EVERY = 5
 """One of so many seeds has five founders."""
 OFTEN_S, SELDOM_S = 0.15, 0.6
@@ -100,7 +103,7 @@ def plan(seed: int, focus: Focus) -> Plan:
         case Focus.ELECTIONS:
             return _of_elections(seed, shape)
         case Focus.LEASES:
-            return _of_leases(shape)
+            return _of_leases(seed, shape)
         case Focus.ANSWERS:
             return _of_answers(seed, shape)
         case Focus.RESTARTS:
@@ -119,10 +122,13 @@ def _of_elections(seed: int, shape: Shape) -> Plan:
     return shape, ("ambush",), 1.0
 
 
-def _of_leases(shape: Shape) -> Plan:
+def _of_leases(seed: int, shape: Shape) -> Plan:
     shape.declare_s = OFTEN_S
     shape.settings = replace(shape.settings, lease_s=0.3)
     shape.publishers = shape.consumers = 1
+    if seed % GRAVES_EVERY == 1:
+        shape.trials = (("late graves",),) * 4
+        return shape, World(seed).chance("graves").choice((("link",), ("link", "kill", "isolated owner"))), 0.8
     shape.network = NetworkFaults(late=0.3, late_s=0.25)
     return shape, OF_LEASES, 0.3
 

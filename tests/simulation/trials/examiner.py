@@ -37,6 +37,9 @@ OF_ANSWERS: dict[str, Kind] = {
 }
 """Only in seeds about answers."""
 
+OF_LEASES: dict[str, Kind] = {"late graves": limits.late_graves}
+"""Only in seeds about leases."""
+
 OF_CONSUMERS: dict[str, Kind] = {
     "returns": order.returns,
     "lapses": order.lapses,
@@ -81,7 +84,7 @@ class Examiner:
             kind = self._chance.choice(self._kinds)
             trial = self._trial = Trial(self._nodes, f"{kind} {self._number}.{count}", self._chance)
             try:
-                yield from (KINDS | OF_ANSWERS | OF_CONSUMERS)[kind](trial)
+                yield from (KINDS | OF_ANSWERS | OF_LEASES | OF_CONSUMERS)[kind](trial)
                 self.ended[kind] += 1
             except LostError:
                 self._nodes.world.note(f"{trial.name} is given up")
