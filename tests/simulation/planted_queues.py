@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from cluster.broker.transit import Transit
 from cluster.catalog.replica import Catalog
 from cluster.gateway import gets
 from cluster.gateway.giving_back import GivingBack
@@ -84,11 +83,6 @@ def early_looks() -> AbstractContextManager[object]:
         done()
 
     return mock.patch.object(Catalog, "when_visible", hasty)
-
-
-def unleased_routes() -> AbstractContextManager[object]:
-    """An owner routes dead letters while its catalog is fresh. With the bug: by whatever it has."""
-    return mock.patch.object(Transit, "fresh", lambda self: True)
 
 
 def unconfirmed_counts() -> AbstractContextManager[object]:
