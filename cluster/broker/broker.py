@@ -251,7 +251,7 @@ class Broker:
         self._announce([peer])
         definition = self.catalog.state.nodes.get(peer)
         if definition is not None:
-            self.partitions.front_end_gap(definition.front_end)
+            self.partitions.node_gap(definition)
         self.wanted()
 
     def durable(self, results: Sequence[tuple[int, int, int]], now: float) -> None:

@@ -218,12 +218,13 @@ class Partitions(Observer):
         for owner in self.owners.values():
             owner.lost_front_ends.lost(front_end)
 
-    def front_end_gap(self, front_end: int) -> None:
-        """Messages of a front end to the owners on this node were lost: have it greet them anew."""
+    def node_gap(self, node: NodeDefinition) -> None:
+        """Messages of a node to the owners on this node were lost: have its front end greet them anew."""
         for owner in self.owners.values():
             if owner.active:
-                owner.sessions.front_end_gap(front_end)
-                self._ask_greeting(owner, front_end)
+                owner.sessions.node_gap(node.name)
+                if not owner.sessions.greeted(node.front_end):
+                    self._ask_greeting(owner, node.front_end)
 
     def _ask_greeting(self, owner: PartitionOwner, front_end: int) -> None:
         """Have a front end greet an owner of this node anew."""

@@ -57,7 +57,7 @@ class TakenBatches:
 
 @dataclass(slots=True)
 class FrontEndState:
-    """A front end that has greeted this owner, and can be reached.
+    """A front end on `node` that has greeted this owner, and can be reached.
 
     `next_number` is the operation batch that must come next in this epoch (0: any, as it is the first).
     `tried` is the highest batch that may have reached an owner before this epoch, and `told` the highest that
@@ -69,6 +69,7 @@ class FrontEndState:
     """
 
     front_end: int
+    node: str
     epoch: int
     port: FrontEndPort
     returning: dict[int, ConsumerTerms]

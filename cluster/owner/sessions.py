@@ -70,7 +70,7 @@ class FrontEndSessions:
         taken.epoch = epoch
         self._serving.forget_links(front_end)
         returning = {terms.consumer: self._with_coming(front_end, terms) for terms in consumers}
-        state = FrontEndState(front_end, epoch, port, returning, taken, tried=tried)
+        state = FrontEndState(front_end, node, epoch, port, returning, taken, tried=tried)
         self._front_ends.greeting[front_end] = state
         self._detach_all(state)
 
@@ -85,17 +85,19 @@ class FrontEndSessions:
         """Whether the front end has greeted this owner."""
         return self._front_ends.epoch(front_end) is not None
 
-    def front_end_gap(self, front_end: int) -> None:
-        """Messages of the front end were lost: ignore its calls until it greets anew.
+    def node_gap(self, node: str) -> None:
+        """Messages of a node were lost: have the front ends there greet anew, also the partitions that send
+        dead letters from there, and ignore their calls until then.
 
         Without that, the end of a greeting whose operations were lost would return messages that these
-        operations have settled.
+        operations have settled, and the first operations behind a greeting would stand for lost ones.
         """
-        state = self._front_ends.current(front_end)
-        if state is not None:
-            state.epoch = NO_EPOCH
-            self._serving.forget_links(front_end)
-            self._detach_all(state)
+        for front_end, state in self._front_ends.greeting.items():
+            if state.node == node:
+                state.epoch = NO_EPOCH
+                self._serving.forget_links(front_end)
+                self._detach_all(state)
+                state.port.resync()
 
     def _detach_all(self, state: FrontEndState) -> None:
         front_end = state.front_end

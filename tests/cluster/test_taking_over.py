@@ -6,6 +6,7 @@ import pytest
 
 from cluster.owner.partition import PartitionOwner
 from cluster.owner.state import OwnerState
+from cluster.owner.transfers import FIRST_TRANSIT_ID
 from cluster.peers.consumer_terms import ConsumerTerms
 from cluster.peers.latencies import Latencies
 from node.queue.entry_format import (
@@ -239,3 +240,19 @@ def test_who_waits_for_a_queue_to_be_served_is_answered_when_the_queue_is_droppe
     owner.apply(4, encode_entry([encode_batch(OWNER, 0, 0, [encode_drop_queue(QUEUE)])]), 0.2)
     owner.serve()
     assert answered
+
+
+def test_the_first_transfer_behind_a_gap_does_not_stand_for_lost_ones() -> None:
+    """A partition on the node `n2` has greeted: its first transfer was lost, and the owner learns of that."""
+    node = Recording()
+    owner = taken_over(node)
+    transfers = [b"".join(encode_publish(uniform_run(1), [QUEUE])) for _ in range(2)]
+    owner.sessions.hello(FIRST_TRANSIT_ID + 4, 1, "n2", [], 0)
+    owner.sessions.node_gap("n2")
+    owner.sessions.operations(FIRST_TRANSIT_ID + 4, 1, 2, transfers[1])
+    assert not state_of(owner).published
+    owner.sessions.hello(FIRST_TRANSIT_ID + 4, 2, "n2", [], 2)
+    owner.sessions.node_gap("n3")
+    for number, data in enumerate(transfers, 1):
+        owner.sessions.operations(FIRST_TRANSIT_ID + 4, 2, number, data)
+    assert state_of(owner).published == 2
