@@ -140,9 +140,14 @@ class Broker:
             self.catalog, self._peers, self.links, self._sole_replicas, self.partitions.front_end_lost
         )
         self.transit = Transit(
-            self._node, self.local_queues, self.catalog, self._time, self.partitions.sessions, self.links,
-            self.announced, self._send,
-        )  # fmt: skip
+            self._node,
+            self.local_queues,
+            self.catalog,
+            self.partitions.sessions,
+            self.links,
+            self.announced,
+            self._send,
+        )
         self.front_ends = KnownFrontEnds(
             self._front_end, self.links, self.catalog, self._peers, self._time, self.transit, self._send,
             self._environment.backlog, self.formats.know_tokens,

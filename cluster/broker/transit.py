@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from cluster.catalog.definitions import parse_local_queue_name
-from cluster.catalog.node_time import NodeTime
 from cluster.catalog.replica import Catalog
 from cluster.gateway.link import Links
 from cluster.gateway.local_queues import LocalQueues
@@ -35,7 +34,6 @@ class Transit:
         node: str,
         local: LocalQueues,
         catalog: Catalog,
-        time: NodeTime,
         sessions: Callable[[int], OwnerPort],
         gateway: Links,
         announced: Callable[[int], str | None],
@@ -44,7 +42,7 @@ class Transit:
         """`sessions` gives the sessions of an owner on this node. `gateway` has the links of this node's
         front end. `announced` names the node that owns a partition.
         """
-        self._node, self._local, self._catalog, self._time = node, local, catalog, time
+        self._node, self._local, self._catalog = node, local, catalog
         self._sessions, self._gateway, self._announced, self._send = sessions, gateway, announced, send
         self._links: dict[tuple[int, int], TransferLink] = {}
 
@@ -81,10 +79,6 @@ class Transit:
     def queue_name(self, queue: int) -> tuple[str, str] | None:
         """A queue's virtual host and name; None where this node does not know the queue."""
         return self._catalog.state.queue_name(queue) or self._local.names.get(queue)
-
-    def fresh(self) -> bool:
-        """See `DeadLetterRoutes.fresh`."""
-        return self._catalog.fresh(self._time.clock())
 
     def gone(self, partition: int) -> bool:
         """Whether the partition is gone for good. False while this node's catalog may be behind."""

@@ -55,9 +55,6 @@ class DeadLetterRoutes(Protocol):
     def queue_name(self, queue: int) -> tuple[str, str] | None:
         """A queue's virtual host and name; None where this node does not know the queue."""
 
-    def fresh(self) -> bool:
-        """Whether the routes show every change of which any client has been told."""
-
     def gone(self, partition: int) -> bool:
         """Whether the partition is gone for good. False while this node's catalog may be behind."""
 

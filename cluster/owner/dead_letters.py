@@ -8,7 +8,7 @@ removed once that partition has committed the dead letter. So no failover loses 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -40,9 +40,12 @@ TRANSFERS_UNDER_WAY: Final = 64
 class DeadLetters:
     """The dead letters of one partition, while this node owns it."""
 
-    def __init__(self, owner: OwnerState, transit: DeadLetterRoutes) -> None:
+    def __init__(
+        self, owner: OwnerState, transit: DeadLetterRoutes, routes_fresh: Callable[[], bool]
+    ) -> None:
+        """`routes_fresh`: whether the routes show every change of which any client has been told."""
         self._owner = owner
-        self._transit = transit
+        self._transit, self._routes_fresh = transit, routes_fresh
         self._dead_messages = owner.dead_messages
         self._links: dict[int, TransferLink] = {}
         self._numbers: dict[int, int] = {}
@@ -128,7 +131,7 @@ class DeadLetters:
         """Put some of the waiting dead letters into the next entry, unless the last ones are not committed
         yet. A dead letter that no exchange takes is gone: a catalog that is behind routes none.
         """
-        if self._moving or not self._transit.fresh():
+        if self._moving or not self._routes_fresh():
             return
         for number in list(self._dead_messages.waiting):
             if number not in self._owner.machine.queues:

@@ -54,7 +54,7 @@ class PartitionOwner:
         self._retry_at = 0.0
         self._context, self._observers = context, state.observers
         self._serving = Serving(state.entries, context.tells_failures, state.marked, context.wall_ms)
-        self._dead_letters = DeadLetters(state, context.transit)
+        self._dead_letters = DeadLetters(state, context.transit, context.catalog_fresh)
         self._two_phase_commit = TwoPhaseCommit(state, context, self._dead_letters)
         self.sessions = FrontEndSessions(state, context, self._serving, self._two_phase_commit)
         self.lost_front_ends = LostFrontEnds(state, context, self.sessions.front_end_lost)

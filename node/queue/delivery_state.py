@@ -171,7 +171,7 @@ class DeliveryState:
         """Whether the owner has to look at each message that a front end settles or gives back: leases have
         tokens, or messages have remarks, or will have.
         """
-        return self.timed is not None or bool(self.state.remarks) or self.links.any()
+        return self.timed is not None or bool(self.state.remarks or self.links.leasing)
 
     def settleable(self, front_end: int, ranges: list[Range], token: int = NO_TOKEN) -> list[Range]:
         """The messages that the front end may settle. Where leases have tokens, no message under a lease of

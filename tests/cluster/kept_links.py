@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+import pytest
+
 from node.queue.operations import LINKS
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.definitions import (
@@ -79,6 +81,19 @@ class Link(LinkClient):
         """Accept deliveries, without settling them; returns what the node settles."""
         found = self.send(settled(first, last, ACCEPTED, settled=False))
         return [one for one in found if isinstance(one, d.Disposition)]
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site("n1", "n2", "n3")
+
+
+@pytest.fixture
+def client(site: Site) -> Client:
+    """A client that has declared the queue."""
+    client = site.client("n1")
+    client.declare(QUEUE)
+    return client
 
 
 def publish(client: Client, *bodies: bytes) -> None:

@@ -11,37 +11,26 @@ import pytest
 
 from cluster.config.formats import FORMAT_LEVEL
 from node.wire.amqp10 import definitions as d
-from node.wire.amqp10.definitions import (
-    TerminusDurability,
-    TerminusExpiryPolicy,
-)
+from node.wire.amqp10.definitions import TerminusDurability, TerminusExpiryPolicy
 from tests.cluster.kept_links import (
     ACCEPTED,
     KEPT_S,
     QUEUE,
     Link,
+    client,
     drained,
     keeping,
     kept,
     owner,
     publish,
+    site,
     stolen,
 )
 from tests.cluster.links import LinkClient
 from tests.site import Client, Site
 from tests.wire.amqp10.performatives import credit, receiver, settled
 
-
-@pytest.fixture
-def site() -> Site:
-    return Site("n1", "n2", "n3")
-
-
-@pytest.fixture
-def client(site: Site) -> Client:
-    client = site.client("n1")
-    client.declare(QUEUE)
-    return client
+__all__ = ["client", "site"]
 
 
 @pytest.mark.requirement("B11.6")

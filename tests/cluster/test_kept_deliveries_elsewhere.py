@@ -7,18 +7,18 @@ from __future__ import annotations
 import pytest
 
 from node.wire.amqp10 import definitions as d
-from node.wire.amqp10.definitions import (
-    TerminusExpiryPolicy,
-)
+from node.wire.amqp10.definitions import TerminusExpiryPolicy
 from tests.cluster.kept_links import (
     ACCEPTED,
     QUEUE,
     Link,
+    client,
     drained,
     keeping,
     kept,
     owner,
     publish,
+    site,
     stolen,
 )
 from tests.cluster.links import LinkClient
@@ -26,17 +26,7 @@ from tests.cluster.test_leases import isolate
 from tests.site import Client, Site
 from tests.wire.amqp10.performatives import credit, receiver, settled
 
-
-@pytest.fixture
-def site() -> Site:
-    return Site("n1", "n2", "n3")
-
-
-@pytest.fixture
-def client(site: Site) -> Client:
-    client = site.client("n1")
-    client.declare(QUEUE)
-    return client
+__all__ = ["client", "site"]
 
 
 @pytest.mark.requirement("B7.9", "X5")
@@ -189,7 +179,8 @@ def test_a_late_return_ends_no_lease_of_a_link_that_is_on_its_way_to_the_log(
     link = Link(site, alive, keeping(), credits=0)
     mend = isolate(site, cut)
     rival.submit(settled(0, 1, d.Released()))
-    site.until(lambda: site.client(at_owner).depth(QUEUE) == 2)
+    beside = site.client(at_owner)
+    site.until(lambda: beside.depth(QUEUE) == 2)
     mend()
     site.run(ran_ms / 1000)
     link.submit(credit(2))

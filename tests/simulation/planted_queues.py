@@ -14,6 +14,8 @@ from cluster.gateway.giving_back import GivingBack
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.routes import Routes, Targets
 from cluster.owner import annotating, intake, serving
+from cluster.owner.context import DeadLetterRoutes
+from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.linearizable_reads import LinearizableReads
 from cluster.owner.sessions import FrontEndSessions
 from cluster.owner.state import OwnerState
@@ -83,6 +85,16 @@ def early_looks() -> AbstractContextManager[object]:
         done()
 
     return mock.patch.object(Catalog, "when_visible", hasty)
+
+
+def unleased_routes() -> AbstractContextManager[object]:
+    """An owner routes dead letters while its catalog is fresh. With the bug: by whatever it has."""
+    intact = DeadLetters.__init__
+
+    def hasty(self: DeadLetters, owner: OwnerState, transit: DeadLetterRoutes, _fresh: object) -> None:
+        intact(self, owner, transit, lambda: True)
+
+    return mock.patch.object(DeadLetters, "__init__", hasty)
 
 
 def unconfirmed_counts() -> AbstractContextManager[object]:

@@ -128,7 +128,11 @@ def _of_leases(seed: int, shape: Shape) -> Plan:
     shape.publishers = shape.consumers = 1
     if seed % GRAVES_EVERY == 1:
         shape.trials = (("late graves",),) * 4
-        return shape, World(seed).chance("graves").choice((("link",), ("link", "kill", "isolated owner"))), 0.8
+        return (
+            shape,
+            World(seed).chance("graves").choice((("link",), ("link", "kill", "isolated owner"))),
+            0.4,
+        )
     shape.network = NetworkFaults(late=0.3, late_s=0.25)
     return shape, OF_LEASES, 0.3
 

@@ -146,17 +146,17 @@ def late_graves(trial: Trial) -> Steps:
     """A dead letter goes by a binding of which a client has just been told, whether or not the owner of the
     message's queue can reach the leader of the catalog.
     """
-    editor, publisher = trial.prover(), trial.prover()
+    at_owner, editor = trial.prover(), trial.prover()
     exchange, grave = trial.name, f"{trial.name} grave"
     trial.exchanges.append(exchange)
-    yield trial.queue(publisher, max_length=1, dead_letter_exchange=exchange)
+    yield trial.queue(at_owner, max_length=1, dead_letter_exchange=exchange)
     yield trial.queue(editor, " grave")
     first, *others = numbered("m", trial.chance.randint(2, 5))
-    yield publisher.publish("", trial.name, [first])
+    yield editor.publish("", trial.name, [first])
     yield editor.ask(m.ExchangeDeclare(exchange, "fanout", durable=True))
     yield editor.ask(m.QueueBind(grave, exchange))
     for body in others:
-        yield publisher.publish("", trial.name, [body])
+        yield editor.publish("", trial.name, [body])
     yield from dead_lettered(trial, editor, [first, *others[:-1]], "maxlen", trial.name)
 
 
