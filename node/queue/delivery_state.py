@@ -161,6 +161,16 @@ class DeliveryState:
             lease = self.leases[front_end] = RangeSet()
         return lease
 
+    def newest_delivered(self, parts: list[Range]) -> int:
+        """The newest message that a consumer may have got, where the messages of the parts, which are the
+        messages of a place in a range, have come to no consumer since their last return.
+        """
+        for first, last in parts:
+            if first <= self.granted <= last:
+                before = self.redelivered.intersection(first, self.granted)
+                return before[-1][1] if before else first - 1
+        return self.granted
+
     def leased(self, front_end: int, first: int, last: int) -> list[Range]:
         """The messages of the range that are leased to the front end, or held."""
         lease = self.leases.get(front_end)

@@ -323,11 +323,16 @@ class Lifecycle:
 
     def give_back(self, place: RangeSet, parts: list[Range], redelivered: bool) -> int:
         """Move messages out of a place, a lease or the held ones, back to the queue; return how many."""
+        # Where newer messages have been delivered, only a redelivered one may follow them (0-9-1 §4.7).
+        newest = ABOVE_ALL if redelivered else self._delivery.newest_delivered(parts)
+        older = [(first, min(last, newest)) for first, last in parts if first <= newest]
+        newer = [(max(first, newest + 1), last) for first, last in parts if last > newest]
+        return self._move_back(place, older, redelivered=True) + self._move_back(place, newer)
+
+    def _move_back(self, place: RangeSet, parts: list[Range], redelivered: bool = False) -> int:
         delivery = self._delivery
         count = 0
-        # Where newer messages have been delivered, only a redelivered one may follow them (0-9-1 §4.7).
-        redelivered = redelivered or (bool(parts) and parts[-1][1] < delivery.granted)
-        if delivery.timed is not None:
+        if delivery.timed is not None and parts:
             delivery.timed.end(parts)
         for part in parts:
             place.remove(*part)
@@ -490,8 +495,6 @@ class Lifecycle:
         `redelivered`: a front end that may have had some of them was lost. Messages older than one that a
         former owner has leased are marked in any case: they were leased as well, and lost on their way.
         """
-        delivery = self._delivery
-        delivery.awaited.clear()
-        older = delivery.held.intersection(0, delivery.granted)
-        count = self.give_back(delivery.held, older, redelivered=True)
-        return count + self.give_back(delivery.held, list(delivery.held.ranges()), redelivered)
+        held = self._delivery.held
+        self._delivery.awaited.clear()
+        return self.give_back(held, list(held.ranges()), redelivered)

@@ -133,3 +133,10 @@ class ModelQueue:
         asked = self._settings.asked
         plain = not asked.get("max_priority") and not asked.get("group_by")
         return plain and Aspect.DUE not in self.state.annotations
+
+    def newest_delivered(self, given: list[int], granted: int) -> int:
+        """The newest message that was delivered, none above `granted`, if the `given` ones were not since
+        they were marked.
+        """
+        unmarked = {number for number in given if not self.messages[number].redelivered}
+        return max(set(range(granted + 1)) - unmarked)

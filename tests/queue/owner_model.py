@@ -363,11 +363,11 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         assert sum(self.owner.lifecycle.release(front_end, *part, redelivered) for part in parts) == len(
             given
         )
-        redelivered = redelivered or (bool(given) and given[-1] < self.granted)
+        newest = self.queue.newest_delivered(given, self.granted)
         for number in given:
             message = self.queue.messages[number]
             message.goes(SCHEDULED if number in resting else READY)
-            message.redelivered |= redelivered
+            message.redelivered |= redelivered or number < newest
             message.logged_return |= logged
             if number in resting:
                 message.resting, message.due = True, self.now + REST_MS

@@ -199,6 +199,24 @@ def test_what_a_front_end_does_not_have_is_ready_again() -> None:
     assert list(owner.delivery.ready.ranges()) == [(1, 1), (4, 10)]
 
 
+@pytest.mark.requirement("A22.2")
+def test_what_did_not_arrive_is_marked_where_newer_messages_of_the_same_range_did() -> None:
+    """One front end has given back messages 3 and 4, which the other one is to get, and never gets."""
+    owner = owner_of(state_with(6), fresh=True)
+    attach(owner, A, limit=2)
+    attach(owner, B, limit=2)
+    assert got(owner.dispatch(99)) == [(A, 1, 1, 2), (B, 1, 3, 4)]
+    owner.lifecycle.release(B, 3, 4)
+    owner.delivery.consumers.detach(B, 1)
+    attach(owner, A, 2, limit=4)
+    assert marked(owner.dispatch(2)) == [(3, 4, True)]
+    owner.lifecycle.release_unheld(A, [])
+    attach(owner, B, 3, limit=9)
+    owner.delivery.consumers.detach(A, 1)
+    owner.delivery.consumers.detach(A, 2)
+    assert marked(owner.dispatch(99)) == [(1, 4, True), (5, 6, False)]
+
+
 LATER = [(6, 6)]
 GONE = {
     "settled": (FRONT_END, encode_settle(1, LATER)),
