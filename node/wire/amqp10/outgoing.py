@@ -32,14 +32,24 @@ from node.wire.amqp10.serial import MODULUS, unwrapped
 from node.wire.amqp10.shared import ConnectionParts
 from node.wire.amqp10.transactions import Retired
 
-_TRANSFER: Final = Struct(">IBBH3sBBBBIBIBBI8s")
+_TRANSFER: Final = Struct(">IHH7sIBIHI8s")
 """A frame's head and a transfer whose handle, delivery-id and delivery-tag have four octets each, with all
 fields to the last.
 """
 
 _HEAD_OCTETS: Final = 38
-_LIST_OCTETS: Final = 25
-_DESCRIPTOR: Final = b"\0\x53\x14"
+
+_AMQP_FRAME: Final = 0x0200
+"""The offset of a frame's body, in words of four octets, and the type of the frame (section 2.3.1)."""
+
+_LIST: Final = b"\0\x53\x14\xc0\x19\x0b\x70"
+"""The descriptor of a transfer, the head of a list of 25 octets and 11 fields, and the code of the handle."""
+
+_UINT: Final = 0x70
+"""The code of a uint of four octets."""
+
+_TAG: Final = 0xA004
+"""The code of a short binary, and the length of a delivery-tag."""
 
 
 def _rest(settled: bool, more: bool) -> bytes:
@@ -217,12 +227,11 @@ class OutgoingTransfers:
         pieces: list[bytes | memoryview] = []
         for length in run.lengths if run.lengths is not None else [run.stride] * run.count:
             payload = raw[at + skip : at + length]
-            pieces.append(
-                pack(
-                    _HEAD_OCTETS + length - skip, 2, 0, channel, _DESCRIPTOR, 0xC0, _LIST_OCTETS, 11,
-                    0x70, handle, 0x70, number % MODULUS, 0xA0, 4, tag % MODULUS, rest,
-                )
-            )  # fmt: skip
+            size = _HEAD_OCTETS + length - skip
+            head = pack(
+                size, _AMQP_FRAME, channel, _LIST, handle, _UINT, number % MODULUS, _TAG, tag % MODULUS, rest
+            )
+            pieces.append(head)
             pieces.append(payload)
             at += length
             number += 1
@@ -270,11 +279,11 @@ class OutgoingTransfers:
         """
         link, more = waiting.link, end - at > self._room
         stop = at + self._room if more else end
+        size, rest = _HEAD_OCTETS + stop - at, _RESTS[link.presettled, more]
+        number, tag = self._next_delivery % MODULUS, link.delivered % MODULUS
         head = _TRANSFER.pack(
-            _HEAD_OCTETS + stop - at, 2, 0, self._channel, _DESCRIPTOR, 0xC0, _LIST_OCTETS, 11,
-            0x70, link.handle, 0x70, self._next_delivery % MODULUS, 0xA0, 4, link.delivered % MODULUS,
-            _RESTS[link.presettled, more],
-        )  # fmt: skip
+            size, _AMQP_FRAME, self._channel, _LIST, link.handle, _UINT, number, _TAG, tag, rest
+        )
         self._outbox.write_deliveries(head + bytes(raw[at:stop]))
         return stop
 
