@@ -59,14 +59,34 @@ class Batch:
     """Messages of a link in a row whose frames are neighbours in the input, and alike but for contents."""
 
     __slots__ = (
-        "begin", "data", "durable", "end", "exchange", "first_tag", "largest", "lengths", "link",
-        "routing_key", "skip", "special", "transaction",
-    )  # fmt: skip
+        "begin",
+        "data",
+        "durable",
+        "end",
+        "exchange",
+        "first_tag",
+        "largest",
+        "lengths",
+        "link",
+        "routing_key",
+        "skip",
+        "special",
+        "transaction",
+    )
 
     def __init__(
-        self, link: IncomingLink, exchange: str, routing_key: str, data: bytes, begin: int, skip: int,
-        first_tag: int, durable: bool, special: bool, transaction: Transaction | None,
-    ) -> None:  # fmt: skip
+        self,
+        link: IncomingLink,
+        exchange: str,
+        routing_key: str,
+        data: bytes,
+        begin: int,
+        skip: int,
+        first_tag: int,
+        durable: bool,
+        special: bool,
+        transaction: Transaction | None,
+    ) -> None:
         self.link = link
         self.exchange = exchange
         self.routing_key = routing_key
@@ -90,10 +110,19 @@ class Batch:
         lengths = self.lengths
         alike = lengths == array("I", (lengths[0],)) * len(lengths)
         return Run(
-            self.exchange, self.routing_key, 0, self.durable, len(lengths), self.skip,
-            lengths[0] if alike else 0, None if alike else lengths, self.largest, raw, self.special,
+            self.exchange,
+            self.routing_key,
+            0,
+            self.durable,
+            len(lengths),
+            self.skip,
+            lengths[0] if alike else 0,
+            None if alike else lengths,
+            self.largest,
+            raw,
+            self.special,
             FORMAT_OCTET,
-        )  # fmt: skip
+        )
 
 
 class DispositionDue:
@@ -197,10 +226,11 @@ class IncomingTransfers:
         link.delivery_count += count
         link.credit -= count
         settled = transfer.settled is True
+        exchange, routing_key, data, begin = link.exchange, link.routing_key, row.data, row.begin
+        durable, special = self._heads.durable, self._heads.special
         batch = self._batch_for(
-            link, link.exchange, link.routing_key, row.data, row.begin, row.skip, number, settled,
-            self._heads.durable, self._heads.special, None,
-        )  # fmt: skip
+            link, exchange, routing_key, data, begin, row.skip, number, settled, durable, special, None
+        )
         batch.end = row.end
         batch.lengths += lengths
         batch.largest = max(batch.largest, largest)
@@ -286,10 +316,11 @@ class IncomingTransfers:
         exchange, routing_key = link.exchange, link.routing_key
         if link.anonymous:
             exchange, routing_key = destination_of(address_in(data, start, end))
+        skip, number, settled = start - begin, delivery.number, delivery.settled
+        durable, special = facts.durable, facts.special
         batch = self._batch_for(
-            link, exchange, routing_key, data, begin, start - begin, delivery.number, delivery.settled,
-            facts.durable, facts.special, transaction,
-        )  # fmt: skip
+            link, exchange, routing_key, data, begin, skip, number, settled, durable, special, transaction
+        )
         length = end - begin
         batch.end = end
         batch.lengths.append(length)
@@ -305,9 +336,19 @@ class IncomingTransfers:
                 self._second.add(delivery.number)
 
     def _batch_for(
-        self, link: IncomingLink, exchange: str, routing_key: str, data: bytes, begin: int, skip: int,
-        number: int, settled: bool, durable: bool, special: bool, transaction: Transaction | None,
-    ) -> Batch:  # fmt: skip
+        self,
+        link: IncomingLink,
+        exchange: str,
+        routing_key: str,
+        data: bytes,
+        begin: int,
+        skip: int,
+        number: int,
+        settled: bool,
+        durable: bool,
+        special: bool,
+        transaction: Transaction | None,
+    ) -> Batch:
         """The batch that the frame at `begin` continues, or a new one."""
         batch = self._batch
         if (
@@ -324,10 +365,10 @@ class IncomingTransfers:
             or batch.exchange != exchange
         ):
             self.flush()
+            first_tag = 0 if settled else number + 1
             batch = self._batch = Batch(
-                link, exchange, routing_key, data, begin, skip, 0 if settled else number + 1, durable,
-                special, transaction,
-            )  # fmt: skip
+                link, exchange, routing_key, data, begin, skip, first_tag, durable, special, transaction
+            )
             if transaction is not None:
                 self._transactions.gathering[self._session] = self.flush
         return batch
