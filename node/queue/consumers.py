@@ -86,9 +86,16 @@ class Consumers:
     """
 
     __slots__ = (
-        "_by_key", "_by_priority", "_exclusive", "_priorities", "acking", "by_link", "count", "lines",
+        "_by_key",
+        "_by_priority",
+        "_exclusive",
+        "_priorities",
+        "acking",
+        "by_link",
+        "count",
+        "lines",
         "refiltered",
-    )  # fmt: skip
+    )
 
     def __init__(self) -> None:
         self.count = 0
@@ -132,10 +139,9 @@ class Consumers:
         if (front_end, number) in self._by_key:
             raise ValueError(f"front end {front_end} has a consumer {number}")
         self._admit(counted=counted, exclusive=exclusive)
-        made = Consumer(
-            front_end, number, priority, no_ack, exclusive, counted, sent, sent,
-            joined=joined, activated=activated, removes_soft=removes_soft, selector=selector, link=link,
-        )  # fmt: skip
+        made = Consumer(front_end, number, priority, no_ack, exclusive, counted, sent, limit=sent)
+        made.joined, made.activated, made.removes_soft = joined, activated, removes_soft
+        made.selector, made.link = selector, link
         self.refiltered |= selector is not None
         self._by_key[front_end, number] = made
         if link is not None:
