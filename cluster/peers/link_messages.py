@@ -185,11 +185,8 @@ class FrontEndPort(Protocol):
 
 
 _ENVELOPE = struct.Struct(">cBIQQ")
-_DELIVERY_FORM: Final = (
-    int, int, [(int, int)], bool,
-    str, str | None, int, bool, int, int, int,
-    bytes | None, int,
-)  # fmt: skip
+_RUN_FORM: Final = (str, str | None, int, bool, int, int, int, bytes | None, int)
+_DELIVERY_FORM: Final = (int, int, [(int, int)], bool, *_RUN_FORM)
 _TOKEN_FORM: Final = (*_DELIVERY_FORM, int)
 """A delivery with the token of its lease. Deliveries without one leave the field out."""
 
@@ -342,11 +339,20 @@ def _delivery_to_plain(delivery: Delivery, tokens: Callable[[], bool]) -> tuple[
     run = delivery.run
     lengths = None if run.lengths is None else run.lengths.tobytes()
     plain = (
-        delivery.consumer, delivery.queue, delivery.ranges, delivery.redelivered,
-        run.exchange, run.routing_key, run.channel | run.format << _CHANNEL_BITS, run.persistent, run.count,
-        run.skip, run.stride,
-        lengths, run.largest_frame,
-    )  # fmt: skip
+        delivery.consumer,
+        delivery.queue,
+        delivery.ranges,
+        delivery.redelivered,
+        run.exchange,
+        run.routing_key,
+        run.channel | run.format << _CHANNEL_BITS,
+        run.persistent,
+        run.count,
+        run.skip,
+        run.stride,
+        lengths,
+        run.largest_frame,
+    )
     return (*plain, delivery.token) if delivery.token != NO_TOKEN and tokens() else plain
 
 
@@ -367,9 +373,18 @@ def _delivery_from_plain(plain: Sequence[Any], raw: bytes) -> Delivery:
             raise MessageError(f"{len(lengths_data)} octets are no lengths of messages")
         lengths.frombytes(lengths_data)
     run = Run(
-        exchange, routing_key, channel, persistent, count, skip, stride, lengths, largest_frame, raw,
+        exchange,
+        routing_key,
+        channel,
+        persistent,
+        count,
+        skip,
+        stride,
+        lengths,
+        largest_frame,
+        raw,
         format=format,
-    )  # fmt: skip
+    )
     token = plain[-1] if len(plain) > len(_DELIVERY_FORM) else NO_TOKEN
     return Delivery(consumer, queue, [(first, last) for first, last in ranges], redelivered, run, token)
 

@@ -102,6 +102,36 @@ class ManagementClient:
         return request(f"{url}?{query}" if query else url, method, body, f"Basic {credentials}", reason)
 
 
+MANAGEMENT_OPTIONS: Final = (
+    click.option(
+        "--password-file",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="File with the password in its first line; counts more than --password.",
+    ),
+    click.option(
+        "--password",
+        envvar="QUORATE_PASSWORD",
+        default="guest",
+        help="That user's password; better in QUORATE_PASSWORD, as other accounts see command lines.",
+    ),
+    click.option(
+        "--user",
+        envvar="QUORATE_USER",
+        default="guest",
+        show_default=True,
+        help="Who you are; also QUORATE_USER.",
+    ),
+    click.option(
+        "--url",
+        envvar="QUORATE_URL",
+        default=DEFAULT_URL,
+        show_default=True,
+        help="HTTP address of any node; also QUORATE_URL.",
+    ),
+)
+"""The options of commands that ask the HTTP API, in the reverse of the order in which their help has them."""
+
+
 def management_options(command: F) -> F:
     """Adds `--url`, `--user`, `--password` and `--password-file`, which the command gets as one `client`."""
 
@@ -114,26 +144,6 @@ def management_options(command: F) -> F:
 
     with_client.__name__, with_client.__doc__ = command.__name__, command.__doc__
     with_client.__click_params__ = list(getattr(command, "__click_params__", []))  # type: ignore[attr-defined]
-    for option in (
-        click.option(
-            "--password-file",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="File with the password in its first line; counts more than --password.",
-        ),
-        click.option(
-            "--password",
-            envvar="QUORATE_PASSWORD",
-            default="guest",
-            help="That user's password; better in QUORATE_PASSWORD, as other accounts see command lines.",
-        ),
-        click.option(
-            "--user", envvar="QUORATE_USER", default="guest", show_default=True,
-            help="Who you are; also QUORATE_USER.",
-        ),
-        click.option(
-            "--url", envvar="QUORATE_URL", default=DEFAULT_URL, show_default=True,
-            help="HTTP address of any node; also QUORATE_URL.",
-        ),
-    ):  # fmt: skip
+    for option in MANAGEMENT_OPTIONS:
         with_client = option(with_client)
     return with_client  # type: ignore[return-value]
