@@ -11,9 +11,9 @@ from node.wire.amqp091 import methods as m
 from node.wire.amqp091.codec import HEARTBEAT, encode_frame, encode_method
 from node.wire.amqp091.fields import encode_table
 from node.wire.amqp091.lifecycle import ConnectionState
+from node.wire.amqp091.likeness import FEW
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.primitives import encode_shortstr
-from node.wire.amqp091.publish_path import FEW
 from tests.wire.client import PERSISTENT, Client, content, header, opened, publish, split
 
 

@@ -19,7 +19,7 @@ enum {
     MAX_NAMES = 32,   /* names in one table; above it the twin compares them by a set */
     MAX_VALUES = 128, /* values of a message's headers; above it they have a pace (properties.ORDINARY_VALUES) */
     MAX_NESTING = 8,  /* tables and arrays within each other */
-    UNIFORM_FROM = 8, /* as in publish_path.py */
+    UNIFORM_FROM = 8, /* as in likeness.py */
 };
 
 static void put_u64(uint8_t *at, uint64_t number) {

@@ -24,11 +24,11 @@ from typing import Final, NamedTuple
 from node.message.run import OWN_METHODS, Run
 from node.wire.amqp091.codec import FRAME, FRAME_OVERHEAD, FRAME_SLACK, decode_method, encode_method
 from node.wire.amqp091.errors import FieldSyntaxError, ProtocolException, UnsupportedError
+from node.wire.amqp091.likeness import UNIFORM_FROM, become_uniform, identical, other_key_end
 from node.wire.amqp091.methods import (
     FRAME_BODY,
     FRAME_END,
     FRAME_HEADER,
-    FRAME_METHOD,
     BasicAck,
     BasicNack,
     BasicPublish,
@@ -36,7 +36,6 @@ from node.wire.amqp091.methods import (
 from node.wire.amqp091.native import NATIVE_SCAN, Scan
 from node.wire.amqp091.primitives import LONG, LONGLONG, SHORT
 from node.wire.amqp091.properties import CLASS_BASIC, HEADER_FIXED, PropertyChecks, Traits
-from node.wire.amqp091.routing_keys import EXCHANGE_AT
 
 PUBLISH_IDS: Final = SHORT.pack(BasicPublish.CLASS_ID) + SHORT.pack(BasicPublish.METHOD_ID)
 
@@ -48,12 +47,6 @@ _SIZE: Final = LONGLONG
 
 _PROPERTIES: Final = FRAME.size + HEADER_FIXED
 """The offset of the property flags in a content header frame."""
-
-UNIFORM_FROM: Final = 8
-"""The least number of identical messages in a row that get a uniform run of their own."""
-
-FEW: Final = 16
-"""From so many messages on, comparing columns is faster than comparing the messages one by one."""
 
 _REMEMBERED_OCTETS: Final = 256 * 1024
 """Octets of memory for the remembered targets of a connection."""
@@ -166,7 +159,7 @@ class PublishPath:
         traits = self._checks.traits(properties)
         stride = message.end - at
         prefix = data[at : min(message.header_end + FRAME.size, message.end)]
-        count = _identical(data, at, prefix, stride) if data.startswith(prefix, at + stride) else 1
+        count = identical(data, at, prefix, stride) if data.startswith(prefix, at + stride) else 1
         end = at + count * stride
         if count < UNIFORM_FROM and len(data) > end:
             varied = self._differing(data, at, method_end, end, target, message, traits)
@@ -175,12 +168,14 @@ class PublishPath:
         self._prefix, self._stride = prefix, stride
         header_end = message.header_end - at
         self._boundaries = (method_end - at + FRAME.size, header_end, header_end + FRAME.size, stride)
+        exchange, routing_key, mandatory = target
+        persistent, special, reply_here, wide = traits
+        skip, largest, raw = method_end - at, message.largest_frame, data[at:end]
         run = Run(
-            target.exchange, target.routing_key, channel, traits.persistent,
-            count, method_end - at, stride, None, message.largest_frame, data[at:end], traits.special,
-        )  # fmt: skip
-        self._checks.wide += count * traits.wide
-        return Published(run, target.mandatory, end, traits.reply_here)
+            exchange, routing_key, channel, persistent, count, skip, stride, None, largest, raw, special
+        )
+        self._checks.wide += count * wide
+        return Published(run, mandatory, end, reply_here)
 
     def unfinished(self, data: bytes, at: int) -> int:
         """The number of octets to wait for, where the input ends inside one more message like the last run's;
@@ -195,9 +190,15 @@ class PublishPath:
         return next(boundary for boundary in self._boundaries if boundary > rest)
 
     def _differing(
-        self, data: bytes, at: int, method_end: int, end: int, target: Target, first: ContentPlace,
+        self,
+        data: bytes,
+        at: int,
+        method_end: int,
+        end: int,
+        target: Target,
+        first: ContentPlace,
         traits: Traits,
-    ) -> Published | None:  # fmt: skip
+    ) -> Published | None:
         """The run of messages from `at` on that differ in more than their bodies; None where the one at `end`
         cannot join them.
         """
@@ -210,7 +211,7 @@ class PublishPath:
                 return self._varied(data, at, method_end, target, first, traits)
             end = scanned.end
         few = scanned is None or scanned.run.count < UNIFORM_FROM
-        if few and not (traits.wide or traits.reply_here) and _other_key_end(data, at, method_end, end):
+        if few and not (traits.wide or traits.reply_here) and other_key_end(data, at, method_end, end):
             if scan is None:
                 keyed = self._keyed(data, at, method_end, target, traits)
             else:
@@ -233,12 +234,13 @@ class PublishPath:
         lengths.frombytes(measured)
         if not lengths:
             return None
-        run = Run(
-            target.exchange, None if own else target.routing_key, data[at + 1] << 8 | data[at + 2],
-            traits.persistent, len(lengths), OWN_METHODS if own else skip, 0, lengths, largest, data[at:end],
-            traits.special,
-        )  # fmt: skip
-        return Published(run, target.mandatory, end, traits.reply_here)
+        exchange, routing_key, mandatory = target
+        key = None if own else routing_key
+        skip = OWN_METHODS if own else skip
+        persistent, special, reply_here, _ = traits
+        channel, count, raw = data[at + 1] << 8 | data[at + 2], len(lengths), data[at:end]
+        run = Run(exchange, key, channel, persistent, count, skip, 0, lengths, largest, raw, special)
+        return Published(run, mandatory, end, reply_here)
 
     def _keyed(
         self, data: bytes, at: int, method_end: int, target: Target, traits: Traits
@@ -257,14 +259,14 @@ class PublishPath:
             largest = max(largest, place.largest_frame)
             same = same + 1 if data.startswith(data[position:content], place.end) else 0
             position = place.end
-            content = _other_key_end(data, at, method_end, position)
+            content = other_key_end(data, at, method_end, position)
         if not lengths:
             return None
-        run = Run(
-            target.exchange, None, channel, traits.persistent, len(lengths), OWN_METHODS, 0, lengths, largest,
-            data[at:position], traits.special,
-        )  # fmt: skip
-        return Published(run, target.mandatory, position, False)
+        exchange, _, mandatory = target
+        persistent, special, _, _ = traits
+        count, raw = len(lengths), data[at:position]
+        run = Run(exchange, None, channel, persistent, count, OWN_METHODS, 0, lengths, largest, raw, special)
+        return Published(run, mandatory, position, False)
 
     def _varied(
         self, data: bytes, at: int, method_end: int, target: Target, first: ContentPlace, traits: Traits
@@ -278,7 +280,7 @@ class PublishPath:
         latest = data[at : first.header_end + FRAME.size]
         wide = len(lengths) * traits.wide
         while checks.checked < CHECKED_IN_A_RUN and data.startswith(method, position):
-            if _become_uniform(lengths) and data.startswith(latest, position):
+            if become_uniform(lengths) and data.startswith(latest, position):
                 break
             place = self._message(data, position + skip, channel)
             found = None if place is None else self._traits_as(data, place, traits)
@@ -296,12 +298,12 @@ class PublishPath:
                 position, largest = place.end, max(largest, place.largest_frame)
             if found.wide:
                 wide += (len(lengths) - before) * found.wide
-        run = Run(
-            target.exchange, target.routing_key, channel, traits.persistent,
-            len(lengths), skip, 0, lengths, largest, data[at:position], traits.special,
-        )  # fmt: skip
+        exchange, routing_key, mandatory = target
+        persistent, special, reply_here, _ = traits
+        count, raw = len(lengths), data[at:position]
+        run = Run(exchange, routing_key, channel, persistent, count, skip, 0, lengths, largest, raw, special)
         checks.wide += wide
-        return Published(run, target.mandatory, position, traits.reply_here)
+        return Published(run, mandatory, position, reply_here)
 
     def _traits_as(self, data: bytes, place: ContentPlace, traits: Traits) -> Traits | None:
         """The traits at `place` where they are those of the run, whatever the number of header values.
@@ -376,53 +378,12 @@ class PublishPath:
         return ContentPlace(at + _PROPERTIES, header_end, stop, max(size, body_size) + FRAME_OVERHEAD)
 
 
-def _other_key_end(data: bytes, first: int, first_end: int, at: int) -> int:
-    """The position behind the basic.publish frame at `at`, where it differs from the first one in nothing but
-    an ASCII routing key; 0 for anything else.
-    """
-    key_at = first + EXCHANGE_AT + 1 + data[first + EXCHANGE_AT]
-    head = data[first + FRAME.size : key_at]
-    other = at + key_at - first
-    if other >= len(data) or not data.startswith(head, at + FRAME.size):
-        return 0
-    key = data[other + 1 : other + 1 + data[other]]
-    end = other + 1 + data[other] + 2
-    frame = FRAME.pack(FRAME_METHOD, data[first + 1] << 8 | data[first + 2], end - at - FRAME_OVERHEAD)
-    whole = data.startswith(frame, at) and data.startswith(data[first_end - 2 : first_end], end - 2)
-    return end if whole and key.isascii() and 0 not in key else 0
-
-
-def _become_uniform(lengths: array[int]) -> bool:
-    """Whether enough messages in a row had one length for the next ones to be a uniform run."""
-    return len(lengths) > UNIFORM_FROM and len(set(lengths[-UNIFORM_FROM - 1 :])) == 1
-
-
 @lru_cache(maxsize=512)
 def _layout(lead: int, middle: int) -> Struct:
     """A message up to its body: the octets before and behind the body size, and the size of the
     body frame.
     """
     return Struct(f">{lead}sQ{middle}sI")
-
-
-def _identical(data: bytes, at: int, prefix: bytes, stride: int) -> int:
-    """The number of messages of length `stride` from `at` on that begin with `prefix` and end with an end
-    octet.
-    """
-    last = at + stride - 1
-    few = min(len(data) - last, FEW * stride)
-    for end in range(last, last + few, stride):
-        if data[end] != FRAME_END or not data.startswith(prefix, end - stride + 1):
-            return (end - last) // stride
-    count = (len(data) - at) // stride
-    if count <= FEW:
-        return count
-    for offset, octet in (*enumerate(prefix), (stride - 1, FRAME_END)):
-        expected = bytes((octet,))
-        column = data[at + offset : at + count * stride : stride]
-        if column != expected * count:
-            count -= len(column.lstrip(expected))
-    return count
 
 
 class Confirms:
