@@ -15,17 +15,8 @@ from struct import Struct
 from struct import error as StructError
 from typing import Any, Final
 
-from node.queue.entry_format import (
-    Buffer,
-    EntryMessages,
-    OpBatch,
-    encode_batch,
-    encode_entry,
-    encode_publish,
-    read_batches,
-    read_operations,
-    read_run,
-)
+from node.queue.entry_format import Buffer, OpBatch, read_batches, read_operations
+from node.queue.live_entries import live_indexes, live_part, without_dead_records
 from node.queue.operations import (
     OF_DELIVERED,
     OWNER,
@@ -58,7 +49,7 @@ from node.queue.queue import WITH_REMARKS, QueueState
 from node.queue.remarks import Remark
 from node.queue.transactions import LOGGED, TransactionTable
 from node.queue.transfers import Transfers
-from node.ranges.range_set import Range, RangeSet, decode_array, encode_array
+from node.ranges.range_set import Range, decode_array, encode_array
 
 KEPT_BATCHES: Final = 16_384
 """The refusals of so many batches before a front end's newest refusal are kept. A front end asks for batches
@@ -153,9 +144,18 @@ class PartitionMachine:
     """
 
     __slots__ = (
-        "_firsts", "_indexes", "_numbers", "_observed", "_unpruned", "applied_index", "next_sequence",
-        "queues", "refusals", "transactions", "transfers",
-    )  # fmt: skip
+        "_firsts",
+        "_indexes",
+        "_numbers",
+        "_observed",
+        "_unpruned",
+        "applied_index",
+        "next_sequence",
+        "queues",
+        "refusals",
+        "transactions",
+        "transfers",
+    )
 
     def __init__(self, *, observed: bool = False) -> None:
         """`observed`: the feed has removals, too (`Applied.removed`)."""
@@ -347,46 +347,15 @@ class PartitionMachine:
     def live_indexes(self) -> list[tuple[int, int]]:
         """Closed ranges of log indexes that cover every entry with a live message.
 
-        An entry without messages counts to the entry with messages before it, so that ranges are few. An
-        index that is in no range is never in one again.
+        An index that is in no range is never in one again.
         """
-        indexes = self._indexes
-        found = []
-        for low, high in self._live_records():
-            last = indexes[high + 1] - 1 if high + 1 < len(indexes) else self.applied_index
-            found.append((indexes[low], last))
-        return found
+        return live_indexes(self.queues, self._firsts, self._indexes, self.applied_index)
 
     def rewrite(self, index: int, data: Buffer) -> bytes:
         """The entry reduced to its live messages, without any other operation. Only for entries that a
         snapshot covers, which has the effects of their operations.
         """
-        batches = []
-        for start, publish in EntryMessages(data).publishes():
-            live = RangeSet()
-            for queue in publish.queues:
-                state = self.queues.get(queue)
-                if state is not None:
-                    live.update(state.alive.intersection(start, start + publish.count - 1))
-            if live:
-                run = read_run(data, publish.position)
-                for first, last in live.ranges():
-                    piece = run.slice(first - start, last - first + 1)
-                    batches.append(encode_batch(OWNER, 0, first, encode_publish(piece, publish.queues)))
-        return encode_entry(batches)
-
-    def _live_records(self) -> list[Range]:
-        """Closed ranges of records with live messages, ascending, none touching another."""
-        firsts = self._firsts
-        live = RangeSet()
-        for state in self.queues.values():
-            part = state.alive.range_from(0)
-            while part is not None:
-                low = bisect_right(firsts, part[0]) - 1
-                high = bisect_right(firsts, part[1], low) - 1
-                live.add(low, high)
-                part = state.alive.range_from(firsts[high + 1]) if high + 1 < len(firsts) else None
-        return list(live.ranges())
+        return live_part(self.queues, data)
 
     def _prune_front(self) -> None:
         """Drop the records before the oldest live message."""
@@ -399,32 +368,16 @@ class PartitionMachine:
             dead -= 1
         del self._firsts[:dead], self._indexes[:dead]
 
-    def _prune(self) -> None:
-        """Drop the records of entries without live messages.
-
-        The first dead record behind live ones stays: it ends their range of log indexes.
-        """
-        firsts, indexes = array("Q"), array("Q")
-        for low, high in self._live_records():
-            firsts.extend(self._firsts[low : high + 2])
-            indexes.extend(self._indexes[low : high + 2])
-        self._firsts, self._indexes, self._unpruned = firsts, indexes, 0
-
     # -- snapshots ------------------------------------------------------------------------------
 
     def snapshot(self) -> bytes:
         """The whole state, in octets that are equal on two replicas exactly when their states are equal."""
-        self._prune()
-        firsts, indexes = self._firsts, self._indexes
+        firsts, indexes = without_dead_records(self.queues, self._firsts, self._indexes)
+        self._firsts, self._indexes, self._unpruned = firsts, indexes, 0
         remarked = any(state.remarks for state in self.queues.values())
         version = WITH_REMARKS if remarked else PLAIN_VERSION
         head = _HEAD.pack(
-            version,
-            self.applied_index,
-            self.next_sequence,
-            len(self._numbers),
-            len(self.queues),
-            len(firsts),
+            version, self.applied_index, self.next_sequence, len(self._numbers), len(self.queues), len(firsts)
         )
         numbers = array("Q", [number for pair in sorted(self._numbers.items()) for number in pair])
         parts = [head, encode_array(numbers)]

@@ -1,0 +1,81 @@
+"""The entries of a partition's log that hold live messages, and the part of them that is still needed.
+
+The machine keeps a record for each entry with messages: `firsts` has the entry's first sequence number, and
+`indexes` its log index. Both ascend.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+
+from node.queue.entry_format import (
+    Buffer,
+    EntryMessages,
+    encode_batch,
+    encode_entry,
+    encode_publish,
+    read_run,
+)
+from node.queue.operations import OWNER
+from node.queue.queue import QueueState
+from node.ranges.range_set import Range, RangeSet
+
+
+def live_indexes(
+    queues: dict[int, QueueState], firsts: array[int], indexes: array[int], applied_index: int
+) -> list[tuple[int, int]]:
+    """Closed ranges of log indexes, up to `applied_index`, that cover every entry with a live message.
+
+    An entry without messages counts to the entry with messages before it, so that ranges are few. An index
+    that is in no range is never in one again.
+    """
+    found = []
+    for low, high in _live_records(queues, firsts):
+        last = indexes[high + 1] - 1 if high + 1 < len(indexes) else applied_index
+        found.append((indexes[low], last))
+    return found
+
+
+def live_part(queues: dict[int, QueueState], data: Buffer) -> bytes:
+    """An entry reduced to its live messages, without any other operation."""
+    batches = []
+    for start, publish in EntryMessages(data).publishes():
+        live = RangeSet()
+        for queue in publish.queues:
+            state = queues.get(queue)
+            if state is not None:
+                live.update(state.alive.intersection(start, start + publish.count - 1))
+        if live:
+            run = read_run(data, publish.position)
+            for first, last in live.ranges():
+                piece = run.slice(first - start, last - first + 1)
+                batches.append(encode_batch(OWNER, 0, first, encode_publish(piece, publish.queues)))
+    return encode_entry(batches)
+
+
+def without_dead_records(
+    queues: dict[int, QueueState], firsts: array[int], indexes: array[int]
+) -> tuple[array[int], array[int]]:
+    """`firsts` and `indexes` without the records of entries that have no live message.
+
+    The first dead record behind live ones stays: it ends their range of log indexes.
+    """
+    kept_firsts, kept_indexes = array("Q"), array("Q")
+    for low, high in _live_records(queues, firsts):
+        kept_firsts.extend(firsts[low : high + 2])
+        kept_indexes.extend(indexes[low : high + 2])
+    return kept_firsts, kept_indexes
+
+
+def _live_records(queues: dict[int, QueueState], firsts: array[int]) -> list[Range]:
+    """Closed ranges of records with live messages, ascending, none touching another."""
+    live = RangeSet()
+    for state in queues.values():
+        part = state.alive.range_from(0)
+        while part is not None:
+            low = bisect_right(firsts, part[0]) - 1
+            high = bisect_right(firsts, part[1], low) - 1
+            live.add(low, high)
+            part = state.alive.range_from(firsts[high + 1]) if high + 1 < len(firsts) else None
+    return list(live.ranges())
