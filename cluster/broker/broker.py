@@ -34,6 +34,7 @@ from cluster.config.formats import SEALED_QUEUES
 from cluster.config.node import BrokerConfig
 from cluster.gateway.context import GatewayContext
 from cluster.gateway.link import Links
+from cluster.gateway.link_context import LinkContext
 from cluster.gateway.local_queues import LocalQueues
 from cluster.gateway.lost_memory import LostMemory
 from cluster.gateway.sole_replicas import SoleReplicas
@@ -88,10 +89,8 @@ class Broker:
         self._groups = RaftGroups(config.node, self.host, self._time)
         self._join()
         self.lost_entries = LostEntries(self.catalog.state.queue_name, events.messages_lost)
-        self.links = Links(
-            self._node, self._front_end, self.latencies, events.wanted, events.waiting, observers.link,
-            self.formats.know_tokens,
-        )  # fmt: skip
+        context = LinkContext(self._node, self._front_end, self.latencies, self.formats.know_tokens)
+        self.links = Links(context, events.wanted, events.waiting, observers.link)
         self.partitions = Partitions(
             config, self, self.catalog, self._groups, self.links, journal, self.lost_entries, observers,
             events.wanted, self._owner_gone,

@@ -13,8 +13,9 @@ from functools import partial
 from typing import Any
 
 from cluster.gateway.browsing import BEGINNING, Bookmark
-from cluster.gateway.link import Links, PartitionLink, unanswered
+from cluster.gateway.link import Links, PartitionLink
 from cluster.gateway.refusals import refusal_of
+from cluster.gateway.state import unanswered
 from cluster.peers.link_messages import NOT_FOUND, NOTHING_TO_GET, UNREACHABLE
 from node.queue.entry_format import read_run
 from node.refusal import Refusal

@@ -8,8 +8,8 @@ from typing import Any
 
 from cluster.catalog.membership.formats import Formats
 from cluster.gateway.commits import Attached
-from cluster.gateway.link import Links, PartitionLink, TakeAnswer, unanswered
-from cluster.gateway.state import Vote
+from cluster.gateway.link import Links, PartitionLink
+from cluster.gateway.state import TakeAnswer, Vote, unanswered
 from cluster.peers.link_messages import NOTHING_TO_GET, UNREACHABLE, Ranges
 from node.delivery.settlements import Modification, consumer_of, token_of
 from node.message.run import Run

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from cluster.gateway.link_context import LinkContext
 from cluster.gateway.observer import LinkObserver
 from cluster.gateway.state import (
     Awaiting,
@@ -19,8 +20,8 @@ from cluster.gateway.state import (
     LinkConsumer,
     OperationBatch,
     PendingRequest,
+    TakeAnswer,
 )
-from cluster.peers.latencies import Latencies
 from cluster.peers.link_messages import (
     GET_LINK,
     GET_LINK_NO_ACK,
@@ -35,9 +36,6 @@ from node.message.run import Run
 from node.queue.entry_format import encode_discard, encode_publish, encode_return, encode_settle
 from node.ranges.range_set import count_of, merged, numbers_of
 from node.session.ports import Subscriber
-
-TakeAnswer = Callable[[Any, Delivery | None], None]
-"""Takes the owner's answer to a request: a value, and a message for a basic.get."""
 
 EMPTY: Final[Mapping[int, Ranges]] = {}
 
@@ -55,17 +53,12 @@ class PartitionLink:
     def __init__(
         self,
         partition: int,
-        front_end: int,
-        node: str,
+        context: LinkContext,
         mark_dirty: Callable[[PartitionLink], None],
         mark_waiting: Callable[[PartitionLink], None],
-        latencies: Latencies,
         observer: LinkObserver | None = None,
-        tokens: Callable[[], bool] = bool,
     ):
-        """`mark_dirty` asks for `flush` in this turn, `mark_waiting` for `flush_waiting` a little later.
-        `tokens` tells whether every owner, later ones too, reads tokens of leases.
-        """
+        """`mark_dirty` asks for `flush` in this turn, `mark_waiting` for `flush_waiting` a little later."""
         self.partition = partition
         self.owner: OwnerPort | None = None
         self.owner_node: str | None = None
@@ -77,9 +70,9 @@ class PartitionLink:
         self.held = HeldMessages()
         self.unacknowledged: deque[OperationBatch] = deque()
         self.unacknowledged_bytes = 0
-        self._front_end, self._node = front_end, node
+        self._front_end, self._node = context.front_end, context.node
         self._mark_dirty, self._mark_waiting = mark_dirty, mark_waiting
-        self._latencies, self._observer, self._tokens = latencies, observer, tokens
+        self._latencies, self._observer, self._tokens = context.latencies, observer, context.tokens
         self._epoch = self._number = self._request = 0
         self._requests: dict[int, PendingRequest] = {}
         self._parts: list[bytes | memoryview] = []
@@ -226,9 +219,7 @@ class PartitionLink:
         """
         self.owner_lost()
         self.unreachable, self.lost = True, not kept
-        requests, self._requests = self._requests, {}
-        for request in requests.values():
-            request.answer(UNREACHABLE, None)
+        self._refuse_requests(UNREACHABLE)
 
     def give_up(self) -> None:
         """The only replica stays away: answer the publishers, which do not wait for its return."""
@@ -269,9 +260,7 @@ class PartitionLink:
         self.owner_lost()
         self._take_batch()
         self._committed(self._number)
-        requests, self._requests = self._requests, {}
-        for request in requests.values():
-            request.answer(NOT_FOUND, None)
+        self._refuse_requests(NOT_FOUND)
         for consumer in list(self.consumers.values()):
             del self.consumers[consumer.id]
             consumer.subscriber.consumer_cancelled(consumer.id)
@@ -307,11 +296,10 @@ class PartitionLink:
         if not self._parts:
             return
         self._number += 1
-        data = b"".join(self._parts)
+        data, sent = b"".join(self._parts), self.owner is not None
         batch = OperationBatch(
-            self._number, data, self.owner is not None, self._awaiting, self._offsets,
-            self._since, self._confirms,
-        )  # fmt: skip
+            self._number, data, sent, self._awaiting, self._offsets, self._since, self._confirms
+        )
         self.unacknowledged.append(batch)
         self.unacknowledged_bytes += len(data)
         self._parts, self._parts_bytes, self._messages = [], 0, 0
@@ -347,13 +335,13 @@ class PartitionLink:
         self._send_request(self._request, request)
 
     def _send_request(self, number: int, request: PendingRequest) -> None:
-        if self.owner is None:
-            return
-        if request.consumer is not None:
-            request.consumer.told = request.consumer.limit
-            self.owner.attach(self._front_end, self._epoch, number, request.consumer.terms())
-        else:
-            self.owner.request(self._front_end, self._epoch, number, request.name, request.arguments)
+        if self.owner is not None:
+            request.send(self.owner, self._front_end, self._epoch, number)
+
+    def _refuse_requests(self, refusal: list[object]) -> None:
+        requests, self._requests = self._requests, {}
+        for request in requests.values():
+            request.answer(refusal, None)
 
     def _committed(self, number: int, refused: Mapping[int, Ranges] = EMPTY) -> None:
         unacknowledged = self.unacknowledged
@@ -432,16 +420,17 @@ class Links:
     """The links of one front end by partition, and which of them have something to send."""
 
     def __init__(
-        self, node: str, front_end: int, latencies: Latencies, wanted: Callable[[], None],
-        waiting: Callable[[], None], observer: Callable[[int], LinkObserver | None],
-        tokens: Callable[[], bool],
-    ) -> None:  # fmt: skip
+        self,
+        context: LinkContext,
+        wanted: Callable[[], None],
+        waiting: Callable[[], None],
+        observer: Callable[[int], LinkObserver | None],
+    ) -> None:
         """`wanted` asks for a turn, which calls `flush`. `waiting` asks for a call of `flush_waiting` a few
-        milliseconds later. `observer` makes the observer of a new link. `tokens`: see `PartitionLink`.
+        milliseconds later. `observer` makes the observer of a new link.
         """
         self.by_partition: dict[int, PartitionLink] = {}
-        self._observer, self._tokens = observer, tokens
-        self._node, self._front_end, self._latencies = node, front_end, latencies
+        self._context, self._observer = context, observer
         self._wanted, self._begins_to_wait = wanted, waiting
         self._dirty: dict[int, PartitionLink] = {}
         self._waiting: dict[int, PartitionLink] = {}
@@ -451,9 +440,8 @@ class Links:
         link = self.by_partition.get(partition)
         if link is None:
             link = self.by_partition[partition] = PartitionLink(
-                partition, self._front_end, self._node, self.mark_dirty, self.mark_waiting, self._latencies,
-                self._observer(partition), self._tokens,
-            )  # fmt: skip
+                partition, self._context, self.mark_dirty, self.mark_waiting, self._observer(partition)
+            )
         return link
 
     def request(self, link: PartitionLink, name: str, arguments: list[Any], answer: TakeAnswer) -> None:
@@ -492,7 +480,3 @@ class Links:
         links, self._waiting = self._waiting, {}
         for link in links.values():
             link.flush_waiting()
-
-
-def unanswered(value: Any, delivery: Delivery | None) -> None:
-    """For requests whose answer says nothing: the owner does what is asked, or has nothing to do."""

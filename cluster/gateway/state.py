@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from cluster.peers.consumer_terms import ConsumerTerms
-from cluster.peers.link_messages import FOR_LINK, Delivery, Holders, Ranges, Tokens
+from cluster.peers.link_messages import FOR_LINK, Delivery, Holders, OwnerPort, Ranges, Tokens
 from node.delivery.settlements import NO_TOKEN
 from node.ranges.range_map import RangeMap
 from node.ranges.range_set import RangeSet, merged
@@ -286,11 +286,27 @@ class OperationBatch:
         self.confirms = 0
 
 
+TakeAnswer = Callable[[Any, Delivery | None], None]
+"""Takes the owner's answer to a request: a value, and a message for a basic.get."""
+
+
 @dataclass(slots=True)
 class PendingRequest:
-    """A request that no owner has answered yet; a new owner gets it again."""
+    """A request that no owner has answered yet; a new owner gets it again. `consumer` is to be attached."""
 
     name: str
     arguments: list[Any]
     consumer: LinkConsumer | None
-    answer: Callable[[Any, Delivery | None], None]
+    answer: TakeAnswer
+
+    def send(self, owner: OwnerPort, front_end: int, epoch: int, number: int) -> None:
+        """Ask an owner, in this epoch of the front end."""
+        if self.consumer is None:
+            owner.request(front_end, epoch, number, self.name, self.arguments)
+        else:
+            self.consumer.told = self.consumer.limit
+            owner.attach(front_end, epoch, number, self.consumer.terms())
+
+
+def unanswered(value: Any, delivery: Delivery | None) -> None:
+    """For requests whose answer says nothing: the owner does what is asked, or has nothing to do."""

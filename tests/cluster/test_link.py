@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cluster.gateway.link import SETTLED_AT_ONCE, WINDOW_BYTES, PartitionLink
+from cluster.gateway.link_context import LinkContext
 from cluster.gateway.state import NO_HOLDER, Confirmation, LinkConsumer, Vote
 from cluster.peers.latencies import Latencies
 from cluster.peers.link_messages import (
@@ -42,7 +43,9 @@ class Linked:
         self.waiting = 0
         self.now = 0.0
         self.latencies = Latencies(lambda: self.now)
-        self.link = PartitionLink(4, 77, "n1", self._dirty, self._wait, self.latencies, tokens=lambda: tokens)
+        self.link = PartitionLink(
+            4, LinkContext("n1", 77, self.latencies, lambda: tokens), self._dirty, self._wait
+        )
         self.owner = RecordedOwner()
         self.session = RecordedSubscriber()
         self.link.owner_elected("n2", 1, self.owner)
@@ -328,7 +331,7 @@ def test_a_partition_that_died_with_its_memory_is_waited_for_no_more() -> None:
 def test_calls_survive_the_way_between_nodes() -> None:
     """Every call of a link to an owner, and of an owner to a link, arrives unchanged."""
     far_owner, sent = RecordedOwner(), []
-    link = PartitionLink(4, 77, "n1", lambda _: None, lambda _: None, Latencies(lambda: 0.0))
+    link = PartitionLink(4, LinkContext("n1", 77, Latencies(lambda: 0.0)), lambda _: None, lambda _: None)
     session = RecordedSubscriber()
     link.owner_elected("n2", 1, RemoteOwner(4, sent.append))
     link.attach(LinkConsumer(CONSUMER, QUEUE, session, 3, False, True, 2), lambda value, _: None)

@@ -9,7 +9,8 @@ from unittest import mock
 import pytest
 
 from cluster.broker.broker import Broker
-from cluster.gateway.link import PartitionLink, unanswered
+from cluster.gateway.link import PartitionLink
+from cluster.gateway.state import unanswered
 from cluster.peers.link_messages import Ranges
 from tests.site import Site
 

@@ -23,6 +23,7 @@ from cluster.admin.traces.spans import Attributes
 from cluster.config.models import parse as configuration
 from cluster.config.tables import ConfigError
 from cluster.gateway.link import PartitionLink
+from cluster.gateway.link_context import LinkContext
 from cluster.gateway.state import LinkConsumer
 from cluster.peers.latencies import Latencies
 from cluster.peers.link_messages import Delivery
@@ -130,8 +131,8 @@ class Recorded:
 
 
 def link_with_consumer(spans: Recorded, *, no_ack: bool = False) -> PartitionLink:
-    latencies = Latencies(lambda: 0.0)
-    link = PartitionLink(1, 1, "n1", lambda _: None, lambda _: None, latencies, TracedLink(spans, 1))
+    context = LinkContext("n1", 1, Latencies(lambda: 0.0))
+    link = PartitionLink(1, context, lambda _: None, lambda _: None, TracedLink(spans, 1))
     link.consumers[5] = LinkConsumer(5, 9, RecordedSubscriber(), 100, no_ack, False, 0)
     link.delivered(
         0, [Delivery(5, 9, [(100, 102)], False, run_of((SAMPLED, b"a"), (None, b"b"), (SAMPLED, b"c")))]

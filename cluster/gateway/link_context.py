@@ -1,0 +1,19 @@
+"""The node as its links to partitions see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cluster.peers.latencies import Latencies
+
+
+@dataclass(frozen=True, slots=True)
+class LinkContext:
+    """The name of the node, the number of its front end, and where its links count latencies."""
+
+    node: str
+    front_end: int
+    latencies: Latencies
+    tokens: Callable[[], bool] = bool
+    """Tells whether every owner, later ones too, reads tokens of leases."""
