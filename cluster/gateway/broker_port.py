@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from cluster.catalog.access.control import Access
 from cluster.catalog.definitions import parse_local_queue_name
-from cluster.catalog.virtual_host import binding_to_plain, exchange_to_plain
 from cluster.config.formats import FILTERS_IN_TERMS, METHODS_IN_RUNS, SECTIONS_IN_RUNS
 from cluster.gateway.browsing import Bookmark, Shown, browse
 from cluster.gateway.browsing_consumers import BrowsingConsumers
@@ -18,22 +16,20 @@ from cluster.gateway.commits import Attached, Commits, shares_of
 from cluster.gateway.context import GatewayContext
 from cluster.gateway.descriptions import Descriptions
 from cluster.gateway.drains import Drains
+from cluster.gateway.exchange_changes import ExchangeChanges
 from cluster.gateway.gets import Gets
 from cluster.gateway.giving_back import GivingBack
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.local_queues import LocalQueues
 from cluster.gateway.lost_memory import LostMemory
+from cluster.gateway.owner_requests import OwnerRequests
 from cluster.gateway.queue_declarations import QueueDeclarations, reachable
 from cluster.gateway.queue_deletions import QueueDeletions
 from cluster.gateway.redirects import Redirects
 from cluster.gateway.refusals import refusal_of
 from cluster.gateway.routes import Routes, Targets
 from cluster.gateway.state import NO_HOLDER, Confirmation, LinkConsumer
-from cluster.peers.link_messages import (
-    FIRST_CONSUMER,
-    NOTHING_TO_GET,
-    Delivery,
-)
+from cluster.peers.link_messages import FIRST_CONSUMER, Delivery
 from node.delivery.settlements import Modification, Settlement, consumer_of, token_of
 from node.message.run import Run
 from node.queue.features.registry import rules_of
@@ -41,7 +37,7 @@ from node.queue.settings import PLAIN, QueueSettings
 from node.ranges.range_set import Range
 from node.refusal import Refusal, locked
 from node.routing.exchange import Exchange
-from node.routing.matching import Binding, Destination, DestinationKind
+from node.routing.matching import Binding, Destination
 from node.session.logins import AnonymousLogin, Login, PasswordLogin, ScramLogin
 from node.session.permissions import Permissions, Scope
 from node.session.ports import (
@@ -66,9 +62,14 @@ class FrontEnd:
     """Implements `node.session.ports.BrokerPort` on the links and the catalog of a node."""
 
     def __init__(
-        self, context: GatewayContext, local: LocalQueues, lost_memory: LostMemory, access: Access,
-        connections: ClientConnections, default_type: str,
-    ) -> None:  # fmt: skip
+        self,
+        context: GatewayContext,
+        local: LocalQueues,
+        lost_memory: LostMemory,
+        access: Access,
+        connections: ClientConnections,
+        default_type: str,
+    ) -> None:
         """`default_type` is the type of durable queues whose declaration and virtual host name none."""
         catalog, links, formats = context.catalog, context.links, context.formats
         self._formats = formats
@@ -76,7 +77,8 @@ class FrontEnd:
         self._catalog, self._links, self._local, self._lost_memory = catalog, links, local, lost_memory
         self._declarations = QueueDeclarations(context, local, lost_memory, default_type)
         self.churn = self._declarations.churn
-        self._deletions = QueueDeletions(catalog, formats, local, self.churn, self._ask)
+        self._exchanges, self._requests = ExchangeChanges(catalog, local), OwnerRequests(links)
+        self._deletions = QueueDeletions(catalog, formats, local, self.churn, self._requests.ask)
         self._access = access
         self.permissions: Permissions = access
         self._connections = connections
@@ -218,9 +220,13 @@ class FrontEnd:
         return self._formats.know_links()
 
     def route(
-        self, scope: Scope, exchange: str, key: str, headers: Mapping[str, Any] | None = None,
+        self,
+        scope: Scope,
+        exchange: str,
+        key: str,
+        headers: Mapping[str, Any] | None = None,
         copies: Sequence[str] = (),
-    ) -> Route:  # fmt: skip
+    ) -> Route:
         return self._routes.find(scope, exchange, key, headers, copies)
 
     def publish(self, subscriber: Subscriber, channel: int, run: Run, route: Route, first_tag: int) -> bool:
@@ -268,44 +274,16 @@ class FrontEnd:
         self._catalog.when_visible(done)
 
     def declare_exchange(self, vhost: str, exchange: Exchange, answer: Done) -> None:
-        try:
-            if self._catalog.state.vhost(vhost).exchanges.declared(exchange):
-                self.when_visible(partial(answer, None))
-                return
-        except Refusal as refusal:
-            answer(refusal)
-            return
-        arguments = {"vhost": vhost, "exchange": exchange_to_plain(exchange)}
-        self._catalog.submit("declare_exchange", arguments, lambda _, refusal: answer(refusal))
+        self._exchanges.declare(vhost, exchange, answer)
 
     def delete_exchange(self, vhost: str, name: str, if_unused: bool, answer: Done) -> None:
-        arguments = {"vhost": vhost, "name": name, "if_unused": if_unused}
-        self._catalog.submit("delete_exchange", arguments, lambda _, refusal: answer(refusal))
+        self._exchanges.delete(vhost, name, if_unused, answer)
 
     def bind(self, vhost: str, binding: Binding, arguments: dict[str, Any], answer: Done) -> None:
-        self._change_binding("bind", vhost, binding, arguments, answer)
+        self._exchanges.bind(vhost, binding, arguments, answer)
 
     def unbind(self, vhost: str, binding: Binding, arguments: dict[str, Any], answer: Done) -> None:
-        self._change_binding("unbind", vhost, binding, arguments, answer)
-
-    def _change_binding(
-        self, change: str, vhost: str, binding: Binding, arguments: dict[str, Any], answer: Done
-    ) -> None:
-        kind, name = binding.destination
-        if kind is DestinationKind.QUEUE and parse_local_queue_name(name) is not None:
-            # The catalog has only the bindings of such a queue, so this node must have them removed later.
-            self._local.bound(name)
-        else:
-            try:
-                bound = self._catalog.state.vhost(vhost).exchanges.bound(binding)
-            except Refusal as refusal:
-                answer(refusal)
-                return
-            if bound is (change == "bind"):
-                self.when_visible(partial(answer, None))
-                return
-        plain = binding_to_plain(vhost, binding, arguments)
-        self._catalog.submit(change, plain, lambda _, refusal: answer(refusal))
+        self._exchanges.unbind(vhost, binding, arguments, answer)
 
     def declare_queue(
         self,
@@ -329,42 +307,19 @@ class FrontEnd:
 
     # -- owners ---------------------------------------------------------------------------------
 
-    def _ask(
-        self,
-        queue: QueueRef,
-        name: str,
-        arguments: list[Any],
-        answer: Callable[[Any, Delivery | None, Refusal | None], None],
-    ) -> None:
-        def answered(value: Any, delivery: Delivery | None) -> None:
-            answer(value, delivery, refusal_of(queue, value))
-
-        self._links.request(self._links.to(queue.partition), name, [queue.id, *arguments], answered)
-
     def purge(self, queue: QueueRef, answer: Callable[[int, Refusal | None], None]) -> None:
-        def purged(count: Any, _: Delivery | None, refusal: Refusal | None) -> None:
-            answer(0 if refusal else count, refusal)
-
-        def known(last: Any, _: Delivery | None) -> None:
-            # The owner may be lost before it answers. The link then asks the next owner, which must not
-            # remove messages published since: `last` bounds the purge. An owner of the release before does
-            # not know that request.
-            self._ask(queue, "purge", [last] if isinstance(last, int) else [], purged)
-
-        link = self._links.to(queue.partition)
-        self._links.request(link, "last", [*NOTHING_TO_GET, queue.id], known)
+        self._requests.purge(queue, answer)
 
     def count(self, queue: QueueRef, answer: Callable[[QueueCounts, Refusal | None], None]) -> None:
-        def counted(value: Any, _: Delivery | None, refusal: Refusal | None) -> None:
-            counts = QueueCounts(0, 0, 0) if refusal or value is None else QueueCounts(*value)
-            answer(counts, refusal)
-
-        self._ask(queue, "count", [], counted)
+        self._requests.count(queue, answer)
 
     def browse(
-        self, queue: QueueRef, behind: Bookmark, wanted: int,
+        self,
+        queue: QueueRef,
+        behind: Bookmark,
+        wanted: int,
         answer: Callable[[int, list[Shown], Refusal | None], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """See `cluster.gateway.browsing.browse`."""
 
         def looked(ready: int, shown: list[Shown], value: Any) -> None:
@@ -387,9 +342,12 @@ class FrontEnd:
         return self._last_consumer
 
     def consume(
-        self, subscriber: Subscriber, queue: QueueRef, options: ConsumerOptions,
+        self,
+        subscriber: Subscriber,
+        queue: QueueRef,
+        options: ConsumerOptions,
         answer: Callable[[int, Refusal | None], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         if options.browse:
             self._browsing.begin(
                 self._next_number(), subscriber, queue, options.limit, options.filter, answer
@@ -399,10 +357,18 @@ class FrontEnd:
         number = self._new_consumer(link, queue.id)
         described = rules_of(self._settings_of(queue) or PLAIN).described
         consumer = LinkConsumer(
-            number, queue.id, subscriber, options.limit, options.no_ack, options.exclusive, options.priority,
-            holder=number if described.by_consumer else NO_HOLDER, single_active=described.takes_turns,
-            filter=options.filter, link=options.link,
-        )  # fmt: skip
+            number,
+            queue.id,
+            subscriber,
+            options.limit,
+            options.no_ack,
+            options.exclusive,
+            options.priority,
+            holder=number if described.by_consumer else NO_HOLDER,
+            single_active=described.takes_turns,
+            filter=options.filter,
+            link=options.link,
+        )
 
         def attached(value: Any, _: Delivery | None) -> None:
             refusal = refusal_of(queue, value)

@@ -1,0 +1,57 @@
+"""Requests of clients to the owner of a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cluster.gateway.link import Links
+from cluster.gateway.refusals import refusal_of
+from cluster.peers.link_messages import NOTHING_TO_GET, Delivery
+from node.refusal import Refusal
+from node.session.ports import QueueCounts, QueueRef
+
+
+class OwnerRequests:
+    """The requests of one front end's sessions."""
+
+    def __init__(self, links: Links) -> None:
+        self._links = links
+
+    def ask(
+        self,
+        queue: QueueRef,
+        name: str,
+        arguments: list[Any],
+        answer: Callable[[Any, Delivery | None, Refusal | None], None],
+    ) -> None:
+        """Send a request, whose first argument is the queue. `answer` gets a refusal if the owner refuses."""
+
+        def answered(value: Any, delivery: Delivery | None) -> None:
+            answer(value, delivery, refusal_of(queue, value))
+
+        self._links.request(self._links.to(queue.partition), name, [queue.id, *arguments], answered)
+
+    def purge(self, queue: QueueRef, answer: Callable[[int, Refusal | None], None]) -> None:
+        """Remove the messages that are ready. Answers how many these were."""
+
+        def purged(count: Any, _: Delivery | None, refusal: Refusal | None) -> None:
+            answer(0 if refusal else count, refusal)
+
+        def known(last: Any, _: Delivery | None) -> None:
+            # The owner may be lost before it answers. The link then asks the next owner, which must not
+            # remove messages published since: `last` bounds the purge. An owner of the release before does
+            # not know that request.
+            self.ask(queue, "purge", [last] if isinstance(last, int) else [], purged)
+
+        link = self._links.to(queue.partition)
+        self._links.request(link, "last", [*NOTHING_TO_GET, queue.id], known)
+
+    def count(self, queue: QueueRef, answer: Callable[[QueueCounts, Refusal | None], None]) -> None:
+        """Answers how many messages and consumers the queue has."""
+
+        def counted(value: Any, _: Delivery | None, refusal: Refusal | None) -> None:
+            counts = QueueCounts(0, 0, 0) if refusal or value is None else QueueCounts(*value)
+            answer(counts, refusal)
+
+        self.ask(queue, "count", [], counted)
