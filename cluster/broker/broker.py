@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from cluster.broker.environment import Environment, NodeEvents
 from cluster.broker.front_end import ClientParts
@@ -17,8 +17,8 @@ from cluster.broker.known_front_ends import KnownFrontEnds
 from cluster.broker.lost_nodes import LostNodes
 from cluster.broker.observers import NodeObservers
 from cluster.broker.partitions import Partitions
+from cluster.broker.placed_queues import PlacedQueues
 from cluster.broker.transit import Transit
-from cluster.catalog.effective import queue_type, settings_of
 from cluster.catalog.membership.bootstrap import Bootstrap, StartEvents
 from cluster.catalog.membership.cluster_member import ClusterMember
 from cluster.catalog.membership.copies import JournalCopies
@@ -28,9 +28,7 @@ from cluster.catalog.membership.peer_status import PeerStatus
 from cluster.catalog.membership.uptime import Uptime
 from cluster.catalog.node_time import NodeTime
 from cluster.catalog.observer import Observers
-from cluster.catalog.placement import QUORUM
 from cluster.catalog.replica import Catalog, CatalogClient
-from cluster.config.formats import SEALED_QUEUES
 from cluster.config.node import BrokerConfig
 from cluster.gateway.context import GatewayContext
 from cluster.gateway.link import Links
@@ -38,7 +36,6 @@ from cluster.gateway.link_context import LinkContext
 from cluster.gateway.local_queues import LocalQueues
 from cluster.gateway.lost_memory import LostMemory
 from cluster.gateway.sole_replicas import SoleReplicas
-from cluster.owner.context import Unused
 from cluster.owner.lost_entries import LostEntries
 from cluster.owner.partition import PartitionOwner
 from cluster.owner.transfers import FIRST_TRANSIT_ID
@@ -46,7 +43,6 @@ from cluster.peers import tags
 from cluster.peers.latencies import Latencies
 from cluster.peers.link_messages import RemoteOwner, address, receive_for_front_end, receive_for_owner
 from cluster.peers.ownership_messages import Announcement
-from node.queue.settings import QueueSettings
 from replication.forms import RAFT_TAG, SNAPSHOT_TAG
 from replication.host import Host, Writer
 from replication.journal import DamagedEntryError, Journal
@@ -67,9 +63,13 @@ class Broker:
     """See the module's docstring. Implements `OwnerContext` and observes the catalog."""
 
     def __init__(
-        self, config: BrokerConfig, journal: Journal, environment: Environment,
-        events: NodeEvents, observers: NodeObservers = UNOBSERVED,
-    ) -> None:  # fmt: skip
+        self,
+        config: BrokerConfig,
+        journal: Journal,
+        environment: Environment,
+        events: NodeEvents,
+        observers: NodeObservers = UNOBSERVED,
+    ) -> None:
         self._config, self._node, self._front_end = config, config.node, config.front_end
         self._clock, self._send, self._environment = environment.clock, environment.send, environment
         self._time, self._events = NodeTime(environment.clock), events
@@ -77,33 +77,28 @@ class Broker:
         self.connected = self._peers.connected
         self._peer_formats = PeerFormats(config.formats)
         self.latencies = Latencies(environment.clock)
-        self.host = Host(
-            config.raft, journal, self._send, environment.random, config.snapshot_bytes,
-            self._peer_formats.of_last_release, events.damage,
-        )  # fmt: skip
-        self._followers = Observers()
-        self.catalog = Catalog(
-            config.raft, self._front_end, self.host, self._send, self._followers, config.default_queue_type,
-            config.formats,
-        )  # fmt: skip
-        self._groups = RaftGroups(config.node, self.host, self._time)
-        self._join()
-        self.lost_entries = LostEntries(self.catalog.state.queue_name, events.messages_lost)
-        context = LinkContext(self._node, self._front_end, self.latencies, self.formats.know_tokens)
-        self.links = Links(context, events.wanted, events.waiting, observers.link)
-        self.partitions = Partitions(
-            config, self, self.catalog, self._groups, self.links, journal, self.lost_entries, observers,
-            events.wanted, self._owner_gone,
-        )  # fmt: skip
-        self.owners, self._transient = self.partitions.owners, self.partitions.transient
         self.auto_delete_after_s = config.auto_delete_after_s
         self._transient_entries: list[tuple[PartitionOwner, int, bytes]] = []
         self._announced: dict[int, tuple[str, int]] = {}
         self._dirty_owners: dict[int, PartitionOwner] = {}
         self._grown_owners: dict[int, PartitionOwner] = {}
         self._next_announcement = self._now
+        self._replicate(journal)
+        self._join()
+        self._own(journal, observers)
         self._serve_clients()
         self._connect()
+
+    def _replicate(self, journal: Journal) -> None:
+        """Make the parts that replicate logs, of which the catalog is the first."""
+        config, damage = self._config, self._events.damage
+        random, last_release = self._environment.random, self._peer_formats.of_last_release
+        self.host = Host(
+            config.raft, journal, self._send, random, config.snapshot_bytes, last_release, damage
+        )
+        self._followers = Observers()
+        self.catalog = Catalog(config, self.host, self._send, self._followers)
+        self._groups = RaftGroups(config.node, self.host, self._time)
 
     def _join(self) -> None:
         """Make the parts for membership and moves."""
@@ -120,16 +115,43 @@ class Broker:
             member, config.raft.election_timeout_s, self.announced, self.bootstrap.tell_removed
         )
 
+    def _own(self, journal: Journal, observers: NodeObservers) -> None:
+        """Make the owners of partitions, and the links of this node's front end to owners."""
+        events = self._events
+        self.lost_entries = LostEntries(self.catalog.state.queue_name, events.messages_lost)
+        context = LinkContext(self._node, self._front_end, self.latencies, self.formats.know_tokens)
+        self.links = Links(context, events.wanted, events.waiting, observers.link)
+        self.partitions = Partitions(
+            self._config,
+            self,
+            self.catalog,
+            self._groups,
+            self.links,
+            journal,
+            self.lost_entries,
+            observers,
+            events.wanted,
+            self._owner_gone,
+        )
+        self.owners, self._transient = self.partitions.owners, self.partitions.transient
+
     def _serve_clients(self) -> None:
         """Make the parts that the front end of this node's clients uses."""
         catalog = CatalogClient(self.catalog, self._time, self._events.wanted)
         gateway = GatewayContext(
-            self._config, self.catalog, catalog, self.bootstrap, self._peers, self.formats, self.links,
+            self._config,
+            self.catalog,
+            catalog,
+            self.bootstrap,
+            self._peers,
+            self.formats,
+            self.links,
             self.announced,
-        )  # fmt: skip
+        )
         self.local_queues: LocalQueues = LocalQueues(
             self._front_end, catalog, self.owners, self._environment.random_bits
         )
+        self.queues = PlacedQueues(self.catalog, self.local_queues, self.partitions, self.formats)
         self._sole_replicas, self._lost_memory = SoleReplicas(gateway), LostMemory(gateway)
         self.clients = ClientParts(gateway, self.local_queues, self._lost_memory, self._followers)
 
@@ -148,9 +170,16 @@ class Broker:
             self._send,
         )
         self.front_ends = KnownFrontEnds(
-            self._front_end, self.links, self.catalog, self._peers, self._time, self.transit, self._send,
-            self._environment.backlog, self.formats.know_tokens,
-        )  # fmt: skip
+            self._front_end,
+            self.links,
+            self.catalog,
+            self._peers,
+            self._time,
+            self.transit,
+            self._send,
+            self._environment.backlog,
+            self.formats.know_tokens,
+        )
         self.receivers = self._receivers()
         for follower in (
             self.copies,
@@ -428,17 +457,6 @@ class Broker:
         self._owner_announced(partition, self._node, term)
         self._announce(list(self.connected))
 
-    def queues_of(self, partition: int) -> dict[int, QueueSettings]:
-        state = self.catalog.state
-        placed = (queue for queue in state.queues.values() if queue.partition == partition)
-        wanted = {queue.id: settings_of(state, queue) for queue in placed}
-        if partition in self._transient:
-            wanted.update(self.local_queues.settings)
-        return wanted
-
-    def declared(self, queue: int) -> bool:
-        return queue <= self.catalog.state.last_queue
-
     def catalog_fresh(self) -> bool:
         return self.catalog.fresh(self._clock())
 
@@ -448,32 +466,9 @@ class Broker:
     def knows_links(self) -> bool:
         return self.formats.know_links()
 
-    def tells_failures(self, queue: int) -> bool:
-        # As on RabbitMQ: only quorum queues have the header `x-delivery-count`.
-        state = self.catalog.state
-        return queue in state.queues_by_id and queue_type(state, state.queues_by_id[queue]) == QUORUM
-
-    def queue_unused(self, queue: int, why: Unused) -> None:
-        definition = self.catalog.state.queues_by_id.get(queue)
-        if definition is None and why is Unused.LEFT:
-            self.local_queues.left(queue)
-        elif definition is None:
-            self.local_queues.unused(queue, expired=why is Unused.EXPIRED)
-        elif why is Unused.SEALED:
-            self.catalog.submit("delete_queue", {"id": queue}, _ignore)
-        elif why is Unused.EXPIRED or (why is Unused.ABANDONED and definition.auto_delete):
-            if self.formats.everywhere >= SEALED_QUEUES:
-                self.owners[definition.partition].seal_unused(queue)
-            else:
-                self.catalog.submit("delete_queue", {"id": queue}, _ignore)
-
     def owner_dirty(self, partition: int) -> None:
         if not self._dirty_owners:
             self.wanted()
         owner = self.owners.get(partition)
         if owner is not None:
             self._dirty_owners[partition] = owner
-
-
-def _ignore(value: Any, refusal: Any) -> None:
-    """No answer is awaited: an owner that finds the queue still there submits the command again."""

@@ -20,6 +20,7 @@ from cluster.catalog.placement import RestartedError
 from cluster.catalog.state import CatalogState, CommandOutcome, encode_command, encode_commands
 from cluster.catalog.visibility import AwaitedVisibility, LeaseGrantor, LeaseHolder, counts_from
 from cluster.config.formats import COMMANDS_IN_BATCHES
+from cluster.config.node import BrokerConfig
 from cluster.peers.catalog_messages import (
     BarrierPassed,
     BarrierRequest,
@@ -32,7 +33,7 @@ from cluster.peers.catalog_messages import (
 )
 from replication.host import Host
 from replication.journal import DamagedEntryError
-from replication.raft import Entry, NotLeaderError, Raft, RaftConfig, Snapshot
+from replication.raft import Entry, NotLeaderError, Raft, Snapshot
 
 CATALOG: Final = 0
 """The catalog's partition."""
@@ -68,25 +69,21 @@ class Catalog:
 
     def __init__(
         self,
-        config: RaftConfig,
-        front_end: int,
+        config: BrokerConfig,
         host: Host,
         send: Callable[[str, Sequence[bytes | memoryview]], object],
         observer: Observer,
-        default_queue_type: str,
-        formats: int,
     ) -> None:
-        """`formats` is the format level of this node."""
-        self.state = CatalogState(observer, default_queue_type)
+        self.state = CatalogState(observer, config.default_queue_type)
         self.version = 0
         self.applied_index = 0
         self.leader: str | None = None
-        self._config = config
+        self._config = config.raft
         self._node = config.node
-        self._front_end = front_end
+        self._front_end = config.front_end
         self._host = host
         self._send = send
-        self._formats = formats
+        self._formats = config.formats
         self._unproposed: deque[PendingCommand] = deque()
         self._pending: dict[int, PendingCommand] = {}
         """The commands that are proposed and not applied, by their request numbers."""
@@ -95,7 +92,7 @@ class Catalog:
         """Whether `flush` has something to do."""
         self._last_request = 0
         self._term = 0
-        self._holder = LeaseHolder(config)
+        self._holder = LeaseHolder(config.raft)
         self._grantor: LeaseGrantor | None = None
         self._told = 0
 

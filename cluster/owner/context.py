@@ -88,8 +88,30 @@ class ReachableFrontEnds(Protocol):
         """Whether the front end's process is gone for good, so that nothing from it can come any more."""
 
 
+class OwnedQueues(Protocol):
+    """The queues of partitions, as this node's catalog and its memory have them."""
+
+    def placed_on(self, partition: int) -> dict[int, QueueSettings]:
+        """The settings of the queues that the catalog places on the partition, by queue."""
+
+    def declared(self, queue: int) -> bool:
+        """Whether this node's catalog has got the declaration of a queue. Clients have deleted a declared
+        queue that the catalog does not show: no other queue gets its number.
+        """
+
+    def tells_failures(self, queue: int) -> bool:
+        """Whether messages for consumers of the queue have the header `x-delivery-count`."""
+
+    def unused(self, queue: int, why: Unused) -> None:
+        """Have the queue deleted, if its properties ask for that in the case `why`."""
+
+
 class OwnerContext(Protocol):
     """The node as an owner sees it."""
+
+    @property
+    def queues(self) -> OwnedQueues:
+        """The queues of partitions."""
 
     @property
     def transit(self) -> DeadLetterRoutes:
@@ -140,28 +162,14 @@ class OwnerContext(Protocol):
         It may jump; timers run by `now`, which does not.
         """
 
-    def queues_of(self, partition: int) -> dict[int, QueueSettings]:
-        """The settings of the queues that the catalog places on the partition, by queue."""
-
     def catalog_fresh(self) -> bool:
         """Whether this node's catalog shows every change of which any client has been told."""
-
-    def declared(self, queue: int) -> bool:
-        """Whether this node's catalog has got the declaration of a queue. Clients have deleted a declared
-        queue that the catalog does not show: no other queue gets its number.
-        """
-
-    def tells_failures(self, queue: int) -> bool:
-        """Whether messages for consumers of the queue have the header `x-delivery-count`."""
 
     def keeps_remarks(self) -> bool:
         """Whether logs may have octets about messages (`node.queue.remarks`)."""
 
     def knows_links(self) -> bool:
         """Whether logs may have which messages a queue keeps for links (`node.queue.link_leases`)."""
-
-    def queue_unused(self, queue: int, why: Unused) -> None:
-        """Have the queue deleted, if its properties ask for that in the case `why`."""
 
     def owner_dirty(self, partition: int) -> None:
         """Have `propose` and `serve` of the partition's owner called in this turn."""

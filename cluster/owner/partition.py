@@ -53,7 +53,7 @@ class PartitionOwner:
         self.unserved_octets = 0
         self._retry_at = 0.0
         self._context, self._observers = context, state.observers
-        self._serving = Serving(state.entries, context.tells_failures, state.marked, context.wall_ms)
+        self._serving = Serving(state.entries, context.queues.tells_failures, state.marked, context.wall_ms)
         self._dead_letters = DeadLetters(state, context.transit, context.catalog_fresh)
         self._two_phase_commit = TwoPhaseCommit(state, context, self._dead_letters)
         self.sessions = FrontEndSessions(state, context, self._serving, self._two_phase_commit)
@@ -131,8 +131,8 @@ class PartitionOwner:
 
         Without its settings the owner could not tell which consumer gets a message, and what is a duplicate.
         """
-        if all(map(self._context.declared, self._machine.queues)):
-            self._activate(self._context.queues_of(self.partition), now)
+        if all(map(self._context.queues.declared, self._machine.queues)):
+            self._activate(self._context.queues.placed_on(self.partition), now)
 
     def _activate(self, wanted: dict[int, QueueSettings], now: float) -> None:
         self._activation, self._state.active = None, True
@@ -144,7 +144,7 @@ class PartitionOwner:
             self._state.set_settings(queue, settings)
         for queue, state in self._machine.queues.items():
             if state.sealed:
-                self._context.queue_unused(queue, Unused.SEALED)
+                self._context.queues.unused(queue, Unused.SEALED)
             else:
                 self._own(queue, fresh=False)
                 self._serving.mark(queue)
@@ -185,7 +185,7 @@ class PartitionOwner:
             self._state.dead_messages.wait(queue, [(first, last)])
         for queue in applied.sealed:
             self._dropped(queue)
-            self._context.queue_unused(queue, Unused.SEALED)
+            self._context.queues.unused(queue, Unused.SEALED)
         for queue in applied.dropped:
             self._dropped(queue)
         for step in applied.transactions:
@@ -242,7 +242,7 @@ class PartitionOwner:
         """
         if not self.active:
             return
-        wanted = self._context.queues_of(self.partition)
+        wanted = self._context.queues.placed_on(self.partition)
         for queue, settings in wanted.items():
             self.create_queue(queue, settings)
         for queue in sorted(self._machine.queues.keys() - wanted.keys()):
@@ -297,7 +297,7 @@ class PartitionOwner:
             self._state.wake()
         for queue in self._state.alarms.due(self._state.wall_ms()):
             self._serving.mark(queue)
-        self._state.unused_queues.tell(now, self._in_use, self._context.queue_unused)
+        self._state.unused_queues.tell(now, self._in_use, self._context.queues.unused)
         self._serving.retry_crowded()
         if self._serving.dirty:
             self._state.wake()

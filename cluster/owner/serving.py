@@ -63,8 +63,8 @@ class Serving:
         marked: dict[int, None],
         wall_ms: Callable[[], int],
     ) -> None:
-        """`tells_failures`, `wall_ms`: see `OwnerContext`. `marked`: queues that may have messages to hand
-        out.
+        """`tells_failures`: see `OwnedQueues`; `wall_ms`: see `OwnerContext`. `marked`: queues that may have
+        messages to hand out.
         """
         self._contents = contents
         self._tells_failures = tells_failures

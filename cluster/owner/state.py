@@ -66,7 +66,7 @@ class OwnerState:
         self.upcoming: dict[int, Weights] = {}
         self.alarms = Alarms()
         self.unused_queues = UnusedQueues(context.auto_delete_after_s)
-        self.tells_failures = context.tells_failures
+        self.tells_failures = context.queues.tells_failures
         self.keeps_remarks, self.knows_links = context.keeps_remarks, context.knows_links
         self.entries = Contents(self.machine, source)
         self.marked: dict[int, None] = {}

@@ -50,7 +50,7 @@ def left_behind(owner: OwnerState, context: OwnerContext, number: int) -> None:
     """The last consumer of a queue is gone: the queue may be deleted, if no other one comes."""
     owner.used(number)
     owner.unused_queues.left(number, owner.now)
-    context.queue_unused(number, Unused.LEFT)
+    context.queues.unused(number, Unused.LEFT)
 
 
 def seal_unused(owner: OwnerState, number: int) -> None:

@@ -35,9 +35,10 @@ PRIORITY = QueueSettings(max_priority=9)
 
 
 class Node(Silence):
-    """`OwnerContext` of a node whose catalog may be behind."""
+    """`OwnerContext` and `OwnedQueues` of a node whose catalog may be behind."""
 
     def __init__(self) -> None:
+        self.queues = self
         self.known: dict[int, QueueSettings] = {}
         self.last_declared = QUEUE
         self.owns: list[int] = []
@@ -50,7 +51,7 @@ class Node(Silence):
         self.proposed += 1
         return self.proposed
 
-    def queues_of(self, partition: int) -> dict[int, QueueSettings]:
+    def placed_on(self, partition: int) -> dict[int, QueueSettings]:
         return dict(self.known)
 
     def declared(self, queue: int) -> bool:

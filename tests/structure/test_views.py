@@ -28,6 +28,7 @@ VIEWS: dict[tuple[str, str], dict[str, str]] = {
         "mover": "cluster/process/node.py",
         "owners": "cluster/process/node.py",
         "partitions": "cluster/process/node.py",
+        "queues": "cluster/owner/state.py",
         "receivers": "cluster/process/node.py",
         "transit": "cluster/process/node.py",
     },

@@ -1,0 +1,63 @@
+"""The queues that the catalog places on partitions, and those of this node's memory, as owners see them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cluster.broker.partitions import Partitions
+from cluster.catalog.effective import queue_type, settings_of
+from cluster.catalog.membership.formats import Formats
+from cluster.catalog.placement import QUORUM
+from cluster.catalog.replica import Catalog
+from cluster.config.formats import SEALED_QUEUES
+from cluster.gateway.local_queues import LocalQueues
+from cluster.owner.context import Unused
+from node.queue.settings import QueueSettings
+
+
+class PlacedQueues:
+    """Implements `cluster.owner.context.OwnedQueues`."""
+
+    def __init__(
+        self, catalog: Catalog, local: LocalQueues, partitions: Partitions, formats: Formats
+    ) -> None:
+        self._catalog, self._local = catalog, local
+        self._partitions, self._formats = partitions, formats
+
+    def placed_on(self, partition: int) -> dict[int, QueueSettings]:
+        """The settings of a partition's queues."""
+        state = self._catalog.state
+        placed = (queue for queue in state.queues.values() if queue.partition == partition)
+        wanted = {queue.id: settings_of(state, queue) for queue in placed}
+        if partition in self._partitions.transient:
+            wanted.update(self._local.settings)
+        return wanted
+
+    def declared(self, queue: int) -> bool:
+        """Whether this node's catalog has got the declaration of a queue."""
+        return queue <= self._catalog.state.last_queue
+
+    def tells_failures(self, queue: int) -> bool:
+        """Whether messages for consumers of the queue have the header `x-delivery-count`."""
+        # As on RabbitMQ: only quorum queues have the header.
+        state = self._catalog.state
+        return queue in state.queues_by_id and queue_type(state, state.queues_by_id[queue]) == QUORUM
+
+    def unused(self, queue: int, why: Unused) -> None:
+        """Have the queue deleted, if its properties ask for that in the case `why`."""
+        definition = self._catalog.state.queues_by_id.get(queue)
+        if definition is None and why is Unused.LEFT:
+            self._local.left(queue)
+        elif definition is None:
+            self._local.unused(queue, expired=why is Unused.EXPIRED)
+        elif why is Unused.SEALED:
+            self._catalog.submit("delete_queue", {"id": queue}, _ignore)
+        elif why is Unused.EXPIRED or (why is Unused.ABANDONED and definition.auto_delete):
+            if self._formats.everywhere >= SEALED_QUEUES:
+                self._partitions.owners[definition.partition].seal_unused(queue)
+            else:
+                self._catalog.submit("delete_queue", {"id": queue}, _ignore)
+
+
+def _ignore(value: Any, refusal: Any) -> None:
+    """No answer is awaited: an owner that finds the queue still there submits the command again."""
