@@ -466,6 +466,9 @@ class Broker:
     def knows_links(self) -> bool:
         return self.formats.know_links()
 
+    def knows_targets(self) -> bool:
+        return self.formats.know_targets()
+
     def owner_dirty(self, partition: int) -> None:
         if not self._dirty_owners:
             self.wanted()

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMAT_LEVEL: Final = 7
+FORMAT_LEVEL: Final = 8
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
 of AMQP 1.0. With level 3 hashes of passwords in the catalog may have SCRAM verifiers. With level 4 the terms
 of consumers may have filters. With level 5 deliveries, settlements and greetings may have tokens of
 leases. With level 6 returns of messages may have annotations, and logs and snapshots octets about messages.
-With level 7 the terms of consumers may name a link for which the queue keeps messages.
+With level 7 the terms of consumers may name a link for which the queue keeps messages. With level 8 logs and
+snapshots may have the targets of links on which clients send.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -46,6 +47,11 @@ snapshots (`node.queue.remarks`).
 LINKS_IN_TERMS: Final = 7
 """From this level on nodes read links in the terms of consumers, and logs and snapshots that have which
 messages a queue keeps for a link (`node.queue.link_leases`).
+"""
+
+KEPT_TARGETS: Final = 8
+"""From this level on nodes read logs, snapshots and operations of front ends that have the targets which a
+queue keeps for the links of clients that send (`node.queue.targets`).
 """
 
 SEALED_QUEUES: Final = 1

@@ -29,6 +29,7 @@ from cluster.gateway.redirects import Redirects
 from cluster.gateway.refusals import refusal_of
 from cluster.gateway.routes import Routes, Targets
 from cluster.gateway.state import NO_HOLDER, Confirmation, LinkConsumer
+from cluster.gateway.targets import FrontEndTargets
 from cluster.peers.link_messages import FIRST_CONSUMER, Delivery
 from node.delivery.settlements import Modification, Settlement, consumer_of, token_of
 from node.message.run import Run
@@ -52,6 +53,7 @@ from node.session.ports import (
     QueueRef,
     Route,
     Subscriber,
+    TargetPort,
     VhostConnection,
 )
 from node.session.traffic import ExchangeFlow
@@ -92,6 +94,7 @@ class FrontEnd:
         self._drains, self._browsing = Drains(links), BrowsingConsumers(links)
         self._consumers: dict[int, Attached] = {}
         self._giving_back = GivingBack(self._consumers, links, formats)
+        self.targets: TargetPort = FrontEndTargets(self._number, links, formats, self._next_number)
         self._gets = Gets(catalog.state, links, local, self._consumers, self._new_consumer)
         self._last_consumer = FIRST_CONSUMER
         self._waiting: dict[Subscriber, None] = {}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from cluster.gateway.link_context import LinkContext
+from cluster.gateway.link_targets import LinkTargets
 from cluster.gateway.observer import LinkObserver
 from cluster.gateway.state import (
     Awaiting,
@@ -33,7 +34,9 @@ from cluster.peers.link_messages import (
 )
 from node.delivery.settlements import NO_TOKEN, TOKEN_SHIFT
 from node.message.run import Run
+from node.queue.decision_format import encode_target
 from node.queue.entry_format import encode_discard, encode_publish, encode_return, encode_settle
+from node.queue.targets import UpdateTarget
 from node.ranges.range_set import count_of, merged, numbers_of
 from node.session.ports import Subscriber
 
@@ -85,6 +88,7 @@ class PartitionLink:
         self._credit_urgent = False
         self._leaving: list[int] = []
         self._waiting: list[Subscriber] = []
+        self.targets = LinkTargets()
 
     # -- calls of sessions ----------------------------------------------------------------------
 
@@ -96,6 +100,8 @@ class PartitionLink:
         self._flush_settled()
         if not self._messages:
             self._since = self._latencies.clock()
+        if self.targets.receiving is not None:
+            self._operation(self.targets.take_tags(self.targets.receiving, run.count))
         parts = encode_publish(run, queues, dead_letters=dead_letters)
         self._parts.extend(parts)
         self._parts_bytes += sum(map(len, parts))
@@ -107,6 +113,10 @@ class PartitionLink:
         if observed is not None:
             self._await(observed)
         self._mark_dirty(self)
+
+    def update_target(self, step: UpdateTarget) -> None:
+        """Carry out a step of a target."""
+        self._operation(encode_target(step))
 
     def _await(self, waiting: Awaiting) -> None:
         """Tell `waiting` when the batch commits to which the last operation was added."""
@@ -409,6 +419,8 @@ class PartitionLink:
         attached = self.consumers.pop(consumer, None)
         if attached is not None:
             attached.subscriber.consumer_cancelled(consumer, stolen)
+        else:
+            self.targets.lost(consumer)
 
     def activity(self, epoch: int, consumer: int, joined: int, activated: int) -> None:
         attached = self.consumers.get(consumer)

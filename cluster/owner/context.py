@@ -171,5 +171,8 @@ class OwnerContext(Protocol):
     def knows_links(self) -> bool:
         """Whether logs may have which messages a queue keeps for links (`node.queue.link_leases`)."""
 
+    def knows_targets(self) -> bool:
+        """Whether logs may have the targets that a queue keeps for links (`node.queue.targets`)."""
+
     def owner_dirty(self, partition: int) -> None:
         """Have `propose` and `serve` of the partition's owner called in this turn."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from cluster.owner.admission import (
     QueueNotes,
@@ -26,9 +26,11 @@ from cluster.owner.discarding import dead_letter_new, makes_dead_letters, take_d
 from cluster.owner.failures import discard_exhausted
 from cluster.owner.resting import let_rest
 from cluster.owner.state import OwnerState
+from cluster.owner.targets import takes_step
 from node.delivery.settlements import NO_TOKEN
 from node.message.reason import Reason
 from node.message.run import Run
+from node.queue.decision_format import encode_target
 from node.queue.entry_format import (
     Buffer,
     encode_publish,
@@ -46,6 +48,9 @@ from node.queue.operations import (
     Return,
     Semantics,
     Settle,
+)
+from node.queue.targets import TargetStep, UpdateTarget
+from node.queue.transaction_operations import (
     Transactional,
 )
 from node.ranges.range_set import Range, RangeSet
@@ -89,10 +94,19 @@ def take_batch(
             owner.published += operation.count
         elif type(operation) in TAKERS:
             messages += taking.settle(front_end, operation, messages)
+        elif type(operation) is UpdateTarget:
+            taking.update_target(front_end, operation)
         elif isinstance(operation, Transactional):
             transactions.take(taking, front_end, operation, messages)
             messages += 1
     return not taking.finish(front_end, number, first)
+
+
+class Arriving(NamedTuple):
+    """Deliveries on a link whose messages come next. `taken`: the link has its target."""
+
+    step: UpdateTarget
+    taken: bool
 
 
 class Taking:
@@ -103,7 +117,7 @@ class Taking:
     refuse, counted from the batch's first.
     """
 
-    __slots__ = ("data", "kept", "logged", "owner", "refused", "returned", "softened", "tried")
+    __slots__ = ("arriving", "data", "kept", "logged", "owner", "refused", "returned", "softened", "tried")
 
     def __init__(self, owner: OwnerState, data: bytes, *, tried: bool, kept: list[Buffer] | None) -> None:
         self.owner = owner
@@ -115,6 +129,8 @@ class Taking:
         self.refused = RangeSet()
         self.returned: list[int] = []
         """The queues to which the batch returns messages."""
+        self.arriving: Arriving | None = None
+        """The deliveries on a link whose messages the next publish of the batch has."""
 
     def keep(self, *parts: Buffer) -> None:
         """Put an operation into the log, if the batch does not go there as it came."""
@@ -166,7 +182,32 @@ class Taking:
             if operation.position:
                 self.keep(memoryview(self.data)[: operation.position])
         run = read_run(self.data, operation.position)
-        self.take(run, operation.queues, index, dead_letters=operation.dead_letters)
+        arriving, self.arriving = self.arriving, None
+        if arriving is None:
+            self.take(run, operation.queues, index, dead_letters=operation.dead_letters)
+        else:
+            self._arrive(arriving, run, operation.queues, index)
+
+    def update_target(self, front_end: int, step: UpdateTarget) -> None:
+        """Take a step of a target. One of a link that has lost its target leaves no trace."""
+        taken = takes_step(self.owner, front_end, step)
+        if step.step is TargetStep.RECEIVED:
+            self.arriving = Arriving(step, taken)
+        elif taken:
+            self.keep(encode_target(step))
+
+    def _arrive(self, arriving: Arriving, run: Run, queues: tuple[int, ...], index: int) -> None:
+        """Take the messages of deliveries on a link, and have the log keep the tags of those that are not
+        refused. A link that has lost its target may have sent them again meanwhile, on the link that has it.
+        """
+        if not arriving.taken or len(arriving.step.tags) != run.count:
+            self.refused.add(index, index + run.count - 1)
+            return
+        self.take(run, queues, index)
+        numbered = enumerate(arriving.step.tags, index)
+        tags = tuple(tag for number, tag in numbered if number not in self.refused)
+        if tags:
+            self.keep(encode_target(arriving.step._replace(tags=tags)))
 
     def take(self, run: Run, queues: tuple[int, ...], index: int, *, dead_letters: bool = False) -> None:
         """Take a run whose first message is the batch's message number `index`.
@@ -304,7 +345,7 @@ def _is_rewritten(owner: OwnerState, operation: Operation, data: bytes) -> bool:
         if type(operation) is Return:
             return soft or (operation.failed and queue is not None and bool(queue.lifecycle.hooks.exhausted))
         return soft or (type(operation) is Discard and makes_dead_letters(owner, operation.queue))
-    return isinstance(operation, Transactional)
+    return isinstance(operation, UpdateTarget | Transactional)
 
 
 def _detached(run: Run) -> Run:

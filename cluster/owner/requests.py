@@ -11,6 +11,7 @@ from cluster.owner.links import abandon, close_link
 from cluster.owner.proposal import FrontEndState
 from cluster.owner.serving import Serving, regrant
 from cluster.owner.state import OwnerState
+from cluster.owner.targets import attach_target
 from cluster.owner.two_phase_commit import TwoPhaseCommit
 from cluster.peers.link_messages import (
     GET_LINK,
@@ -25,6 +26,7 @@ from node.expressions.nodes import TreeError
 from node.queue.dispatch import QueueOwner
 from node.queue.entry_format import encode_purge, encode_seal_queue
 from node.queue.operations import ANY_MESSAGES
+from node.queue.targets import TargetStep, UpdateTarget
 
 SendAnswer = Callable[[Any], None]
 
@@ -113,6 +115,10 @@ class FrontEndRequests:
         elif name == "close_link":
             closing = partial(self._close_link, front_end, request, *arguments)
             self._owner.after_proposed(closing)
+        elif name == "attach_target":
+            # The log has the front end then: the next owner waits for its greeting before the target is lost.
+            attaching = partial(self._attach_target, front_end, request, *arguments)
+            self._when_attached(queue, front_end, attaching)
         elif name == "last":
             self._owner.after_proposed(lambda: found(self._owner.next_sequence - 1))
         else:
@@ -157,6 +163,12 @@ class FrontEndRequests:
         # A deposed owner does not know what is kept.
         closed = partial(self._owner.linearizable_reads.answer, front_end, request, None)
         close_link(self._owner, number, front_end, consumer, link, closed)
+
+    def _attach_target(self, front_end: int, request: int, queue: int, number: int, link: bytes) -> None:
+        """A link of a client that sends is attached."""
+        step = UpdateTarget(queue, front_end, number, TargetStep.ATTACHED, link)
+        # A deposed owner does not know which deliveries have come.
+        attach_target(self._owner, step, partial(self._owner.linearizable_reads.answer, front_end, request))
 
     def _drain(
         self, front_end: int, epoch: int, request: int, number: int, consumer: int, limit: int

@@ -110,6 +110,7 @@ class FrontEndSessions:
                 # A partition that sends dead letters has no consumers, and tells of none.
                 owner.delivery.consumers.suspend(front_end)
             owner.delivery.consumers.detach_all(front_end)
+            owner.delivery.targets.back(front_end)
         self._serving.forget_gets(front_end)
 
     def held(
@@ -171,6 +172,7 @@ class FrontEndSessions:
             owner.delivery.consumers.suspend(front_end)
             owner.delivery.consumers.detach_all(front_end)
             return_leased(self._owner, queue, owner, front_end)
+            owner.delivery.targets.lost(front_end)
             if consumers and not owner.delivery.consumers.count:
                 left_behind(self._owner, self._context, queue)
         self._owner.after_proposed(partial(self._leases_lost, front_end))
@@ -193,7 +195,10 @@ class FrontEndSessions:
         if self._owner.active:
             self.front_end_lost(front_end)
             self._front_ends.taken.pop(front_end, None)
-            self._owner.operation(encode_forget(front_end))
+            for owner in self._owner.queues.values():
+                owner.delivery.targets.forget(front_end)
+            # Behind the last batches of the front end.
+            self._owner.decision(encode_forget(front_end))
 
     # -- operations -----------------------------------------------------------------------------
 

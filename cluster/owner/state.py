@@ -68,6 +68,7 @@ class OwnerState:
         self.unused_queues = UnusedQueues(context.auto_delete_after_s)
         self.tells_failures = context.queues.tells_failures
         self.keeps_remarks, self.knows_links = context.keeps_remarks, context.knows_links
+        self.knows_targets = context.knows_targets
         self.entries = Contents(self.machine, source)
         self.marked: dict[int, None] = {}
         self.front_ends = FrontEnds()
@@ -184,6 +185,11 @@ class OwnerState:
     def operation(self, data: bytes) -> None:
         """Put an operation of the owner's own into the next entry."""
         self.proposal.add_operation(data)
+        self.wake()
+
+    def decision(self, data: bytes) -> None:
+        """Put an operation of the owner's own into the next entry, behind the batches taken up to now."""
+        self.proposal.add_decision(data)
         self.wake()
 
     def after_proposed(self, callback: Callable[[], None]) -> None:

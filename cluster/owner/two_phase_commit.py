@@ -27,23 +27,13 @@ from node.queue.entry_format import (
 )
 from node.queue.feature import Incoming
 from node.queue.operations import (
-    REMOVAL,
     TRANSACTION,
-    Abandon,
-    Conclude,
-    Decide,
-    Decided,
     Discard,
-    EndTransaction,
-    LoggedTransactional,
     Operation,
-    Prepare,
-    Prepared,
     Publish,
     Return,
     Semantics,
     Settle,
-    TransactionKey,
 )
 from node.queue.transaction_format import (
     encode_abandon,
@@ -51,6 +41,18 @@ from node.queue.transaction_format import (
     encode_decided,
     encode_end,
     encode_prepared,
+)
+from node.queue.transaction_operations import (
+    REMOVAL,
+    Abandon,
+    Conclude,
+    Decide,
+    Decided,
+    EndTransaction,
+    LoggedTransactional,
+    Prepare,
+    Prepared,
+    TransactionKey,
 )
 
 ASK_OUTCOME: Final = "outcome"

@@ -12,6 +12,7 @@ from cluster.owner.feature_context import QueueContext
 from cluster.owner.lapses import let_lapse
 from cluster.owner.links import let_links_lapse
 from cluster.owner.state import OwnerState
+from cluster.owner.targets import close_overdue
 from node.queue.dispatch import QueueOwner
 from node.queue.entry_format import encode_seal_queue
 from node.queue.operations import ANY_MESSAGES
@@ -26,6 +27,8 @@ def before_serving(owner: OwnerState, number: int, queue: QueueOwner, now: int) 
     let_lapse(owner, number, queue, now)
     if queue.delivery.links.kept:
         let_links_lapse(owner, number, queue, now)
+    if queue.delivery.targets.any:
+        close_overdue(owner, number, queue, now)
     if queue.lifecycle.hooks.serve:
         context = QueueContext(owner, number)
         for feature in queue.lifecycle.hooks.serve:
@@ -44,6 +47,8 @@ def after_serving(owner: OwnerState, number: int, queue: QueueOwner) -> None:
         owner.alarms.set(number, queue.delivery.timed.wake)
     if queue.delivery.links.kept:
         owner.alarms.set(number, queue.delivery.links.wake)
+    if queue.delivery.targets.any:
+        owner.alarms.set(number, queue.delivery.targets.wake)
 
 
 def left_behind(owner: OwnerState, context: OwnerContext, number: int) -> None:

@@ -145,7 +145,7 @@ class OwnerPort(Protocol):
     def request(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
         """Carry out a request by name: `get`, `purge`, `count`, `redeliver`, `browse`,
         `browse_next`, `close`, `stop`, `drain`, `undeliverable_here`, `last`, `abandoned`,
-        `close_link`. `result(request)` answers it.
+        `close_link`, `attach_target`. `result(request)` answers it.
         """
 
 
@@ -172,7 +172,9 @@ class FrontEndPort(Protocol):
         """Answer `attach` or `request`."""
 
     def consumer_cancelled(self, epoch: int, consumer: int, stolen: bool = False) -> None:
-        """The consumer's queue was deleted, or, if it is `stolen`, its link has another consumer."""
+        """The consumer's queue was deleted, or, if it is `stolen`, its link has another consumer. A link that
+        has lost its target is told in the same way, by the number of the target.
+        """
 
     def activity(self, epoch: int, consumer: int, joined: int, activated: int) -> None:
         """Tell a consumer's numbers in a queue with a single active consumer. `joined` is its place in the

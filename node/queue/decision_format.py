@@ -8,6 +8,8 @@
     ids         kind u8, queue u64, time u64, count u32, digests of 16 octets each
     forget ids  kind u8, queue u64, time u64
     remark      kind u8, queue u64, subject u8, range count u32, length u32, firsts and lasts u64 each, octets
+    target      kind u8, queue u64, front end u64, number u64, step u8, length of the link u16, tag count u32,
+                link, lengths of the tags u8 each, tags
 
 All numbers are little-endian.
 """
@@ -18,6 +20,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final
 
+from node.delivery.link_terms import KEPT_S_OCTETS
 from node.message.reason import Reason
 from node.queue.operations import (
     Annotate,
@@ -33,6 +36,7 @@ from node.queue.operations import (
 )
 from node.queue.remarks import Remark, Subject
 from node.queue.seen_ids import DIGEST_OCTETS
+from node.queue.targets import TargetStep, UpdateTarget, decode_tags, encode_tags
 from node.queue.transfers import Transfer, decode_transfer_body, encode_transfer_body
 from node.ranges.columns import Buffer, decode_columns, encode_columns, ranges_of_columns
 from node.ranges.range_map import Span, check_spans
@@ -44,6 +48,7 @@ _IDS_SEEN = Struct("<BQQI")
 _COLUMNS = Struct("<BQBI")
 _REFUSE = Struct("<BQQI")
 _REMARK = Struct("<BQBII")
+_TARGET = Struct("<BQQQBHI")
 
 
 def encode_annotate(queue: int, aspect: Aspect, spans: Sequence[Span]) -> bytes:
@@ -86,6 +91,12 @@ def encode_remark(remark: Remark) -> bytes:
     return b"".join((head, encode_columns(ranges), octets))
 
 
+def encode_target(update: UpdateTarget) -> bytes:
+    queue, front_end, number, step, link, tags = update
+    head = _TARGET.pack(OpKind.TARGET, queue, front_end, number, step, len(link), len(tags))
+    return b"".join((head, link, encode_tags(tags)))
+
+
 def _read_annotate(data: Buffer, offset: int) -> tuple[Annotate, int]:
     _, queue, aspect, count = _COLUMNS.unpack_from(data, offset)
     (firsts, lasts, values), offset = decode_columns(data, offset + _COLUMNS.size, count, 3)
@@ -125,6 +136,16 @@ def _read_remark(data: Buffer, offset: int) -> tuple[Remark, int]:
     return Remark(queue, Subject(subject), ranges_of_columns(firsts, lasts), octets), offset + size
 
 
+def _read_target(data: Buffer, offset: int) -> tuple[UpdateTarget, int]:
+    _, queue, front_end, number, step, size, count = _TARGET.unpack_from(data, offset)
+    start = offset + _TARGET.size
+    link = bytes(data[start : start + size])
+    if len(link) <= KEPT_S_OCTETS:
+        raise ValueError("a target without a link")
+    tags, end = decode_tags(data, start + size, count)
+    return UpdateTarget(queue, front_end, number, TargetStep(step), link, tags), end
+
+
 def _read_transferred(data: Buffer, offset: int) -> tuple[Transferred, int]:
     _, partition, number = _PAIR.unpack_from(data, offset)
     return Transferred(partition, number), offset + _PAIR.size
@@ -144,4 +165,5 @@ DECISION_READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]
     OpKind.REMEMBER_IDS: _read_remember_ids,
     OpKind.FORGET_IDS: _read_forget_ids,
     OpKind.REMARK: _read_remark,
+    OpKind.TARGET: _read_target,
 }

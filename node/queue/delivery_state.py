@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from node.delivery.settlements import NO_TOKEN
 from node.message.reason import Reason
 from node.queue.annotations import Annotations
+from node.queue.attached_targets import AttachedTargets
 from node.queue.consumers import Consumers
 from node.queue.filtering import FilteredOrder
 from node.queue.leases import TERM_SHIFT, Leases
@@ -110,6 +111,7 @@ class DeliveryState:
         "soft",
         "state",
         "tally",
+        "targets",
         "term",
         "timed",
         "token",
@@ -128,6 +130,7 @@ class DeliveryState:
         self.leases: dict[int, RangeSet] = {}
         self.links = LinkLeases(state.remarks, self.leases, self.consumers)
         self.lost = LostLeases()
+        self.targets = AttachedTargets(state)
         self.settling = RangeSet()
         """Messages that are leased, and that a consumer which has lost them has settled: they do not go back
         to the queue, also where their settlement is applied later than their return.

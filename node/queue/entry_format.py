@@ -9,6 +9,7 @@
              queue ids u64 each, exchange, key, [lengths u32 each], raw
     lease    kind u8, token u64, then a settlement: in the batch of a front end, and in no log
     modified kind u8, length u32, an encoded map, then a return, or its lease: in the batch of a front end
+    target   `node.queue.decision_format`; in the batch of a front end tags stand in front of their publish
     others   kind u8, then: a queue u64 and what its structure says, or a front end u64
 
 With `own methods` the routing key is empty and `skip` is 0: each message states its key (`run.OWN_METHODS`).

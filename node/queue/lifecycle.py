@@ -84,10 +84,10 @@ class Lifecycle:
 
     @property
     def attended(self) -> bool:
-        """Whether the queue or one of its messages asks for a feature."""
+        """Whether the queue or one of its messages asks for a feature, or links are to be kept."""
         delivery = self._delivery
         features = delivery.settings is not PLAIN or bool(self.shares) or delivery.scheduled is not None
-        return features or LINKS in delivery.leases
+        return features or LINKS in delivery.leases or delivery.targets.any
 
     @property
     def passes_on(self) -> bool:

@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 from node.delivery.settlements import NO_TOKEN
 from node.message.reason import Reason
 from node.queue.remarks import Remark
+from node.queue.targets import UpdateTarget
+from node.queue.transaction_operations import LoggedTransactional, Transactional
 from node.queue.transfers import Transfer
 from node.ranges.range_set import Range, RangeSet
 
@@ -29,9 +31,6 @@ LINKS: Final = -2
 """The front end number, among a queue's leases, for messages that the queue keeps for a link which is not
 attached (`node.queue.link_leases`). No log has it.
 """
-
-REMOVAL: Final = 0
-"""The number of a transaction that settles one message which a client got without acknowledgement."""
 
 
 class Semantics(IntEnum):
@@ -107,6 +106,7 @@ class OpKind(IntEnum):
     client gives the messages. Logs have it in a PREPARED alone.
     """
     REMARK = 22
+    TARGET = 23
     REMEMBER_IDS = 30
     FORGET_IDS = 31
     PREPARE = 40
@@ -329,88 +329,6 @@ class ForgetIds(NamedTuple):
     before: int
 
 
-class TransactionKey(NamedTuple):
-    """A transaction: the front end that commits it, and its number there."""
-
-    front_end: int
-    number: int
-
-
-class Prepare(NamedTuple):
-    """A front end asks a partition to prepare its share of a transaction: the publishes and settlements
-    between two offsets of the batch. No log has it: the owner makes it a `Prepared`.
-    """
-
-    number: int
-    coordinator: int
-    start: int
-    end: int
-
-
-class Decide(NamedTuple):
-    """A front end asks the coordinator of a transaction to commit it, after all other `participants` have
-    prepared. The coordinator's own share lies between two offsets of the batch. No log has it: the owner logs
-    the share's operations and a `Decided`.
-
-    The transaction numbered `REMOVAL` settles one message that the front end's client got; the owner refuses
-    it where another front end has the message by now.
-    """
-
-    number: int
-    participants: tuple[int, ...]
-    start: int
-    end: int
-
-
-class Prepared(NamedTuple):
-    """The partition can carry out either outcome of a transaction.
-
-    `published` are (queue, first, last) of messages that stand before it in the log, and that no consumer
-    gets before the commit. `settled` are the octets of the settlements to carry out at the commit; until the
-    outcome no consumer gets the messages that they name.
-    """
-
-    key: TransactionKey
-    coordinator: int
-    published: tuple[tuple[int, int, int], ...]
-    settled: bytes
-
-
-class Decided(NamedTuple):
-    """The coordinator has committed a transaction. `participants` are the other partitions, which must be
-    told.
-    """
-
-    key: TransactionKey
-    participants: tuple[int, ...]
-
-
-class Conclude(NamedTuple):
-    """The outcome of a prepared transaction reaches a participant."""
-
-    key: TransactionKey
-    committed: bool
-
-
-class EndTransaction(NamedTuple):
-    """No participant will ask the coordinator about the transaction any more: the coordinator forgets it."""
-
-    key: TransactionKey
-
-
-class Abandon(NamedTuple):
-    """The coordinator aborts a transaction that it has not decided, because a participant asks for the
-    outcome. It refuses to commit the transaction from now on.
-    """
-
-    key: TransactionKey
-
-
-LoggedTransactional = Prepared | Decided | Conclude | EndTransaction | Abandon
-"""The operations of transactions that logs have."""
-
-Transactional = Prepare | Decide | LoggedTransactional
-
 Operation = (
     Publish
     | Settle
@@ -432,6 +350,7 @@ Operation = (
     | RememberIds
     | ForgetIds
     | Remark
+    | UpdateTarget
     | Transactional
 )
 

@@ -32,7 +32,6 @@ from node.queue.operations import (
     DropQueue,
     Forget,
     ForgetIds,
-    LoggedTransactional,
     Mark,
     Publish,
     Purge,
@@ -45,8 +44,12 @@ from node.queue.operations import (
     Transferred,
     cause_of,
 )
-from node.queue.queue import WITH_REMARKS, QueueState
+from node.queue.queue import PLAIN_VERSION, WITH_REMARKS, WITH_TARGETS, QueueState
 from node.queue.remarks import Remark
+from node.queue.targets import UpdateTarget
+from node.queue.transaction_operations import (
+    LoggedTransactional,
+)
 from node.queue.transactions import LOGGED, TransactionTable
 from node.queue.transfers import Transfers
 from node.ranges.range_set import Range, decode_array, encode_array
@@ -118,8 +121,7 @@ def _columns(rows: Sequence[tuple[int, ...]]) -> Sequence[Sequence[int]]:
     return list(zip(*rows, strict=True)) or [(), (), ()]
 
 
-PLAIN_VERSION: Final = 3
-READABLE_VERSIONS: Final = (1, 2, PLAIN_VERSION, WITH_REMARKS)
+READABLE_VERSIONS: Final = (1, 2, PLAIN_VERSION, WITH_REMARKS, WITH_TARGETS)
 PRUNE_RECORDS: Final = 1024
 
 _HEAD = Struct("<BQQIII")
@@ -292,6 +294,11 @@ class PartitionMachine:
                 state.got([one[:2] for one in dying])
             state.note(operation)
 
+    def _update_target(self, operation: UpdateTarget, front_end: int, applied: Applied) -> None:
+        state = self.queues.get(operation.queue)
+        if state is not None:
+            state.update_target(operation)
+
     def _refuse(self, operation: Refuse, front_end: int, applied: Applied) -> None:
         self.refusals.add(operation.front_end, operation.number, operation.messages)
 
@@ -310,7 +317,7 @@ class PartitionMachine:
         self.refusals.forget(operation.front_end)
         self.transactions.forget(operation.front_end)
         for state in self.queues.values():
-            state.attached.discard(operation.front_end)
+            state.forget(operation.front_end)
 
     def number_of(self, front_end: int) -> int:
         """The highest batch number of a front end that is applied; 0 for none."""
@@ -374,8 +381,7 @@ class PartitionMachine:
         """The whole state, in octets that are equal on two replicas exactly when their states are equal."""
         firsts, indexes = without_dead_records(self.queues, self._firsts, self._indexes)
         self._firsts, self._indexes, self._unpruned = firsts, indexes, 0
-        remarked = any(state.remarks for state in self.queues.values())
-        version = WITH_REMARKS if remarked else PLAIN_VERSION
+        version = max((state.version for state in self.queues.values()), default=PLAIN_VERSION)
         head = _HEAD.pack(
             version, self.applied_index, self.next_sequence, len(self._numbers), len(self.queues), len(firsts)
         )
@@ -391,7 +397,7 @@ class PartitionMachine:
         """Replace the state with a snapshot's. Raises SnapshotFormatError, and changes nothing then."""
         if not data or data[0] not in READABLE_VERSIONS:
             raise SnapshotFormatError(
-                f"snapshot of format version {data[:1].hex()}, this release reads up to {WITH_REMARKS}"
+                f"snapshot of format version {data[:1].hex()}, this release reads up to {WITH_TARGETS}"
             )
         try:
             version, applied_index, next_sequence, number_count, queue_count, records = _HEAD.unpack_from(
@@ -445,5 +451,6 @@ _APPLIERS: Final[dict[type, Callable[[PartitionMachine, Any, int, Applied], None
     RememberIds: PartitionMachine._note,
     ForgetIds: PartitionMachine._note,
     Remark: PartitionMachine._note,
+    UpdateTarget: PartitionMachine._update_target,
     **dict.fromkeys(LOGGED, PartitionMachine._transact),
 }

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from node.queue.operations import Annotate, Aspect, Cause, ForgetIds, RememberIds, Semantics
 from node.queue.remarks import Remark, Remarks, Subject, drop_remarks, put_remark
 from node.queue.seen_ids import SeenIds
+from node.queue.targets import TargetStates, UpdateTarget
 from node.ranges.octet_map import OctetMap
 from node.ranges.range_map import RangeMap, Span
 from node.ranges.range_set import Range, RangeSet, merged
@@ -25,10 +26,14 @@ _Held = TypeVar("_Held", RangeMap, OctetMap)
 WITH_ANNOTATIONS: Final = 2
 """The first version of snapshots with annotations and seen ids."""
 
+PLAIN_VERSION: Final = 3
 WITH_REMARKS: Final = 4
 """The version of snapshots with octets about messages. A partition without any writes the one before, which
 releases read that do not know them.
 """
+
+WITH_TARGETS: Final = 5
+"""The version of snapshots with the targets that queues keep; as `WITH_REMARKS`."""
 
 NONE: Final = RangeSet()
 """The withheld messages of most queues; never changed."""
@@ -43,10 +48,11 @@ class QueueState:
     front ends with consumers or leases on the queue. `consumed`: the queue has had a consumer. `sealed`: the
     queue takes no more messages, because its deletion is decided. `annotations` has the values that owners
     gave to messages, by aspect; no map in it is empty. `remarks` are octets about messages. `seen` are the
-    message ids within the queue's window; None without any. `withheld` are the messages of `alive` that a
-    transaction has published whose outcome is not known (`node.queue.transactions`). `delivered` is the
-    newest message that a consumer may have got, by what the entries that this replica has applied itself say
-    of settled, returned and dead messages. It is no part of the snapshot, and replicas may differ in it.
+    message ids within the queue's window; None without any. `targets` are those that the queue keeps for the
+    links of clients that send; None without any. `withheld` are the messages of `alive` that a transaction
+    has published whose outcome is not known (`node.queue.transactions`). `delivered` is the newest message
+    that a consumer may have got, by what the entries that this replica has applied itself say of settled,
+    returned and dead messages. It is no part of the snapshot, and replicas may differ in it.
     """
 
     __slots__ = (
@@ -62,6 +68,7 @@ class QueueState:
         "sealed",
         "seen",
         "semantics",
+        "targets",
         "withheld",
     )
 
@@ -76,6 +83,7 @@ class QueueState:
         self.annotations: dict[Aspect, RangeMap] = {}
         self.remarks: Remarks = {}
         self.seen: SeenIds | None = None
+        self.targets: TargetStates | None = None
         self.withheld = NONE
 
     def append(self, first: int, last: int) -> None:
@@ -181,6 +189,18 @@ class QueueState:
             seen.forget(operation.before)
         self.seen = seen if len(seen) else None
 
+    def update_target(self, step: UpdateTarget) -> None:
+        """Carry out a step of a target."""
+        targets = self.targets or TargetStates()
+        targets.update(step)
+        self.targets = targets if len(targets) else None
+
+    def forget(self, front_end: int) -> None:
+        """A front end is dead for good."""
+        self.attached.discard(front_end)
+        if self.targets is not None:
+            self.targets.forget(front_end)
+
     def _drop_empty_annotations(self) -> None:
         for aspect in [aspect for aspect, held in self.annotations.items() if not held]:
             del self.annotations[aspect]
@@ -233,6 +253,13 @@ class QueueState:
         for count in [count for count, held in self.failures.items() if not held]:
             del self.failures[count]
 
+    @property
+    def version(self) -> int:
+        """The version that a snapshot needs for this queue."""
+        if self.targets is not None:
+            return WITH_TARGETS
+        return WITH_REMARKS if self.remarks else PLAIN_VERSION
+
     def encode(self, version: int) -> bytes:
         """Canonical bytes for a snapshot: equal states, and only they, give equal bytes."""
         flags = self.semantics | (_CONSUMED if self.consumed else 0) | (_SEALED if self.sealed else 0)
@@ -250,6 +277,8 @@ class QueueState:
             parts.append(_ASPECTS.pack(len(self.remarks)))
             for subject, octets in sorted(self.remarks.items()):
                 parts += (_ASPECTS.pack(subject), octets.encode())
+        if version >= WITH_TARGETS:
+            parts.append((self.targets or TargetStates()).encode())
         return b"".join(parts)
 
     @classmethod
@@ -277,6 +306,9 @@ class QueueState:
             state.seen = seen if len(seen) else None
         if version >= WITH_REMARKS:
             state.remarks, offset = _decode_by_kind(data, offset, Subject, OctetMap.decode)
+        if version >= WITH_TARGETS:
+            targets, offset = TargetStates.decode(data, offset)
+            state.targets = targets if len(targets) else None
         return state, offset
 
 

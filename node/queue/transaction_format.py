@@ -20,12 +20,14 @@ from struct import Struct
 from typing import Final
 
 from node.queue.operations import (
+    OpKind,
+)
+from node.queue.transaction_operations import (
     Abandon,
     Conclude,
     Decide,
     Decided,
     EndTransaction,
-    OpKind,
     Prepare,
     Prepared,
     Transactional,

@@ -28,16 +28,7 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Final, get_args
 
-from node.queue.operations import (
-    Abandon,
-    Applied,
-    Conclude,
-    Decided,
-    EndTransaction,
-    LoggedTransactional,
-    Prepared,
-    TransactionKey,
-)
+from node.queue.operations import Applied
 from node.queue.queue import QueueState
 from node.queue.transaction_format import (
     encode_abandon,
@@ -46,6 +37,15 @@ from node.queue.transaction_format import (
     read_abandon,
     read_decided,
     read_prepared,
+)
+from node.queue.transaction_operations import (
+    Abandon,
+    Conclude,
+    Decided,
+    EndTransaction,
+    LoggedTransactional,
+    Prepared,
+    TransactionKey,
 )
 
 _COUNTS = Struct("<III")

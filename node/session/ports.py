@@ -7,6 +7,7 @@ callback, and calls it once, at once or in a later turn, with the result or the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -191,12 +192,47 @@ class Route(Protocol):
 Done = Callable[[Refusal | None], None]
 
 
+TargetAnswer = Callable[[int, Sequence[bytes], Refusal | None], None]
+"""Called with the number of an attached target, 0 where the queue keeps none, and the tags of the deliveries
+that the queue has and that their client has not settled.
+"""
+
+
+class TargetPort(Protocol):
+    """The targets that queues keep for the links of clients that send, as sessions see them. The numbers are
+    those of `attach`; a target that is not attached has no effect on its queue.
+    """
+
+    @property
+    def known(self) -> bool:
+        """Whether all nodes know targets."""
+
+    def attach(self, queue: QueueRef, link: bytes, lost: Callable[[], None], answer: TargetAnswer) -> None:
+        """A link (`node.delivery.link_terms`) is attached: it has its target from now on, and no other link
+        publishes there. `lost` is called if the link loses the target to another one, before the queue
+        refuses a message of the link for that reason.
+        """
+
+    def receiving(self, target: int, tags: Sequence[bytes]) -> AbstractContextManager[None]:
+        """The messages that are published in this context to the target's queue have come in deliveries with
+        these tags. The queue keeps the tags of those that it takes. The queue refuses all of them if the link
+        has lost its target to another one.
+        """
+
+    def settle(self, target: int, tags: Sequence[bytes]) -> None:
+        """The client has settled deliveries: the queue keeps their tags no more."""
+
+    def detach(self, target: int, closed: bool) -> None:
+        """The link is gone. The queue keeps the target for the time of the link; `closed`: no more."""
+
+
 class BrokerPort(Protocol):
     """The broker, as sessions see it. `holder` is the number of a connection, to which exclusive queues
     belong.
     """
 
     permissions: Permissions
+    targets: TargetPort
 
     def ready(self) -> bool:
         """Whether this node's catalog is up to date. A session takes no input of its client while

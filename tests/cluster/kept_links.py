@@ -37,7 +37,16 @@ def keeping(unsettled: Unsettled | None = None, queue: str = QUEUE, **fields: An
     return attach
 
 
-class Link(LinkClient):
+class KeptClient(LinkClient):
+    """A client with a link that is kept."""
+
+    def came(self, kind: type[T]) -> list[T]:
+        """The performatives of a kind that have come."""
+        self.reads()
+        return [one.performative for one in self.frames if isinstance(one.performative, kind)]
+
+
+class Link(KeptClient):
     """A client with a link that keeps its deliveries. `told` is the node's unsettled map."""
 
     def __init__(
@@ -50,11 +59,6 @@ class Link(LinkClient):
         if credits:
             self.send(credit(credits))
             self.payloads  # noqa: B018
-
-    def came(self, kind: type[T]) -> list[T]:
-        """The performatives of a kind that have come."""
-        self.reads()
-        return [one.performative for one in self.frames if isinstance(one.performative, kind)]
 
     @property
     def settlements(self) -> list[d.Disposition]:
@@ -115,7 +119,7 @@ def kept(site: Site) -> int:
     return sum(len(queue.delivery.leases.get(LINKS, ())) for queue in queues)
 
 
-def stolen(link: Link) -> bool:
+def stolen(link: KeptClient) -> bool:
     """Whether the client has heard that its link is attached by another connection."""
     return [one.error and one.error.condition for one in link.came(d.Detach)] == [d.LinkCondition.STOLEN]
 

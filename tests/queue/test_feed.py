@@ -25,12 +25,14 @@ from node.queue.operations import (
     Applied,
     Aspect,
     Cause,
-    Prepared,
     Semantics,
-    TransactionKey,
 )
 from node.queue.partition import PartitionMachine
 from node.queue.transaction_format import encode_conclude, encode_prepared
+from node.queue.transaction_operations import (
+    Prepared,
+    TransactionKey,
+)
 from node.queue.transfers import Transfer
 from tests.queue.building import one_batch, uniform_run
 from tests.simulation.feed import FeedReader

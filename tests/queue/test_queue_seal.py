@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from node.queue.entry_format import encode_create_queue, encode_seal_queue
 from node.queue.operations import Semantics
-from node.queue.partition import PLAIN_VERSION, PartitionMachine
+from node.queue.partition import PartitionMachine
+from node.queue.queue import PLAIN_VERSION
 from tests.queue.building import one_batch, published, uniform_run
 
 QUEUE = 7

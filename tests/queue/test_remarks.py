@@ -20,8 +20,8 @@ from node.queue.entry_format import (
     read_operations,
 )
 from node.queue.operations import Aspect, Return
-from node.queue.partition import PLAIN_VERSION, PartitionMachine
-from node.queue.queue import WITH_REMARKS
+from node.queue.partition import PartitionMachine
+from node.queue.queue import PLAIN_VERSION, WITH_REMARKS
 from node.queue.remarks import Remark, Subject
 from node.ranges.octet_map import OctetMap
 from tests.queue.building import one_batch, published, uniform_run

@@ -20,15 +20,8 @@ from node.queue.entry_format import (
 from node.queue.operations import (
     OWNER,
     Applied,
-    Conclude,
-    Decide,
-    Decided,
-    EndTransaction,
     OpKind,
-    Prepare,
-    Prepared,
     Semantics,
-    TransactionKey,
 )
 from node.queue.partition import PartitionMachine
 from node.queue.transaction_format import (
@@ -39,6 +32,15 @@ from node.queue.transaction_format import (
     encode_end,
     encode_prepare,
     encode_prepared,
+)
+from node.queue.transaction_operations import (
+    Conclude,
+    Decide,
+    Decided,
+    EndTransaction,
+    Prepare,
+    Prepared,
+    TransactionKey,
 )
 from tests.queue.building import uniform_run
 from tests.queue.owners import owner_of

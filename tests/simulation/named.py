@@ -10,17 +10,19 @@ from node.queue.operations import (
     Annotate,
     Aspect,
     BeginTransfer,
-    Conclude,
     Discard,
     Operation,
-    Prepared,
     Publish,
     Purge,
     Remove,
     Return,
     Settle,
-    TransactionKey,
     Transferred,
+)
+from node.queue.transaction_operations import (
+    Conclude,
+    Prepared,
+    TransactionKey,
 )
 from node.ranges.range_set import Range
 

@@ -16,8 +16,11 @@ from cluster.gateway.state import Vote
 from cluster.owner.intake import Taking
 from cluster.owner.two_phase_commit import TwoPhaseCommit
 from cluster.peers.catalog_messages import LeasePong, decode_catalog_message
-from node.queue.operations import Decide, TransactionKey
 from node.queue.transaction_format import encode_decide
+from node.queue.transaction_operations import (
+    Decide,
+    TransactionKey,
+)
 from replication.journal.log import PartitionLog
 from replication.journal.table import EntryTable
 from replication.raft import HardState, Snapshot
@@ -210,6 +213,8 @@ BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[o
     "annotations that replace others": (SimulatedNode, planted_queues.replaced_annotations),
     "annotations that are not logged": (SimulatedNode, planted_queues.unlogged_annotations),
     "links that are not logged": (SimulatedNode, planted_queues.unlogged_links),
+    "message of a lost link": (SimulatedNode, planted_queues.unfenced_targets),
+    "tags that are not kept": (SimulatedNode, planted_queues.untold_tags),
     "settled before its commit": (SimulatedNode, planted_queues.hasty_settlements),
     "stale routes": (SimulatedNode, planted_queues.stale_routes),
     "dead letters by an old catalog": (SimulatedNode, planted_queues.unleased_routes),
@@ -237,6 +242,8 @@ FOCUS = {
     "annotations that replace others": Focus.CONSUMERS,
     "annotations that are not logged": Focus.CONSUMERS,
     "links that are not logged": Focus.CONSUMERS,
+    "message of a lost link": Focus.CONSUMERS,
+    "tags that are not kept": Focus.CONSUMERS,
     "settled before its commit": Focus.CONSUMERS,
     "leases not taken over": Focus.RESTARTS,
     "catalog answer without a barrier": Focus.ANSWERS,

@@ -32,6 +32,7 @@ from node.queue.operations import Cause
 from node.queue.queue import QueueState
 from node.queue.remarks import Subject, put_remark
 from node.queue.settings import QueueSettings
+from node.queue.targets import TargetStates, TargetStep, UpdateTarget
 from node.ranges.range_map import Span
 from node.ranges.range_set import merged
 from node.session.permissions import Scope
@@ -186,6 +187,22 @@ def unlogged_links() -> AbstractContextManager[object]:
         owner.send({handout.grant.front_end: handout.deliveries})
 
     return mock.patch.object(serving, "_lease_first", soft_only)
+
+
+def unfenced_targets() -> AbstractContextManager[object]:
+    """A queue takes no message of a link that has lost its target. With the bug it takes all."""
+    return mock.patch.object(intake, "takes_step", lambda owner, front_end, step: True)
+
+
+def untold_tags() -> AbstractContextManager[object]:
+    """The log has the tag of a delivery with its message. With the bug no replica keeps tags."""
+    update = TargetStates.update
+
+    def without_tags(self: TargetStates, step: UpdateTarget) -> None:
+        if step.step is not TargetStep.RECEIVED:
+            update(self, step)
+
+    return mock.patch.object(TargetStates, "update", without_tags)
 
 
 def hasty_settlements() -> AbstractContextManager[object]:

@@ -27,6 +27,9 @@ MODIFICATIONS_EVERY = 4
 RECOVERIES_EVERY = 8
 """One in so many seeds about consumers is about links that keep their deliveries."""
 
+RESENDS_EVERY = 16
+"""One in so many seeds about consumers is about links whose targets are kept."""
+
 GRAVES_EVERY = 4
 """One in so many seeds about leases is about dead letters."""
 
@@ -52,6 +55,13 @@ ANSWERS = (
 """The actions of clients in seeds about answers, and the only fault of these seeds, which makes an owner
 answer that is deposed, or do something twice.
 """
+
+RESENDING = (
+    ("lost consumers",),
+    ("kill", "link", "reset"),
+    ("isolated owner", "halves", "cornered owner", "freeze"),
+)
+"""The faults of seeds about links whose targets are kept."""
 
 DISKS_EVERY = 5
 """One of so many seeds has disks that rot or fill up."""
@@ -165,6 +175,9 @@ def _of_consumers(seed: int, shape: Shape) -> Plan:
         shape.trials = (("modifications",),) * 4
     elif seed % RECOVERIES_EVERY == 3:
         shape.trials = (("recoveries",),) * 4
+    elif seed % RESENDS_EVERY == 7:
+        shape.trials = (("resends",),) * 4
+        return shape, World(seed).chance("resends").choice(RESENDING), 0.3
     else:
         shape.trials = (("groups",), ("groups",), ("returns",), ("returns",), ("returns", "single active"))
     return shape, ("lost consumers",), 0.2

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from cluster.catalog.replica import Catalog
-from cluster.config.formats import LEASE_TOKENS, LINKS_IN_TERMS, MAJORITIES_IN_VOTES, REMARKS
+from cluster.config.formats import KEPT_TARGETS, LEASE_TOKENS, LINKS_IN_TERMS, MAJORITIES_IN_VOTES, REMARKS
 
 
 class PeerFormats:
@@ -78,6 +78,12 @@ class Formats:
     def know_links(self) -> bool:
         """Whether all members read links in the terms of consumers, and messages that are kept for links."""
         return self.everywhere >= LINKS_IN_TERMS
+
+    def know_targets(self) -> bool:
+        """Whether all members read the targets that queues keep, which logs and operations of front ends may
+        have then.
+        """
+        return self.everywhere >= KEPT_TARGETS
 
     def tick(self, now: float) -> None:
         """Submit this node's level again where a replica of the catalog may not have it.

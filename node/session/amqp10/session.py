@@ -19,6 +19,7 @@ from node.refusal import Refusal
 from node.session.amqp10 import views
 from node.session.amqp10.authentication import Authentication
 from node.session.amqp10.containers import links_for
+from node.session.amqp10.kept_targets import STOLEN
 from node.session.amqp10.management import Management
 from node.session.amqp10.refusals import refusal_error
 from node.session.amqp10.termini import Termini, told
@@ -39,8 +40,7 @@ from node.session.transport import Transport
 from node.wire.amqp10 import effects
 from node.wire.amqp10.connection import Connection
 from node.wire.amqp10.definitions import AmqpCondition, Close, Error, Rejected
-from node.wire.amqp10.error_texts import error_of
-from node.wire.amqp10.errors import LinkStolenError, WireError
+from node.wire.amqp10.errors import WireError
 from node.wire.amqp10.frames import frame_buffers
 from node.wire.amqp10.incoming import ACCEPTED, RELEASED
 from node.wire.amqp10.limits import ConnectionLimits
@@ -62,7 +62,6 @@ TOO_MANY_ANNOTATIONS: Final = Error(
 )
 
 _DELETED: Final = Error(AmqpCondition.RESOURCE_DELETED, "the queue is deleted or lost")
-_STOLEN: Final = error_of(LinkStolenError("the link is attached by another connection"))
 
 
 class ConnectionSession(MachineSession):
@@ -270,7 +269,12 @@ class ConnectionSession(MachineSession):
         run = effect.run if self._port.keeps_sections else converted(effect.run, AMQP_0_9_1)
         if not effect.transaction:
             self._publishing, self._published = effect, self._core.traffic.published
-            self._core.publish(effect.session, run, True, effect.first_tag)
+            kept = effect.link.kept if effect.tags else None
+            if kept is None:
+                self._core.publish(effect.session, run, True, effect.first_tag)
+                return
+            with self._port.targets.receiving(kept.number, effect.tags):
+                self._core.publish(effect.session, run, True, effect.first_tag)
             return
         self._core.hold_publish(-effect.transaction, run, True)
         self.connection.sessions.publish_held(effect)
@@ -361,7 +365,7 @@ class ConnectionSession(MachineSession):
     def consumer_cancelled(self, consumer: int, stolen: bool = False) -> None:
         with self:
             if not self._core.ended:
-                self.connection.sessions.cancelled(consumer, _STOLEN if stolen else _DELETED)
+                self.connection.sessions.cancelled(consumer, STOLEN if stolen else _DELETED)
                 self.answered()
 
     def unblocked(self) -> None:

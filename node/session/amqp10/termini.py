@@ -17,6 +17,7 @@ from node.delivery.settlements import Modification
 from node.ranges.range_set import RangeSet
 from node.refusal import Refusal, ResourceLockedError
 from node.session.amqp10.filters import filter_set
+from node.session.amqp10.kept_targets import SessionTargets
 from node.session.amqp10.refusals import refusal_error
 from node.session.amqp10.subscriptions import EXCLUSIVE, Subscribing, ignored, queue_name
 from node.session.commands import (
@@ -78,6 +79,7 @@ class Termini:
         self, port: BrokerPort, session: MachineSession, core: SessionCore, connection: Connection
     ) -> None:
         self._port, self._session, self._core, self._connection = port, session, core, connection
+        self._targets = SessionTargets(port, session, core, connection)
         self._kept: dict[tuple[str, bool], KeptTerminus] = {}
         """The termini that end with their session or with the connection, by the link and the peer's role."""
         self._links: dict[str, tuple[str, bool]] = {}
@@ -91,6 +93,7 @@ class Termini:
             effects.EndConsumer: self._end_consumer,
             effects.DeleteNode: self._delete_node,
             effects.AwaitSettled: self._await_settled,
+            **self._targets.handlers(),
         }
 
     # -- targets --------------------------------------------------------------------------------
@@ -132,8 +135,14 @@ class Termini:
             if isinstance(result, Refusal) and not isinstance(result, ResourceLockedError):
                 self._connection.sessions.refuse(link, refusal_error(result))
             else:
-                self._connection.sessions.accept(link)
+                self._attach_target(link)
             self._session.answered()
+
+    def _attach_target(self, link: IncomingLink) -> None:
+        try:
+            self._targets.attach(link)
+        except WireError as error:
+            self._connection.sessions.refuse(link, told(error))
 
     # -- sources --------------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ def answer(link: Link, max_message_size: int) -> Attach:
         unsettled = None if link.recovery is None else link.recovery.told()
     else:
         target = _kept(target, link.retention)
+        unsettled = None if link.kept is None else link.kept.told()
     return Attach(
         asked.name,
         link.handle,

@@ -7,7 +7,7 @@ that came with the deliveries.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -112,7 +112,8 @@ class DeleteNode:
 class PublishEffect:
     """Publish the messages of a run. Those with the tags from `first_tag` on are answered with
     `SessionTable.decided`; 0: none is. The commit of the transaction with the number `transaction` publishes
-    them; 0: they are in none. A refusal is answered with `SessionTable.refuse_publish`.
+    them; 0: they are in none. The link's target keeps the `tags` of all of them, or of none. A refusal is
+    answered with `SessionTable.refuse_publish`.
     """
 
     link: Final[IncomingLink]
@@ -120,13 +121,17 @@ class PublishEffect:
     run: Final[Run]
     first_tag: Final[int]
     transaction: Final[int]
+    tags: Final[Sequence[bytes]]
 
-    def __init__(self, link: IncomingLink, run: Run, first_tag: int, transaction: int) -> None:
+    def __init__(
+        self, link: IncomingLink, run: Run, first_tag: int, transaction: int, tags: Sequence[bytes] = ()
+    ) -> None:
         self.link = link
         self.session = link.session
         self.run = run
         self.first_tag = first_tag
         self.transaction = transaction
+        self.tags = tags
 
 
 @dataclass(init=False, slots=True)
@@ -143,6 +148,22 @@ class SettleEffect:
         self.ranges = ranges
         self.outcome = outcome
         self.annotations = annotations
+
+
+@dataclass(frozen=True, slots=True)
+class SettleTags:
+    """The peer has settled deliveries with these tags, which the target keeps no more."""
+
+    target: int
+    tags: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetEnded:
+    """The link of a kept target has ended; `closed`: and the target with it."""
+
+    target: int
+    closed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +249,8 @@ Effect = (
     | DeleteNode
     | PublishEffect
     | SettleEffect
+    | SettleTags
+    | TargetEnded
     | AwaitSettled
     | Credit
     | Drain
@@ -238,7 +261,16 @@ Effect = (
 )
 
 GIVING_BACK: Final = frozenset(
-    (EndConsumer, DeleteNode, SettleEffect, SessionEnded, ConnectionClosed, CloseSocket)
+    (
+        EndConsumer,
+        DeleteNode,
+        SettleEffect,
+        SettleTags,
+        TargetEnded,
+        SessionEnded,
+        ConnectionClosed,
+        CloseSocket,
+    )
 )
 """The effects that return something to the broker, or end the socket: a failed session carries out no
 others.

@@ -7,10 +7,9 @@ the delivery's number plus one, because the tag 0 asks for no confirm.
 
 from __future__ import annotations
 
-from array import array
+from collections.abc import Iterable
 from typing import Final
 
-from node.message.run import Run
 from node.wire.amqp10.addresses import address_in, destination_of
 from node.wire.amqp10.definitions import (
     Accepted,
@@ -24,7 +23,7 @@ from node.wire.amqp10.definitions import (
     TransactionalState,
     Transfer,
 )
-from node.wire.amqp10.effects import PublishEffect, RequestEffect
+from node.wire.amqp10.effects import PublishEffect, RequestEffect, SettleTags, TargetEnded
 from node.wire.amqp10.error_texts import error_of
 from node.wire.amqp10.errors import (
     DeliveryFieldError,
@@ -36,93 +35,23 @@ from node.wire.amqp10.errors import (
     WireError,
 )
 from node.wire.amqp10.frames import Frame
+from node.wire.amqp10.incoming_batch import Batch
+from node.wire.amqp10.kept_target import LONGEST_TAG
 from node.wire.amqp10.known_head import KnownHead
-from node.wire.amqp10.links import IncomingDelivery, IncomingLink, LinkState, PartialDelivery
+from node.wire.amqp10.links import IncomingDelivery, IncomingLink, Link, LinkState, PartialDelivery
 from node.wire.amqp10.management import REQUEST_OCTETS
 from node.wire.amqp10.messages import facts_of
+from node.wire.amqp10.retention import Keeping, LinkEnd, keeping
 from node.wire.amqp10.sections import names_other_user
-from node.wire.amqp10.serial import MODULUS
+from node.wire.amqp10.serial import MODULUS, unwrapped
 from node.wire.amqp10.shared import ConnectionParts
 from node.wire.amqp10.transactions import Transaction, control_message
 from node.wire.amqp10.transfer_rows import TransferRow
-
-FORMAT_OCTET: Final = 1
-"""The octet of the messages' format, as `node.wire.formats` has it."""
 
 DeliveryOutcome = Accepted | Rejected | Released | Declared | TransactionalState
 
 ACCEPTED: Final = Accepted()
 RELEASED: Final = Released()
-
-
-class Batch:
-    """Messages of a link in a row whose frames are neighbours in the input, and alike but for contents."""
-
-    __slots__ = (
-        "begin",
-        "data",
-        "durable",
-        "end",
-        "exchange",
-        "first_tag",
-        "largest",
-        "lengths",
-        "link",
-        "routing_key",
-        "skip",
-        "special",
-        "transaction",
-    )
-
-    def __init__(
-        self,
-        link: IncomingLink,
-        exchange: str,
-        routing_key: str,
-        data: bytes,
-        begin: int,
-        skip: int,
-        first_tag: int,
-        durable: bool,
-        special: bool,
-        transaction: Transaction | None,
-    ) -> None:
-        self.link = link
-        self.exchange = exchange
-        self.routing_key = routing_key
-        self.data = data
-        self.begin = self.end = begin
-        self.skip = skip
-        self.first_tag = first_tag
-        self.durable = durable
-        self.special = special
-        self.transaction = transaction
-        self.lengths = array("I")
-        self.largest = 0
-
-    def run(self) -> Run:
-        raw: bytes | memoryview = self.data
-        if self.transaction is not None:
-            # A view would keep the octets of the whole input in memory until the commit.
-            raw = self.data[self.begin : self.end]
-        elif self.begin or self.end < len(self.data):
-            raw = memoryview(self.data)[self.begin : self.end]
-        lengths = self.lengths
-        alike = lengths == array("I", (lengths[0],)) * len(lengths)
-        return Run(
-            self.exchange,
-            self.routing_key,
-            0,
-            self.durable,
-            len(lengths),
-            self.skip,
-            lengths[0] if alike else 0,
-            None if alike else lengths,
-            self.largest,
-            raw,
-            self.special,
-            FORMAT_OCTET,
-        )
 
 
 class DispositionDue:
@@ -164,6 +93,8 @@ class IncomingTransfers:
         self._settled: list[DispositionDue] = []
         self._second: set[int] = set()
         """The numbers of unsettled deliveries that the peer settles first."""
+        self._abandoned: set[int] = set()
+        """Those of them whose link has lost its target: the peer is told no outcome."""
 
     def transfer(self, link: IncomingLink, frame: Frame, transfer: Transfer) -> None:
         """Take a transfer frame. Raises WireError; those of the link leave the session as it has to be."""
@@ -181,6 +112,8 @@ class IncomingTransfers:
         delivery_id, tag = transfer.delivery_id, transfer.delivery_tag
         if delivery_id is None or tag is None:
             raise DeliveryFieldError("the first transfer of a delivery lacks its delivery-id or delivery-tag")
+        if link.kept is not None and len(tag) > LONGEST_TAG:
+            raise DeliveryFieldError(f"a delivery-tag has {len(tag)} octets, and the longest {LONGEST_TAG}")
         number = self._next_delivery
         if number is None:
             number = delivery_id
@@ -190,7 +123,7 @@ class IncomingTransfers:
         link.delivery_count += 1
         settled, second = transfer.settled is True, _settles_second(link, transfer)
         if transfer.more and not transfer.aborted:
-            link.partial = PartialDelivery(number, settled, second, transfer.state, delivery_id, tag)
+            link.partial = PartialDelivery(number, settled, second, transfer.state, tag, delivery_id)
             link.partial.resumed = transfer.resume
         if link.state is LinkState.DETACHED:
             return
@@ -199,9 +132,27 @@ class IncomingTransfers:
         link.credit -= 1
         if link.partial is not None:
             self._keep(link, link.partial, frame)
-        elif not transfer.aborted and not transfer.resume:
-            delivery = IncomingDelivery(number, settled, second, transfer.state)
-            self._add(link, delivery, frame.data, frame.begin, frame.start, frame.end)
+        elif not transfer.aborted:
+            delivery = IncomingDelivery(number, settled, second, transfer.state, tag)
+            if transfer.resume:
+                self._resume(link, delivery)
+            else:
+                self._add(link, delivery, frame.data, frame.begin, frame.start, frame.end)
+
+    def _resume(self, link: IncomingLink, delivery: IncomingDelivery) -> None:
+        """The peer resumes a delivery. The node ignores a delivery that the queue does not have (section
+        2.7.5, resume).
+        """
+        kept = link.kept
+        if kept is None or not kept.resume(delivery.tag):
+            return
+        if delivery.settled:
+            self._outbox.emit(SettleTags(kept.number, [delivery.tag]))
+            return
+        kept.add(delivery.number, delivery.tag)
+        self.unconfirmed += 1
+        self._second.add(delivery.number)
+        self.decided(delivery.number + 1, delivery.number + 1, ACCEPTED)
 
     def row(self, link: IncomingLink, row: TransferRow) -> bool:
         """Take the deliveries of a row; False: none is taken, because one may break a rule, or the messages
@@ -259,7 +210,11 @@ class IncomingTransfers:
         if not transfer.more:
             data = b"".join(partial.pieces)
             self.drop_partial(link)
-            if link.state is LinkState.ATTACHED and not partial.resumed:
+            if link.state is not LinkState.ATTACHED:
+                return
+            if partial.resumed:
+                self._resume(link, partial)
+            else:
                 self._add(link, partial, data, 0, 0, len(data))
 
     def _keep(self, link: IncomingLink, partial: PartialDelivery, frame: Frame) -> None:
@@ -316,11 +271,17 @@ class IncomingTransfers:
         exchange, routing_key = link.exchange, link.routing_key
         if link.anonymous:
             exchange, routing_key = destination_of(address_in(data, start, end))
+        keeps = link.kept is not None and transaction is None and link.keeps(delivery)
+        if self._batch is not None and bool(self._batch.tags) is not keeps:
+            self.flush()
         skip, number, settled = start - begin, delivery.number, delivery.settled
         durable, special = facts.durable, facts.special
         batch = self._batch_for(
             link, exchange, routing_key, data, begin, skip, number, settled, durable, special, transaction
         )
+        if keeps and link.kept is not None:
+            link.kept.add(delivery.number, delivery.tag)
+            batch.tags.append(delivery.tag)
         length = end - begin
         batch.end = end
         batch.lengths.append(length)
@@ -383,7 +344,7 @@ class IncomingTransfers:
                 self._transactions.gathering.pop(self._session, None)
                 self._transactions.hold(transaction, len(run.raw))
             number = 0 if transaction is None else transaction.number
-            self._outbox.publish(PublishEffect(batch.link, run, batch.first_tag, number))
+            self._outbox.publish(PublishEffect(batch.link, run, batch.first_tag, number, batch.tags))
 
     def _control(
         self, link: IncomingLink, delivery: IncomingDelivery, data: bytes, start: int, end: int
@@ -420,6 +381,34 @@ class IncomingTransfers:
 
     # -- settling -------------------------------------------------------------------------------
 
+    def settled(self, disposition: Disposition, links: Iterable[Link]) -> dict[IncomingLink, None]:
+        """The peer has settled deliveries. Returns the links whose targets keep them no more."""
+        if self._next_delivery is None or not disposition.settled:
+            return {}
+        first = unwrapped(disposition.first, self._next_delivery)
+        last = first if disposition.last is None else unwrapped(disposition.last, first)
+        found = dict[IncomingLink, None]()
+        for link in links:
+            if isinstance(link, IncomingLink) and link.kept is not None:
+                tags = link.kept.settle(first, last)
+                if tags:
+                    self._outbox.emit(SettleTags(link.kept.number, tags))
+                    found[link] = None
+        return found
+
+    def abandon(self, link: IncomingLink) -> None:
+        """A link has lost its target. The peer hears no outcome of the deliveries that are not decided: it
+        asks the link that has the target.
+        """
+        if link.kept is not None:
+            self._abandoned.update(self._second.intersection(link.kept.numbers))
+
+    def link_ended(self, link: IncomingLink, end: LinkEnd) -> None:
+        """A link has ended: its target is kept without it, or is gone."""
+        if link.kept is not None:
+            self.flush()
+            self._outbox.emit(TargetEnded(link.kept.number, keeping(link.retention, end) is Keeping.GONE))
+
     def decided(self, first_tag: int, last_tag: int, outcome: DeliveryOutcome) -> None:
         """The broker has decided about deliveries, by the tags of their publishes."""
         self.unconfirmed -= last_tag - first_tag + 1
@@ -430,6 +419,9 @@ class IncomingTransfers:
         for number in range(first_tag - 1, last_tag):
             second = number in self._second
             self._second.discard(number)
+            if number in self._abandoned:
+                self._abandoned.discard(number)
+                continue
             self._settle(number, number, outcome, second)
 
     def _settle(self, first: int, last: int, outcome: DeliveryOutcome, second: bool) -> None:
@@ -468,6 +460,7 @@ def _takes_rows(link: IncomingLink, count: int) -> bool:
         and link.credit >= count
         and link.partial is None
         and not link.anonymous
+        and link.kept is None
         and not link.coordinator
         and not link.management
     )

@@ -24,6 +24,7 @@ from node.wire.amqp10.definitions import (
     Source,
     StdDistMode,
 )
+from node.wire.amqp10.kept_target import KeptTarget
 from node.wire.amqp10.recovery import Recovery
 from node.wire.amqp10.retention import UNTIL_DETACH, Keeping, LinkEnd, keeping
 from node.wire.amqp10.values import AmqpValue
@@ -65,6 +66,7 @@ class IncomingLink:
         "delivery_count",
         "exchange",
         "handle",
+        "kept",
         "made",
         "management",
         "offered",
@@ -106,6 +108,16 @@ class IncomingLink:
         """Further deliveries that the peer may send."""
         self.partial: PartialDelivery | None = None
         """The delivery whose next frame has still to come."""
+        self.kept: KeptTarget | None = None
+        """The unsettled deliveries of a link whose target is kept with them; None for most links."""
+
+    def most_credit(self, usual: int) -> int:
+        """The most credit that the peer may have, which has `usual` on links that keep no deliveries."""
+        return usual if self.kept is None else min(usual, self.kept.room)
+
+    def keeps(self, delivery: IncomingDelivery) -> bool:
+        """Whether the queue is to keep the tag of a delivery that is in no transaction."""
+        return self.kept is not None and delivery.second and not delivery.settled
 
 
 class IncomingDelivery:
@@ -114,28 +126,28 @@ class IncomingDelivery:
     `state` is the delivery state that a frame of the delivery has stated, or None.
     """
 
-    __slots__ = ("number", "second", "settled", "state")
+    __slots__ = ("number", "second", "settled", "state", "tag")
 
-    def __init__(self, number: int, settled: bool, second: bool, state: object) -> None:
+    def __init__(self, number: int, settled: bool, second: bool, state: object, tag: bytes) -> None:
         self.number = number
         self.settled = settled
         self.second = second
         self.state = state
+        self.tag = tag
 
 
 class PartialDelivery(IncomingDelivery):
     """A delivery that comes in several transfer frames."""
 
-    __slots__ = ("delivery_id", "octets", "pieces", "resumed", "tag")
+    __slots__ = ("delivery_id", "octets", "pieces", "resumed")
 
     def __init__(
-        self, number: int, settled: bool, second: bool, state: object, delivery_id: int, tag: bytes
+        self, number: int, settled: bool, second: bool, state: object, tag: bytes, delivery_id: int
     ) -> None:
-        super().__init__(number, settled, second, state)
+        super().__init__(number, settled, second, state, tag)
         self.delivery_id = delivery_id
-        self.tag = tag
         self.resumed = False
-        """The peer resumes a delivery, which the node does not know: the node ignores the delivery."""
+        """The peer resumes a delivery, of which the node has the whole message, or nothing."""
         self.pieces: list[bytes] = []
         self.octets = 0
 

@@ -22,7 +22,7 @@ from node.wire.amqp10.definitions import (
 from node.wire.amqp10.effects import AwaitSettled, SettleEffect
 from node.wire.amqp10.field_readers import CompositeField
 from node.wire.amqp10.frames import frame_buffers
-from node.wire.amqp10.incoming import FORMAT_OCTET
+from node.wire.amqp10.incoming_batch import FORMAT_OCTET
 from node.wire.amqp10.links import OutgoingLink
 from node.wire.amqp10.messages import acquired_before, with_place
 from node.wire.amqp10.modified import annotations_told

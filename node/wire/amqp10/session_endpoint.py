@@ -107,9 +107,10 @@ class SessionEndpoint:
         elif self.state is not SessionState.MAPPED:
             return
         elif isinstance(performative, Disposition):
-            # A disposition of the sender settles what the node keeps no record of.
             if performative.role is Role.RECEIVER:
                 self._dispose(performative)
+            else:
+                self._thirsty.update(self.incoming.settled(performative, self.links.values()))
         elif isinstance(performative, Flow):
             self._flow(performative)
         elif isinstance(performative, Attach):
@@ -225,8 +226,8 @@ class SessionEndpoint:
                 self._renew_credit(link)
 
     def _renew_credit(self, link: IncomingLink) -> None:
-        most = REQUEST_CREDIT if link.management else self._limits.link_credit
-        waits = link.management and self._has_unanswered(link)
+        most = REQUEST_CREDIT if link.management else link.most_credit(self._limits.link_credit)
+        waits = not most or (link.management and self._has_unanswered(link))
         if link.state is LinkState.ATTACHED and link.credit * 2 <= most and not waits:
             link.credit = most
             self._flows.write(link)
@@ -410,6 +411,7 @@ class SessionEndpoint:
 
     def _sender_gone(self, link: IncomingLink, end: LinkEnd) -> None:
         self._thirsty.pop(link, None)
+        self.incoming.link_ended(link, end)
         self._queue_without_link(link, end)
         if link.coordinator:
             self._parts.transactions.coordinator_gone(link)

@@ -230,6 +230,14 @@ class SessionTable:
         if link is not None and session is not None:
             session.cancelled(link, error)
 
+    def target_lost(self, link: IncomingLink, error: Error) -> None:
+        """Another link has the target of a link."""
+        session = self._by_number.get(link.session)
+        if session is not None:
+            session.incoming.abandon(link)
+            session.cancelled(link, error)
+            self.look_at(session)
+
     def released(self, channel: int) -> None:
         """The broker has taken back what a session had that the peer has ended. `channel` is the peer's."""
         mine = self._ending.pop(channel, None)

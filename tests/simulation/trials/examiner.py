@@ -44,6 +44,7 @@ OF_CONSUMERS: dict[str, Kind] = {
     "returns": order.returns,
     "lapses": order.lapses,
     "modifications": order.modifications,
+    "resends": keeping.resends,
 }
 """Only in seeds about consumers."""
 

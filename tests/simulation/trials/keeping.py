@@ -1,4 +1,6 @@
-"""Deliveries that outlive their link: each message is handled once, whichever nodes are lost."""
+"""Deliveries that outlive their link: each message is handled once, and comes into its queue once, whichever
+nodes are lost.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,10 @@ from itertools import count
 
 from tests.simulation.keepers import Keeper
 from tests.simulation.links import LinkReceiver
+from tests.simulation.resenders import Resender
 from tests.simulation.scripts import Steps
 from tests.simulation.trials.limits import numbered
-from tests.simulation.trials.prover import Fate
+from tests.simulation.trials.prover import Fate, Received
 from tests.simulation.trials.trial import PAUSE_S, Trial
 
 
@@ -44,6 +47,43 @@ def recoveries(trial: Trial) -> Steps:
     keeper.drop()
     for rival in rivals:
         rival.leave()
+
+
+def resends(trial: Trial) -> Steps:
+    """A client sends each message once, over many connections to any nodes: each is in the queue once (B7).
+    Another consumer gives back what it gets.
+    """
+    chance = trial.chance
+    publisher = trial.prover()
+    yield trial.queue(publisher)
+    publisher.leave()
+    trial.provers.remove(publisher)
+    bodies = numbered("m", chance.randint(3, 12))
+    resender = Resender(trial.name, bodies, chance)
+    rivals: list[LinkReceiver] = []
+    while not resender.done:
+        ready = trial.nodes.ready_nodes()
+        if not resender.connected and ready:
+            resender.connect(trial.nodes.place(chance.choice(ready)))
+        elif resender.connected and chance.random() < 0.15:
+            resender.drop()
+        else:
+            resender.act()
+        rivals = [one for one in rivals if one.alive]
+        if ready and not rivals and chance.random() < 0.05:
+            place = trial.nodes.place(chance.choice(ready))
+            rivals.append(LinkReceiver(place, trial.name, chance.randint(1, 3), count(1)))
+        for rival in rivals:
+            for received in rival.deliveries:
+                rival.release(received)
+            rival.deliveries.clear()
+        yield chance.choice((0.0, PAUSE_S, PAUSE_S, 4 * PAUSE_S))
+    resender.drop()
+    for rival in rivals:
+        rival.leave()
+    taker, taken = trial.prover(), list[Received]()
+    yield from trial.take(taker, trial.name, bodies, taken)
+    trial.check_taken(bodies, taken)
 
 
 def _check(trial: Trial, keeper: Keeper, rival: LinkReceiver) -> None:
