@@ -13,7 +13,7 @@ from node.queue.filtering import FilteredOrder
 from node.queue.leases import TERM_SHIFT, Leases
 from node.queue.link_leases import LinkLeases
 from node.queue.lost_leases import LostLeases
-from node.queue.operations import LINKS, OWNER, Semantics
+from node.queue.operations import LINKS, OWNER, Aspect, Semantics
 from node.queue.order import Order, ReadyByAge
 from node.queue.queue import QueueState
 from node.queue.schedule import Schedule
@@ -174,6 +174,11 @@ class DeliveryState:
                 return before[-1][1] if before else first - 1
         return self.granted
 
+    def given_out(self, last: int) -> None:
+        """A former owner has leased message `last`, and all older ones where the queue's order is by age."""
+        if self.ready.by_age and not self.annotations.logged(Aspect.DUE):
+            self.granted = max(self.granted, last)
+
     def leased(self, front_end: int, first: int, last: int) -> list[Range]:
         """The messages of the range that are leased to the front end, or held."""
         lease = self.leases.get(front_end)
@@ -242,6 +247,8 @@ class DeliveryState:
             self.held.remove(*part)
             self.ready.remove(*part)
             self.unschedule(*part)
+        if found and front_end != OWNER:
+            self.given_out(max(found)[1])
         mine = self.links.kept_for(front_end, first, last)
         if mine:
             self.leases[LINKS].remove_all(mine)

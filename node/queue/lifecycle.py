@@ -281,16 +281,9 @@ class Lifecycle:
             delivery.soft.remove(*part)
             self._rests.remove(*part)
         if not leased and front_end != OWNER:
-            self.given_out(max(ranges)[1])
+            delivery.given_out(max(ranges)[1])
             delivery.settling.update(delivery.leased_elsewhere(front_end, ranges))
         return Settled(count, [part for one in ranges for part in delivery.state.alive.intersection(*one)])
-
-    def given_out(self, last: int) -> None:
-        """A former owner has leased message `last`, and all older ones where the queue's order is by age."""
-        delivery = self._delivery
-        by_age = delivery.ready.by_age and not delivery.annotations.logged(Aspect.DUE)
-        if by_age and last > delivery.granted:
-            delivery.granted = last
 
     def release(self, front_end: int, first: int, last: int, redelivered: bool = True) -> int:
         """Give the front end's messages of the range back to the queue; return how many.
@@ -301,6 +294,8 @@ class Lifecycle:
         """
         delivery = self._delivery
         delivery.lost.given_back(front_end, first, last)
+        if redelivered and (held := delivery.held.intersection(first, last)):
+            delivery.given_out(held[-1][1])
         places = (delivery.leases.get(front_end), delivery.held)
         count = sum(
             self.give_back(place, place.intersection(first, last), redelivered) for place in places if place
@@ -315,8 +310,7 @@ class Lifecycle:
         lease = self._delivery.leases.get(front_end)
         if not lease:
             return
-        unheld = lease.copy()
-        unheld.remove_all(held)
+        unheld = lease.without(held)
         self._delivery.links.keep(lease, list(unheld.ranges()))
         for first, last in list(unheld.ranges()):
             self.release(front_end, first, last, redelivered=False)
@@ -408,7 +402,7 @@ class Lifecycle:
         delivery.ready.remove(0, delivery.state.mark)
         if delivery.held or delivery.scheduled:
             delivery.awaited = set(delivery.state.attached)
-        self.given_out(delivery.state.delivered)
+        delivery.given_out(max(delivery.state.delivered, delivery.links.kept.last or 0))
 
     def lost_front_end(self, front_end: int) -> None:
         """The front end is lost: its consumers end, and its leased messages are ready again, marked
@@ -452,8 +446,6 @@ class Lifecycle:
                 accepted.append(part)
         for part in accepted:
             self._take_over(front_end, part, consumers, leases)
-        if accepted:
-            self.given_out(max(accepted)[1])
         if delivery.timed is None:
             # A message whose lease has lapsed is its consumer's no more.
             lost = delivery.leased_elsewhere(front_end, ranges)

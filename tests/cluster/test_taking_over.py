@@ -142,21 +142,21 @@ class Recording(Node):
 FRONT_END, CONSUMER = 9, 16
 
 
-def taken_over(node: Recording) -> PartitionOwner:
-    """A new owner of a queue. A front end may have the queue's first message."""
+def taken_over(node: Recording, messages: int = 1) -> PartitionOwner:
+    """A new owner of a queue. A front end may have the queue's messages."""
     node.known[QUEUE] = QueueSettings()
     owner = PartitionOwner(OwnerState(1, node, NoEntries(), durable=True), node)
     operations = [encode_create_queue(QUEUE, Semantics.AT_LEAST_ONCE), encode_attach(QUEUE, FRONT_END)]
     log = [
         encode_entry([encode_batch(OWNER, 0, 0, [*operations, encode_mark(QUEUE, 9)])]),
-        encode_entry([encode_batch(FRONT_END, 1, 1, encode_publish(uniform_run(1), [QUEUE]))]),
+        encode_entry([encode_batch(FRONT_END, 1, 1, encode_publish(uniform_run(messages), [QUEUE]))]),
     ]
     for index, entry in enumerate(log, 1):
         owner.apply(index, entry, 0.0)
     node.proposed = len(log)
     owner.leading(3)
     owner.apply(3, node.entries.pop(), 0.1)
-    assert owner.active and list(owner.queues[QUEUE].delivery.held.ranges()) == [(1, 1)]
+    assert owner.active and list(owner.queues[QUEUE].delivery.held.ranges()) == [(1, messages)]
     return owner
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from node.queue.entry_format import encode_publish
+from node.queue.entry_format import encode_publish, encode_settle
 from node.queue.transaction_format import encode_prepare
 from node.queue.transaction_operations import (
     TransactionKey,
 )
 from tests.cluster.recorders import Silence
-from tests.cluster.test_taking_over import FRONT_END, QUEUE, FrontEnds, Recording, taken_over
+from tests.cluster.test_taking_over import FRONT_END, QUEUE, FrontEnds, Recording, apply_all, taken_over
 from tests.inside import machine_of
 from tests.queue.building import uniform_run
 
@@ -49,3 +49,18 @@ def test_what_ends_in_the_entry_that_prepares_it_is_undone() -> None:
     assert machine_of(owner).transactions.prepared == {}
     state = machine_of(owner).queues[QUEUE]
     assert (list(state.alive.ranges()), list(state.withheld.ranges())) == ([(1, 1)], [])
+
+
+@pytest.mark.requirement("A22.2")
+def test_what_is_older_than_a_held_message_that_a_transaction_settles_is_marked() -> None:
+    """A former owner leased three messages, of which the second has arrived."""
+    node = Recording()
+    owner = taken_over(node, 3)
+    owner.sessions.hello(FRONT_END, 1, "n1", [], 1)
+    prepare = encode_prepare(KEY.number, COORDINATOR, [encode_settle(QUEUE, [(2, 2)])])
+    owner.sessions.operations(FRONT_END, 1, 2, b"".join(prepare))
+    owner.sessions.held(FRONT_END, 1, {}, {}, {})
+    apply_all(node, owner, 4)
+    delivery = owner.queues[QUEUE].delivery
+    assert list(delivery.ready.ranges()) == [(1, 1), (3, 3)]
+    assert list(delivery.redelivered.ranges()) == [(1, 1)]

@@ -301,8 +301,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
             self.queue.kill(settled.durable)
         elif settled.durable:
             self.queue.state.settle(settled.durable)
-        for number in numbers:
-            message = self.queue.messages[number]
+        for message in [self.queue.messages[number] for number in numbers]:
             message.goes(DEAD if rejected and not message.soft else GONE)
             message.resting = False
 
@@ -453,10 +452,10 @@ class OwnerAgainstModel(RuleBasedStateMachine):
                     self.queue.messages[number].resting = False
         self.owner.lifecycle.release_held(redelivered=bool(lost))
         for number in self.queue.at(HELD):
-            self.queue.messages[number].goes(READY)
-            self.queue.messages[number].redelivered |= bool(lost & attached) or (bool(lost) and forgets)
+            (message := self.queue.messages[number]).goes(READY)
             # A newer message was leased, so this one was leased, too, and did not arrive.
-            self.queue.messages[number].redelivered |= number < self.granted
+            passed_over = number < self.granted
+            message.redelivered |= passed_over or bool(lost & attached) or (bool(lost) and forgets)
 
     def begin(self, attached: frozenset[int], now: int) -> None:
         """Begin with a new owner, before any front end has answered."""
@@ -486,10 +485,11 @@ class OwnerAgainstModel(RuleBasedStateMachine):
     def act_early(self, front_end: int, numbers: list[int], what: str) -> list[int]:
         """A front end that has not answered yet settles or returns its messages; returns their numbers."""
         numbers = [number for number in numbers if self.queue.messages[number].place == HELD]
+        if numbers:
+            self.was_given_out(max(numbers))
         if numbers and what == "give back":
             self.give_back(front_end, numbers, ranges_of(numbers), True, True)
         elif numbers:
-            self.was_given_out(max(numbers))
             self.settle_all(front_end, numbers, what == "reject")
         return numbers
 

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import pytest
 
+from node.delivery.link_terms import LinkTerms
 from node.message.deaths import encode_death
 from node.message.reason import Reason
 from node.queue.decision_format import encode_annotate, encode_remove
 from node.queue.dispatch import MARK_AHEAD
 from node.queue.entry_format import encode_attach, encode_discard, encode_mark, encode_return, encode_settle
 from node.queue.operations import OWNER, Aspect, Semantics
+from node.queue.remarks import Remark, Subject
 from tests.queue.building import one_batch, published, uniform_run
 from tests.queue.owners import A, B, attach, got, marked, owner_of, state_with
 from tests.queue.test_partition import machine_with
@@ -188,6 +190,28 @@ def test_a_front_end_may_give_back_what_is_held() -> None:
     assert list(owner.delivery.held.ranges()) == [(1, 1), (4, 6)]
     attach(owner, A)
     assert marked(owner.dispatch(2)) == [(2, 3, True)]
+
+
+@pytest.mark.requirement("A22.2")
+def test_what_is_older_than_a_held_message_that_a_client_gives_back_is_marked() -> None:
+    """A former owner leased messages 1 to 5, of which message 4 alone has arrived."""
+    owner = owner_of(state_with(6, mark=6, attached=(A, B)))
+    owner.lifecycle.release(A, 4, 4)
+    owner.lifecycle.reattached(A, [])
+    owner.lifecycle.reattached(B, [])
+    attach(owner, A)
+    assert marked(owner.dispatch(99)) == [(1, 4, True), (5, 6, False)]
+
+
+@pytest.mark.requirement("A22.2")
+def test_what_is_older_than_a_message_that_the_log_leases_to_a_link_is_marked() -> None:
+    state = state_with(5, mark=5, attached=(A,))
+    lease = LinkTerms(b"container\0link", 0).lease(B, 1)
+    state.note(Remark(1, Subject.LINK, [(3, 3)], lease))
+    owner = owner_of(state)
+    owner.lifecycle.reattached(A, [])
+    attach(owner, A)
+    assert marked(owner.dispatch(99)) == [(1, 2, True), (4, 5, False)]
 
 
 def test_what_a_front_end_does_not_have_is_ready_again() -> None:

@@ -34,6 +34,8 @@ SHOWN_BY = {
     "annotations that replace others": 2,
     "annotations that are not logged": 2,
     "links that are not logged": 3,
+    "message of a lost link": 7,
+    "tags that are not kept": 7,
     "settled before its commit": 51,
     "stale routes": 18,
     "limit counted twice": 30,
