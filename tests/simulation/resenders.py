@@ -13,11 +13,9 @@ from node.wire.amqp10.connection import AMQP_HEADER, SASL_HEADER
 from node.wire.amqp10.definitions import ReceiverSettleMode, Role, TerminusDurability, TerminusExpiryPolicy
 from node.wire.amqp10.frames import Frame
 from tests.simulation.clients import Place
-from tests.simulation.links import LinkConnection
+from tests.simulation.links import DATA, LinkConnection
 from tests.simulation.world import Violation
-from tests.wire.amqp10.peer import transfer
-from tests.wire.amqp10.performatives import LARGE, PLAIN, begin, sender
-from tests.wire.amqp10.sections import message
+from tests.wire.amqp10.performatives import LARGE, PLAIN, begin, octets_of, sender
 
 
 class Resender:
@@ -103,7 +101,8 @@ class Resender:
         id = len(self._ids)
         self._ids[id] = tag
         settles = resume and self._chance.random() < 0.5
-        connection.tell(transfer(id, message(body=tag), delivery_tag=tag, resume=resume, settled=settles))
+        message = DATA + bytes((len(tag),)) + tag
+        connection.tell(octets_of(d.Transfer(0, id, tag, 0, settled=settles, resume=resume), payload=message))
         if settles:
             self._settle(tag)
         elif not resume:
