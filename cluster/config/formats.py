@@ -15,7 +15,7 @@ of AMQP 1.0. With level 3 hashes of passwords in the catalog may have SCRAM veri
 of consumers may have filters. With level 5 deliveries, settlements and greetings may have tokens of
 leases. With level 6 returns of messages may have annotations, and logs and snapshots octets about messages.
 With level 7 the terms of consumers may name a link for which the queue keeps messages. With level 8 logs and
-snapshots may have the targets of links on which clients send.
+snapshots may have the targets of links on which clients send, and count the messages that clients give back.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -47,6 +47,11 @@ snapshots (`node.queue.remarks`).
 LINKS_IN_TERMS: Final = 7
 """From this level on nodes read links in the terms of consumers, and logs and snapshots that have which
 messages a queue keeps for a link (`node.queue.link_leases`).
+"""
+
+CANCELS_IN_RETURNS: Final = 8
+"""From this level on nodes read returns of messages that tell a client's word that the delivery has failed
+from other failed deliveries, and logs that count these (`node.queue.features.attempts`).
 """
 
 KEPT_TARGETS: Final = 8

@@ -31,7 +31,7 @@ from cluster.gateway.routes import Routes, Targets
 from cluster.gateway.state import NO_HOLDER, Confirmation, LinkConsumer
 from cluster.gateway.targets import FrontEndTargets
 from cluster.peers.link_messages import FIRST_CONSUMER, Delivery
-from node.delivery.settlements import Modification, Settlement, consumer_of, token_of
+from node.delivery.settlements import Modification, Outcome, Settlement, consumer_of, token_of
 from node.message.run import Run
 from node.queue.features.registry import rules_of
 from node.queue.settings import PLAIN, QueueSettings
@@ -264,7 +264,7 @@ class FrontEnd:
         for one in settled:
             if one.outcome.undeliverable_here:
                 self._giving_back.keep_from(consumer_of(one.lease), one.ranges)
-        shares = shares_of(publishes, settled, self._consumers, keep_remarks=self._formats.keep_remarks())
+        shares = shares_of(publishes, settled, self._consumers, formats=self._formats)
         self._commits.commit(shares, answer)
 
     def still_leads(self, route: Route) -> bool:
@@ -452,11 +452,10 @@ class FrontEnd:
         self,
         lease: int,
         ranges: list[Range],
-        failed: bool,
-        undeliverable_here: bool = False,
+        outcome: Outcome,
         change: Modification | None = None,
     ) -> None:
-        self._giving_back.give_back(lease, ranges, failed, undeliverable_here, change)
+        self._giving_back.give_back(lease, ranges, outcome, change)
 
     def discard(self, lease: int, ranges: list[Range]) -> None:
         attached = self._consumers.get(consumer_of(lease))

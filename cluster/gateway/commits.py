@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from cluster.catalog.definitions import PartitionKind
+from cluster.catalog.membership.formats import Formats
 from cluster.catalog.state import CatalogState
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.routes import Targets
@@ -74,7 +75,7 @@ def _encode_settled(queue: int, outcome: Outcome, token: int, annotations: bytes
         case Outcome.REJECTED:
             return encode_discard(queue, ranges, token)
         case _:
-            return encode_return(queue, ranges, outcome.failed, token, annotations)
+            return encode_return(queue, ranges, outcome.failed, token, annotations, outcome.cancelled)
 
 
 PartitionShares = dict[PartitionLink, Share]
@@ -85,12 +86,13 @@ def shares_of(
     settled: Iterable[Settlement],
     consumers: Mapping[int, Attached],
     *,
-    keep_remarks: bool,
+    formats: Formats,
 ) -> PartitionShares:
     """The shares of a transaction by link. A settlement of a consumer that is gone has no share: its messages
-    are back in the queue. `keep_remarks`: every owner takes annotations.
+    are back in the queue.
     """
     shares: PartitionShares = {}
+    keep_remarks, know_cancels = formats.keep_remarks(), formats.know_cancels()
     for run, route in publishes:
         assert isinstance(route, Targets)
         route.flow.routed += run.count * route.queues
@@ -104,7 +106,8 @@ def shares_of(
             if mine:
                 token = attached.link.told_token(token_of(lease))
                 kept = told if keep_remarks else b""
-                share.settled.append((attached.queue, outcome, token, kept, mine))
+                told_outcome = outcome.told(cancels=know_cancels)
+                share.settled.append((attached.queue, told_outcome, token, kept, mine))
     return shares
 
 

@@ -11,7 +11,7 @@ from cluster.gateway.commits import Attached
 from cluster.gateway.link import Links, PartitionLink
 from cluster.gateway.state import TakeAnswer, Vote, unanswered
 from cluster.peers.link_messages import NOTHING_TO_GET, UNREACHABLE, Ranges
-from node.delivery.settlements import Modification, consumer_of, token_of
+from node.delivery.settlements import Modification, Outcome, consumer_of, token_of
 from node.message.run import Run
 from node.queue.entry_format import encode_return
 from node.ranges.range_set import Numbers, merged, ranges_of
@@ -54,7 +54,7 @@ class GivingBack:
         consumer = consumer_of(lease)
         attached = self._consumers.get(consumer)
         if attached is None or not attached.for_link:
-            self.give_back(lease, ranges, True, False, None)
+            self.give_back(lease, ranges, Outcome.LOST, None)
             return
         self._leave_to_link(attached, consumer, ranges)
 
@@ -87,20 +87,19 @@ class GivingBack:
         arguments = [*NOTHING_TO_GET, attached.queue]
         self._links.request(attached.link, "last", arguments, _unless_unreachable(done))
 
-    def give_back(
-        self, lease: int, ranges: Ranges, failed: bool, undeliverable_here: bool, change: Modification | None
-    ) -> None:
+    def give_back(self, lease: int, ranges: Ranges, outcome: Outcome, change: Modification | None) -> None:
         attached = self._consumers.get(consumer_of(lease))
         mine = [] if attached is None else attached.under(lease, ranges)
         if attached is None or not mine:
             return
-        if undeliverable_here:
+        if outcome.undeliverable_here:
             self.keep_from(consumer_of(lease), mine)
         link, queue, token = attached.link, attached.queue, token_of(lease)
+        outcome = outcome.told(cancels=self._formats.know_cancels())
         if change is None or not self._formats.keep_remarks():
-            link.give_back(queue, mine, failed=failed, token=token)
+            link.give_back(queue, mine, failed=outcome.failed, token=token, cancelled=outcome.cancelled)
         else:
-            _modify(link, queue, mine, failed, token, change)
+            _modify(link, queue, mine, outcome, token, change)
 
 
 def _unless_unreachable(done: Callable[[], None]) -> TakeAnswer:
@@ -112,10 +111,11 @@ def _unless_unreachable(done: Callable[[], None]) -> TakeAnswer:
 
 
 def _modify(
-    link: PartitionLink, queue: int, ranges: Ranges, failed: bool, token: int, change: Modification
+    link: PartitionLink, queue: int, ranges: Ranges, outcome: Outcome, token: int, change: Modification
 ) -> None:
     """Return messages with annotations. The operation counts as one message, which the owner may refuse."""
-    operation = encode_return(queue, ranges, failed, link.told_token(token), change.annotations)
+    told, cancelled = link.told_token(token), outcome.cancelled
+    operation = encode_return(queue, ranges, outcome.failed, told, change.annotations, cancelled)
     link.transact(operation, [(queue, *one) for one in ranges], Vote(_hearing(change.refused)))
 
 

@@ -163,10 +163,15 @@ class PartitionLink:
         else:
             self._mark_dirty(self)
 
-    def give_back(self, queue: int, ranges: Ranges, *, failed: bool, token: int = NO_TOKEN) -> None:
-        """Return leased messages to the queue; `failed` counts a failed delivery of each."""
+    def give_back(
+        self, queue: int, ranges: Ranges, *, failed: bool, token: int = NO_TOKEN, cancelled: bool = False
+    ) -> None:
+        """Return leased messages to the queue; `failed` counts a failed delivery of each, and `cancelled`
+        that a client has said so.
+        """
         self._release(queue, ranges)
-        self._operation(encode_return(queue, ranges, failed, self.told_token(token)))
+        told = self.told_token(token)
+        self._operation(encode_return(queue, ranges, failed, told, cancelled=cancelled))
 
     def discard(self, queue: int, ranges: Ranges, token: int = NO_TOKEN) -> None:
         """Discard messages that a consumer has rejected without requeue."""

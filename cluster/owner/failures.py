@@ -13,26 +13,52 @@ from cluster.owner.discarding import discard_leased
 from cluster.owner.resting import let_rest
 from cluster.owner.state import OwnerState
 from cluster.peers.link_messages import Ranges
-from node.message.reason import Reason
 from node.message.run import Run
+from node.queue.decision_format import encode_annotate
 from node.queue.dispatch import QueueOwner
+from node.queue.operations import Aspect
 from node.ranges.range_set import RangeSet
 from node.wire.formats import format_of
 
 
-def discard_exhausted(owner: OwnerState, number: int, front_end: int, ranges: Ranges) -> tuple[bytes, Ranges]:
-    """A front end returns messages whose delivery failed: discard those beyond the queue's delivery limit.
+def discard_exhausted(
+    owner: OwnerState, number: int, front_end: int, ranges: Ranges, *, cancelled: bool = False
+) -> tuple[bytes, Ranges]:
+    """A front end returns messages whose delivery failed: discard those beyond the queue's limits on that.
+    `cancelled`: a client has said that it failed.
 
-    Returns the operation for the log, which may be empty, and the other messages.
+    Returns the operations for the log, which may be empty, and the other messages.
     """
     queue = owner.queues.get(number)
-    spent = [] if queue is None else queue.lifecycle.exhausted(front_end, ranges)
+    spent = [] if queue is None else queue.lifecycle.exhausted(front_end, ranges, cancelled)
     if not spent:
         return b"", ranges
-    left = RangeSet(ranges)
-    left.remove_all(spent)
-    told = discard_leased(owner, number, front_end, spent, Reason.DELIVERY_LIMIT)
-    return told or b"", list(left.ranges())
+    left, told = RangeSet(ranges), b""
+    for reason, parts in spent:
+        mine = [part for one in parts for part in left.intersection(*one)]
+        left.remove_all(mine)
+        told += (discard_leased(owner, number, front_end, mine, reason) if mine else None) or b""
+    return told, list(left.ranges())
+
+
+def count_cancels(owner: OwnerState, number: int, front_end: int, ranges: Ranges) -> None:
+    """A client gives messages back itself: count that, if the queue asks for it. Call this before the return.
+
+    The entry has the counts behind the return.
+    """
+    queue = owner.queues.get(number)
+    spans = [] if queue is None else queue.lifecycle.cancelled(front_end, ranges)
+    if queue is None or not spans:
+        return
+    delivery = queue.delivery
+    durable = [
+        (*part, value) for *one, value in spans for part in delivery.state.alive.intersection(one[0], one[1])
+    ]
+    if durable:
+        owner.proposal.add_decision(encode_annotate(number, Aspect.CANCELS, sorted(durable)))
+    soft = [(*part, value) for *one, value in spans for part in delivery.soft.numbers.intersection(*one)]
+    if soft:
+        delivery.soft.annotate(Aspect.CANCELS, soft)
 
 
 def return_leased(owner: OwnerState, number: int, queue: QueueOwner, front_end: int) -> None:

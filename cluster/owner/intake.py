@@ -23,7 +23,7 @@ from cluster.owner.admission import (
 )
 from cluster.owner.annotating import change, changes
 from cluster.owner.discarding import dead_letter_new, makes_dead_letters, take_discard
-from cluster.owner.failures import discard_exhausted
+from cluster.owner.failures import count_cancels, discard_exhausted
 from cluster.owner.resting import let_rest
 from cluster.owner.state import OwnerState
 from cluster.owner.targets import takes_step
@@ -396,7 +396,10 @@ def take_return(owner: OwnerState, front_end: int, operation: Return) -> bytes |
             queue.delivery.lost.given_back(front_end, *part)
         queue.delivery.links.given_back(ranges)
     if operation.failed:
-        spent, ranges = discard_exhausted(owner, operation.queue, front_end, ranges)
+        cancelled = operation.cancelled
+        spent, ranges = discard_exhausted(owner, operation.queue, front_end, ranges, cancelled=cancelled)
+        if cancelled:
+            count_cancels(owner, operation.queue, front_end, ranges)
         let_rest(owner, operation.queue, front_end, ranges)
     durable = list(ranges)
     if queue is not None:

@@ -354,4 +354,5 @@ def _encoded(settlement: SettlementOperation) -> bytes:
         case Discard(queue, ranges):
             return encode_discard(queue, ranges)
         case Return(queue, ranges, failed):
-            return encode_return(queue, ranges, failed, annotations=settlement.annotations)
+            told, cancelled = settlement.annotations, settlement.cancelled
+            return encode_return(queue, ranges, failed, annotations=told, cancelled=cancelled)

@@ -37,7 +37,7 @@ class Outcome(Enum):
     REJECTED = 2
     """The queue removes the message, or makes it a dead letter."""
     RETURNED = 3
-    """The message goes back to its queue, and the delivery counts as failed."""
+    """The client gives the message back to its queue, and the delivery counts as failed."""
     RELEASED = 4
     """The message goes back to its queue, as if it had not been delivered."""
     UNDELIVERABLE_HERE = 5
@@ -46,18 +46,31 @@ class Outcome(Enum):
     """As RETURNED, and this consumer gets the message no more."""
     ABANDONED = 7
     """The client has gone without an outcome. The queue keeps the message for the link of the consumer, if it
-    has one; elsewhere as RETURNED.
+    has one; elsewhere as LOST.
     """
+    LOST = 8
+    """The message goes back to its queue, and the delivery counts as failed, without a word of the client."""
 
     @property
     def failed(self) -> bool:
         """Whether the delivery counts as failed, where the message goes back to its queue."""
+        return self is Outcome.LOST or self.cancelled
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the client itself has said that the delivery has failed."""
         return self in (Outcome.RETURNED, Outcome.FAILED_UNDELIVERABLE_HERE)
 
     @property
     def undeliverable_here(self) -> bool:
         """Whether the message goes back to its queue for other consumers alone."""
         return self in (Outcome.UNDELIVERABLE_HERE, Outcome.FAILED_UNDELIVERABLE_HERE)
+
+    def told(self, *, cancels: bool) -> Outcome:
+        """The outcome for owners that tell a client's word from other failed deliveries, or do not (not
+        `cancels`).
+        """
+        return self if cancels or not self.cancelled else Outcome.LOST
 
 
 class Settlement(NamedTuple):

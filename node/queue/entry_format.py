@@ -125,9 +125,17 @@ def encode_settle(queue: int, ranges: Sequence[Range], token: int = NO_TOKEN) ->
 
 
 def encode_return(
-    queue: int, ranges: Sequence[Range], failed: bool, token: int = NO_TOKEN, annotations: bytes = b""
+    queue: int,
+    ranges: Sequence[Range],
+    failed: bool,
+    token: int = NO_TOKEN,
+    annotations: bytes = b"",
+    cancelled: bool = False,
 ) -> bytes:
+    """`cancelled` messages are `failed` ones, too."""
     kind = OpKind.RETURN_FAILED if failed else OpKind.RETURN
+    if cancelled:
+        kind = OpKind.RETURN_CANCELLED
     plain = _lease(token) + _encode_ranges(kind, queue, ranges)
     return _MODIFIED.pack(OpKind.MODIFIED, len(annotations)) + annotations + plain if annotations else plain
 
@@ -309,7 +317,9 @@ def _read_modified(data: Buffer, offset: int) -> tuple[Return, int]:
 
 def _read_return(data: Buffer, offset: int) -> tuple[Return, int]:
     queue, ranges, end = _read_ranges(data, offset)
-    return Return(queue, ranges, data[offset] == OpKind.RETURN_FAILED), end
+    cancelled = data[offset] == OpKind.RETURN_CANCELLED
+    failed = cancelled or data[offset] == OpKind.RETURN_FAILED
+    return Return(queue, ranges, failed, cancelled=cancelled), end
 
 
 def _read_create_queue(data: Buffer, offset: int) -> tuple[CreateQueue, int]:
@@ -348,15 +358,18 @@ def _pair_reader(
     return read
 
 
-_UNDER_LEASE: Final = frozenset((OpKind.SETTLE, OpKind.RETURN, OpKind.RETURN_FAILED, OpKind.DISCARD))
+_RETURNS: Final = frozenset((OpKind.RETURN, OpKind.RETURN_FAILED, OpKind.RETURN_CANCELLED))
 
-_RETURNING: Final = frozenset((OpKind.RETURN, OpKind.RETURN_FAILED, OpKind.UNDER_LEASE))
+_UNDER_LEASE: Final = _RETURNS | {OpKind.SETTLE, OpKind.DISCARD}
+
+_RETURNING: Final = _RETURNS | {OpKind.UNDER_LEASE}
 
 _READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
     OpKind.PUBLISH: _read_publish,
     OpKind.SETTLE: _ranges_reader(Settle),
     OpKind.RETURN: _read_return,
     OpKind.RETURN_FAILED: _read_return,
+    OpKind.RETURN_CANCELLED: _read_return,
     OpKind.DISCARD: _ranges_reader(Discard),
     OpKind.PURGE: _ranges_reader(Purge),
     OpKind.MARK: _pair_reader(Mark),

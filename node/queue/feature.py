@@ -72,6 +72,8 @@ class Feature:
     def __init__(self, *, passes_on: bool = False) -> None:
         """`passes_on`: a consumer's settlement may let another consumer get more."""
         self.passes_on = passes_on
+        self.reason = Reason.DELIVERY_LIMIT
+        """See `exhausted`."""
 
     def take_over(self, context: FeatureContext) -> None:
         """The queue has a new owner, or other settings. The log is applied up to the owner's first entry.
@@ -116,9 +118,15 @@ class Feature:
         committed.
         """
 
-    def exhausted(self, front_end: int, ranges: Sequence[Range]) -> list[Range]:
-        """The messages to discard among those that the front end returns after a failed delivery. The failure
-        is not counted yet.
+    def exhausted(self, front_end: int, ranges: Sequence[Range], cancelled: bool) -> list[Range]:
+        """The messages to discard, for `reason`, among those that the front end returns after a failed
+        delivery. The failure is not counted yet. `cancelled`: a client has said that the delivery failed.
+        """
+        return []
+
+    def cancelled(self, front_end: int, ranges: Sequence[Range]) -> list[Span]:
+        """How many times clients have said of each message that its delivery failed, this time included. The
+        counts go into the log with the RETURN, as the aspect CANCELS.
         """
         return []
 

@@ -22,6 +22,7 @@ class Hooks:
 
     __slots__ = (
         "as_told",
+        "cancelled",
         "exhausted",
         "given",
         "lease_until",
@@ -51,6 +52,7 @@ class Hooks:
         self.settle = _implementing(found, "settle")
         self.return_ = _implementing(found, "return_")
         self.exhausted = _implementing(found, "exhausted")
+        self.cancelled = _implementing(found, "cancelled")
         self.rest = _implementing(found, "rest")
         self.ready = _implementing(found, "ready")
         self.as_told = _implementing(found, "as_told")

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from node.delivery.settlements import NO_TOKEN
+from node.message.reason import Reason
 from node.message.run import Run
 from node.queue.consumers import Consumer
 from node.queue.delivery_state import DeliveryState
@@ -199,11 +200,18 @@ class Lifecycle:
             self._rests.set(*span)
         return spans
 
-    def exhausted(self, front_end: int, ranges: Sequence[Range]) -> list[Range]:
-        """The front end's messages of the ranges that have reached the delivery limit with one more
-        failure.
+    def exhausted(
+        self, front_end: int, ranges: Sequence[Range], cancelled: bool
+    ) -> list[tuple[Reason, list[Range]]]:
+        """The front end's messages of the ranges that are beyond a limit with one more failure, by the reason
+        for which the queue discards them; as `Feature.exhausted`.
         """
-        return [part for feature in self.hooks.exhausted for part in feature.exhausted(front_end, ranges)]
+        found = [(one.reason, one.exhausted(front_end, ranges, cancelled)) for one in self.hooks.exhausted]
+        return [one for one in found if one[1]]
+
+    def cancelled(self, front_end: int, ranges: Sequence[Range]) -> list[Span]:
+        """See `Feature.cancelled`."""
+        return [span for one in self.hooks.cancelled for span in one.cancelled(front_end, ranges)]
 
     # -- leases ---------------------------------------------------------------------------------
 

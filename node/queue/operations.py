@@ -56,6 +56,8 @@ class Aspect(IntEnum):
     """Reason and time of the discard (`node.message.deaths`). The queue delivers the message no more."""
     SIZE = 6
     """The octets of the body; only in queues with a limit on octets."""
+    CANCELS = 7
+    """How many times clients have given the message back themselves; only in queues that count that."""
 
 
 class Cause(StrEnum):
@@ -107,6 +109,7 @@ class OpKind(IntEnum):
     """
     REMARK = 22
     TARGET = 23
+    RETURN_CANCELLED = 24
     REMEMBER_IDS = 30
     FORGET_IDS = 31
     PREPARE = 40
@@ -167,7 +170,8 @@ class Settle(NamedTuple):
 
 
 class Return(NamedTuple):
-    """The messages go back to the queue. `failed`: their deliveries count as failed.
+    """The messages go back to the queue. `failed`: their deliveries count as failed. `cancelled`: they do
+    because a client has said so, and not because the client or its lease was lost.
 
     `annotations`: the message annotations that the client gives the messages (`node.queue.remarks.Subject`).
     """
@@ -177,6 +181,7 @@ class Return(NamedTuple):
     failed: bool
     token: int = NO_TOKEN
     annotations: bytes = b""
+    cancelled: bool = False
 
 
 class Discard(NamedTuple):

@@ -107,7 +107,7 @@ class SessionCore:
         if isinstance(result, Consuming):
             self._consumers.came_late(result.consumer)
         elif isinstance(result, Got):
-            self._port.give_back(result.lease, [(result.sequence, result.sequence)], False)
+            self._port.give_back(result.lease, [(result.sequence, result.sequence)], Outcome.RELEASED)
 
     # -- publishing -----------------------------------------------------------------------------
 
@@ -217,7 +217,7 @@ class SessionCore:
         elif outcome is Outcome.ABANDONED:
             self._port.abandon(lease, ranges)
         else:
-            self._port.give_back(lease, ranges, outcome.failed, outcome.undeliverable_here, change)
+            self._port.give_back(lease, ranges, outcome, change)
 
     # -- the end --------------------------------------------------------------------------------
 

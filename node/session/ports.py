@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
-from node.delivery.settlements import Modification, Settlement
+from node.delivery.settlements import Modification, Outcome, Settlement
 from node.message.run import Run
 from node.ranges.range_set import Numbers, Range
 from node.refusal import Refusal
@@ -468,14 +468,13 @@ class BrokerPort(Protocol):
         self,
         lease: int,
         ranges: list[Range],
-        failed: bool,
-        undeliverable_here: bool = False,
+        outcome: Outcome,
         change: Modification | None = None,
     ) -> None:
-        """Return the messages to the queue. `failed`: the deliveries count as failed. `undeliverable_here`:
-        the queue keeps the messages for other consumers, as long as its owner and this consumer stay. In a
-        queue with groups the consumer gets no later message before another one has them. `change` is without
-        effect while a member of the cluster does not know it.
+        """Return the messages to the queue. `outcome.undeliverable_here`: the queue keeps the messages for
+        other consumers, as long as its owner and this consumer stay. In a queue with groups the consumer gets
+        no later message before another one has them. `change` is without effect while a member of the cluster
+        does not know it.
         """
 
     def discard(self, lease: int, ranges: list[Range]) -> None:

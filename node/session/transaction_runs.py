@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from node.delivery.settlements import Settlement
+from node.delivery.settlements import Outcome, Settlement
 from node.message.run import Run
 from node.refusal import PreconditionFailedError, Refusal
 from node.session.ports import BrokerPort, Done, Route
@@ -76,7 +76,7 @@ class TransactionRuns:
             refused = PreconditionFailedError("no queue takes a message of the transaction")
         if whole and refused is not None:
             for lease, ranges, *_ in settled:
-                self._port.give_back(lease, ranges, True)
+                self._port.give_back(lease, ranges, Outcome.LOST)
             done(refused)
             return
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from node.delivery.settlements import Outcome
 from node.message.run import Run
 from node.ranges.range_set import Numbers, ranges_of
 from node.refusal import Refusal
@@ -86,7 +87,8 @@ class Taker(RecordedSubscriber):
     def refuse(self, *numbers: int, failed: bool = True) -> None:
         """Return messages that are not to come to this consumer again, or all that came."""
         ranges = ranges_of(sorted(numbers or self.numbers))
-        self.node.input(lambda: self.front_end.give_back(self.consumer, ranges, failed, True))
+        outcome = Outcome.FAILED_UNDELIVERABLE_HERE if failed else Outcome.UNDELIVERABLE_HERE
+        self.node.input(lambda: self.front_end.give_back(self.consumer, ranges, outcome))
 
     def settle(self) -> None:
         """Settle all that came."""

@@ -347,7 +347,8 @@ def test_the_settlements_of_a_browser_are_ignored_in_transactions_too(site: Site
     settled = [Settlement(taker.consumer, [(number, number)], Outcome.ACCEPTED) for number in taker.numbers]
     taker.node.input(lambda: taker.front_end.commit([], settled, answers.append))
     taker.node.input(lambda: taker.front_end.discard(taker.consumer, [(taker.numbers[0],) * 2]))
-    taker.node.input(lambda: taker.front_end.give_back(taker.consumer, [(taker.numbers[0],) * 2], True))
+    first = [(taker.numbers[0],) * 2]
+    taker.node.input(lambda: taker.front_end.give_back(taker.consumer, first, Outcome.RETURNED))
     site.until(lambda: answers)
     assert client.bodies("q") == BODIES
 

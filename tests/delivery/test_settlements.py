@@ -46,5 +46,9 @@ def test_an_outcome_says_what_becomes_of_a_message_that_goes_back() -> None:
     """AMQP 1.0, part 3 §3.4.5: the fields delivery-failed and undeliverable-here."""
     assert [(one.failed, one.undeliverable_here) for one in Outcome] == [
         (False, False), (False, False), (True, False), (False, False), (False, True), (True, True),
-        (False, False),
+        (False, False), (True, False),
     ]  # fmt: skip
+    mine = [one for one in Outcome if one.cancelled]
+    assert mine == [Outcome.RETURNED, Outcome.FAILED_UNDELIVERABLE_HERE]
+    assert [one.told(cancels=True) for one in mine] == mine
+    assert [one.told(cancels=False) for one in mine] == [Outcome.LOST] * 2

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cluster.admin.api.internal_channel import InternalChannel
+from node.delivery.settlements import Outcome
 from node.session.permissions import Scope
 from node.session.ports import Got, QueueRef, VhostConnection
 from tests.cluster.recorders import Silence, run_of
@@ -37,17 +38,12 @@ class LateBroker:
         self.asked.set()
 
     def give_back(
-        self,
-        consumer: int,
-        ranges: list[tuple[int, int]],
-        failed: bool,
-        undeliverable_here: bool = False,
-        change: Any = None,
+        self, consumer: int, ranges: list[tuple[int, int]], outcome: Outcome, change: Any = None
     ) -> None:
-        self.given_back.append((consumer, ranges, failed))
+        self.given_back.append((consumer, ranges, outcome.failed))
 
     def abandon(self, consumer: int, ranges: list[tuple[int, int]]) -> None:
-        self.give_back(consumer, ranges, True)
+        self.give_back(consumer, ranges, Outcome.LOST)
 
     def release_holder(self, holder: int, released: Callable[[], None]) -> None:
         released()

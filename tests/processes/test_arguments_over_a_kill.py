@@ -379,6 +379,31 @@ def test_failed_deliveries_are_counted_over_owners(trial: Trial) -> None:
         assert trial.is_empty()
 
 
+@pytest.mark.requirement("D4.1", "D4.3")
+def test_cancels_and_lost_deliveries_are_counted_apart_over_owners(trial: Trial) -> None:
+    grave = trial.queue + "-grave"
+    trial.declare_other(grave)
+    trial.declare(
+        x_max_cancels=2, x_max_deliveries=2, x_dead_letter_exchange="", x_dead_letter_routing_key=grave
+    )
+    trial.publish(b"hard")
+
+    def got(channel: BlockingChannel) -> int:
+        found = until(lambda: (one := channel.basic_get(trial.queue))[0] and one, "the message")
+        return int(found[0].delivery_tag)
+
+    trial.clients[1].basic_nack(got(trial.clients[1]), requeue=True)
+    losing = trial.other.connect()
+    got(losing.channel())
+    losing.close()
+    trial.clients[1].queue_declare(trial.queue, passive=True)
+    with trial.owner_killed():
+        trial.clients[1].basic_nack(got(trial.clients[1]), requeue=True)
+        ((body, properties),) = trial.take(1, grave)
+        assert body == b"hard" and properties.headers["x-death"][0]["reason"] == "expired"
+        assert trial.is_empty()
+
+
 @pytest.mark.requirement("A24.12")
 def test_a_living_consumer_stays_the_single_active_one(trial: Trial) -> None:
     trial.declare(x_single_active_consumer=True)

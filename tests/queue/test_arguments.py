@@ -35,6 +35,8 @@ def checked(arguments: dict[str, Any]) -> QueueSettings:
             QueueSettings(dead_letter_exchange="", dead_letter_routing_key="dead"),
         ),
         ({"x-delivery-limit": 3}, QueueSettings(delivery_limit=3)),
+        ({"x-max-cancels": 3}, QueueSettings(max_cancels=3)),
+        ({"x-max-deliveries": 10}, QueueSettings(max_deliveries=10)),
         ({"x-delivery-limit": -1}, PLAIN),
         ({"x-single-active-consumer": True}, QueueSettings(single_active_consumer=True)),
         ({"x-group-by": "customer"}, QueueSettings(group_by="customer")),

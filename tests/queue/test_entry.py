@@ -113,7 +113,8 @@ def disjoint(pairs: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
 
 OPERATIONS = st.one_of(
     st.builds(Settle, U64, RANGES, TOKENS),
-    st.builds(Return, U64, RANGES, st.booleans(), TOKENS),
+    st.builds(Return, U64, RANGES, st.booleans(), TOKENS, cancelled=st.just(False)),
+    st.builds(Return, U64, RANGES, st.just(True), TOKENS, cancelled=st.just(True)),
     st.builds(Discard, U64, RANGES, TOKENS),
     st.builds(Purge, U64, RANGES),
     st.builds(Mark, U64, U64),
@@ -295,8 +296,8 @@ def test_kinds_in_journals_keep_their_numbers() -> None:
         "PUBLISH": 1, "SETTLE": 2, "RETURN": 3, "RETURN_FAILED": 4, "DISCARD": 5, "PURGE": 6, "MARK": 7,
         "ATTACH": 8, "DETACH": 9, "CREATE_QUEUE": 10, "DROP_QUEUE": 11, "FORGET": 12, "ANNOTATE": 13,
         "REMOVE": 14, "ATTACH_CONSUMER": 15, "REFUSE": 16, "TRANSFER": 17, "TRANSFERRED": 18,
-        "SEAL_QUEUE": 19, "UNDER_LEASE": 20, "MODIFIED": 21, "REMARK": 22, "TARGET": 23, "REMEMBER_IDS": 30,
-        "FORGET_IDS": 31,
+        "SEAL_QUEUE": 19, "UNDER_LEASE": 20, "MODIFIED": 21, "REMARK": 22, "TARGET": 23,
+        "RETURN_CANCELLED": 24, "REMEMBER_IDS": 30, "FORGET_IDS": 31,
         "PREPARE": 40, "DECIDE": 41, "PREPARED": 42, "DECIDED": 43, "CONCLUDE": 44, "END": 45, "ABANDON": 46,
     }  # fmt: skip
 

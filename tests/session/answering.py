@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from node.delivery.settlements import Modification
+from node.delivery.settlements import Modification, Outcome
 from node.message.run import Run
 from node.ranges.range_set import Range, numbers_of
 from node.refusal import Refusal
@@ -237,14 +237,13 @@ class AnsweringBroker:
         self,
         consumer: int,
         ranges: list[Range],
-        failed: bool,
-        undeliverable_here: bool = False,
+        outcome: Outcome,
         change: Modification | None = None,
     ) -> None:
         self._release(consumer, ranges)
 
     def abandon(self, consumer: int, ranges: list[Range]) -> None:
-        self.give_back(consumer, ranges, True)
+        self.give_back(consumer, ranges, Outcome.LOST)
 
     def discard(self, consumer: int, ranges: list[Range]) -> None:
         self._release(consumer, ranges)

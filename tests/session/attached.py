@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from node.delivery.settlements import Outcome
 from node.message.run import Run
 from node.refusal import NotFoundError, Refusal
 from node.session.amqp10.session import ConnectionSession
@@ -161,12 +162,10 @@ class NodeBroker(AnsweringBroker):
 
         self._answer("commit", answered)
 
-    def give_back(
-        self, consumer: int, ranges: Any, failed: bool, undeliverable_here: bool = False, change: Any = None
-    ) -> None:
-        self.returned.append((consumer, ranges, failed))
+    def give_back(self, consumer: int, ranges: Any, outcome: Outcome, change: Any = None) -> None:
+        self.returned.append((consumer, ranges, outcome.failed))
         self.changes.append(change)
-        super().give_back(consumer, ranges, failed, undeliverable_here, change)
+        super().give_back(consumer, ranges, outcome, change)
 
 
 class LoggingSocket(Socket):

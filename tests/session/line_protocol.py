@@ -45,7 +45,7 @@ FRAMING = Framing(0, 0, None, 0, b"message ")
 """A connection has one channel, and a frame is a line."""
 WINDOWS = Windows(2000, 16, 1 << 22, 1 << 24)
 VERBS = ("accept", "reject", "return", "release", "release-elsewhere", "return-elsewhere")
-OUTCOMES = dict(zip(VERBS, (one for one in Outcome if one is not Outcome.ABANDONED), strict=True))
+OUTCOMES = dict(zip(VERBS, list(Outcome)[: len(VERBS)], strict=True))
 COMMANDS: dict[str, Callable[..., c.Command]] = {
     "declare": lambda queue: c.DeclareQueue(QueueDeclaration(queue, True, False, False)),
     "delete": c.DeleteQueue,

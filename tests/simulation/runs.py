@@ -30,6 +30,9 @@ RECOVERIES_EVERY = 8
 RESENDS_EVERY = 16
 """One in so many seeds about consumers is about links whose targets are kept."""
 
+CANCELS_EVERY = 32
+"""One in so many seeds about consumers is about messages that clients give back again and again."""
+
 GRAVES_EVERY = 4
 """One in so many seeds about leases is about dead letters."""
 
@@ -56,12 +59,12 @@ ANSWERS = (
 answer that is deposed, or do something twice.
 """
 
-RESENDING = (
+UNRELIABLE = (
     ("lost consumers",),
     ("kill", "link", "reset"),
     ("isolated owner", "halves", "cornered owner", "freeze"),
 )
-"""The faults of seeds about links whose targets are kept."""
+"""The faults of seeds about targets that are kept, and about messages that clients give back."""
 
 DISKS_EVERY = 5
 """One of so many seeds has disks that rot or fill up."""
@@ -177,7 +180,10 @@ def _of_consumers(seed: int, shape: Shape) -> Plan:
         shape.trials = (("recoveries",),) * 4
     elif seed % RESENDS_EVERY == 7:
         shape.trials = (("resends",),) * 4
-        return shape, World(seed).chance("resends").choice(RESENDING), 0.3
+        return shape, World(seed).chance("resends").choice(UNRELIABLE), 0.3
+    elif seed % CANCELS_EVERY == 15:
+        shape.trials = (("cancels",),) * 4
+        return shape, World(seed).chance("cancels").choice(UNRELIABLE), 0.3
     else:
         shape.trials = (("groups",), ("groups",), ("returns",), ("returns",), ("returns", "single active"))
     return shape, ("lost consumers",), 0.2

@@ -17,7 +17,14 @@ from __future__ import annotations
 from typing import Any
 
 from cluster.catalog.replica import Catalog
-from cluster.config.formats import KEPT_TARGETS, LEASE_TOKENS, LINKS_IN_TERMS, MAJORITIES_IN_VOTES, REMARKS
+from cluster.config.formats import (
+    CANCELS_IN_RETURNS,
+    KEPT_TARGETS,
+    LEASE_TOKENS,
+    LINKS_IN_TERMS,
+    MAJORITIES_IN_VOTES,
+    REMARKS,
+)
 
 
 class PeerFormats:
@@ -78,6 +85,10 @@ class Formats:
     def know_links(self) -> bool:
         """Whether all members read links in the terms of consumers, and messages that are kept for links."""
         return self.everywhere >= LINKS_IN_TERMS
+
+    def know_cancels(self) -> bool:
+        """Whether all members tell a client's word that a delivery has failed from other failed ones."""
+        return self.everywhere >= CANCELS_IN_RETURNS
 
     def know_targets(self) -> bool:
         """Whether all members read the targets that queues keep, which logs and operations of front ends may

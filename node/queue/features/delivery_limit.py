@@ -29,7 +29,7 @@ class DeliveryLimit(Feature):
         self._delivery = delivery
         self._limit = limit
 
-    def exhausted(self, front_end: int, ranges: Sequence[Range]) -> list[Range]:
+    def exhausted(self, front_end: int, ranges: Sequence[Range], cancelled: bool) -> list[Range]:
         delivery = self._delivery
         return [
             (low, high)

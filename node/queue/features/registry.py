@@ -8,6 +8,7 @@ from typing import Any, Final
 from node.queue.argument import Argument
 from node.queue.feature import Declaration
 from node.queue.features import (
+    attempts,
     backoff,
     dead_letters,
     deduplication,
@@ -39,6 +40,7 @@ FEATURES: Final[tuple[Declaration, ...]] = (
     ttl.FEATURE,
     expires.FEATURE,
     delivery_limit.FEATURE,
+    attempts.FEATURE,
     backoff.FEATURE,
     dead_letters.FEATURE,
     filters.FEATURE,

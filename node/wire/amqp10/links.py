@@ -242,7 +242,7 @@ class OutgoingLink:
     def outcome_at(self, end: LinkEnd) -> Outcome:
         """The outcome of the deliveries that are unsettled when the link ends."""
         kept = self.recovery is not None and keeping(self.retention, end) is Keeping.KEPT
-        return Outcome.ABANDONED if kept else Outcome.RETURNED
+        return Outcome.ABANDONED if kept else Outcome.LOST
 
     @property
     def limit(self) -> int:

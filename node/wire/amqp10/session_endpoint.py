@@ -434,7 +434,7 @@ class SessionEndpoint:
             return
         consumer, left = link.consumer, numbers[taken:]
         if consumer is not None and not link.presettled:
-            self._outbox.settlements.add(Outcome.RETURNED, self.number, lease, left[:1])
+            self._outbox.settlements.add(Outcome.LOST, self.number, lease, left[:1])
             if len(left) > 1:
                 self._outbox.settlements.add(Outcome.RELEASED, self.number, lease, left[1:])
         text = f"a message is larger than the {link.max_message_size} octets that the link takes"

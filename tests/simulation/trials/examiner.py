@@ -45,6 +45,7 @@ OF_CONSUMERS: dict[str, Kind] = {
     "lapses": order.lapses,
     "modifications": order.modifications,
     "resends": keeping.resends,
+    "cancels": limits.cancels,
 }
 """Only in seeds about consumers."""
 

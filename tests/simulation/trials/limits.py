@@ -195,6 +195,35 @@ def delivery_limit(trial: Trial) -> Steps:
     yield from dead_lettered(trial, other, bodies, "delivery_limit", trial.name)
 
 
+def cancels(trial: Trial) -> Steps:
+    """A message expires when clients have given it back as often as the queue admits, and no earlier. A
+    delivery that is lost with its node is no cancel (D4).
+    """
+    chance = trial.chance
+    one, other = trial.prover(), trial.prover()
+    answer, letters = trial.grave(one)
+    yield answer
+    most = chance.randint(1, 4)
+    yield trial.queue(one, max_cancels=most, **letters)
+    bodies = numbered("m", chance.randint(1, 4))
+    yield other.publish("", trial.name, bodies)
+    times = dict.fromkeys(bodies, 0)
+    while True:
+        got = yield one.get(trial.name)
+        if got is not None:
+            times[got.body] += 1
+            one.nack(got, requeue=True)
+            continue
+        depth = yield other.ask(m.QueueDeclare(f"{trial.name} grave", passive=True))
+        if depth.message_count == len(bodies):
+            break
+        yield from trial.pause()
+    shown = f"with a limit of {most} cancels messages came {times}"
+    trial.expect(min(times.values()) >= most, shown)
+    trial.expect(not trial.calm or set(times.values()) == {most}, shown)
+    yield from dead_lettered(trial, other, bodies, "expired", trial.name)
+
+
 def purge(trial: Trial) -> Steps:
     """After a purge the queue has no message that was confirmed before, and all that were published
     after it.

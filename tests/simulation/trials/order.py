@@ -132,8 +132,9 @@ def modifications(trial: Trial) -> Steps:
 
 def _check_marks(trial: Trial, sharing: Sharing, held: Held) -> None:
     """B6: the marks of all deliveries before, and those with which the message was given back since, unless
-    the client that gave it back had been given up. A client that was given up may come back, and have the
-    message again that others have given back meanwhile: its mark may be the latest, whatever its number.
+    the client that gave it back had been given up, or has lost the message to one that had been. A client
+    that was given up may come back, and have the message again that others have given back meanwhile: its
+    mark may be the latest, whatever its number.
     """
     body, marks = held.received.body, marks_of(held.received)
     wanted: set[int] = set()
@@ -142,7 +143,7 @@ def _check_marks(trial: Trial, sharing: Sharing, held: Held) -> None:
         if one.received.body == body and isinstance(one.prover, LinkReceiver):
             wanted |= marks_of(one.received)
             given = {one.prover.given[one.received.tag]} if one.received.tag in one.prover.given else set()
-            (late if sharing.void(one) else wanted).update(given)
+            (late if sharing.void(one) or sharing.contested(one) else wanted).update(given)
     shown = f"{body} comes with the marks {marks}"
     trial.expect(wanted <= marks <= wanted | late, f"{shown}, and should with {wanted}")
     latest = held.received.headers.get(LATEST)

@@ -141,6 +141,15 @@ class Sharing:
         ended = not prover.alive or prover.connection.gone
         return ended or self._trial.nodes.given_up(prover.node.name, held.received.time)
 
+    def contested(self, held: Held) -> bool:
+        """Whether another client may have come back with the message, which had been given up before. A new
+        owner takes the message for that client's, where the node of `held` has not greeted it.
+        """
+        trial, body = self._trial, held.received.body
+        others = [one for one in self.deliveries if one.received.body == body and one is not held]
+        back = any(trial.nodes.given_up(one.prover.node.name, one.received.time) for one in others)
+        return back and trial.nodes.world.disturbed >= held.received.time
+
     def lapsed(self, held: Held) -> bool:
         """Whether the owner may have ended the lease. The delivery took its time, and a fault may have held
         it up, or set the owner's time of day.

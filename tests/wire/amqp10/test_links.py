@@ -239,7 +239,7 @@ def test_a_terminus_lasts_until_its_link_is_detached(
         (delivery,) = peer.deliver(message(), consumer=number)
         assert delivery.delivery_tag == b"\0\0\0\0"
         peer.send(d.Detach(0, False))
-        assert peer.taken(SettleEffect) == [SettleEffect(number, [(1, 1)], Outcome.RETURNED)]
+        assert peer.taken(SettleEffect) == [SettleEffect(number, [(1, 1)], Outcome.LOST)]
 
 
 @pytest.mark.parametrize("kind", [sender, receiver])
@@ -268,7 +268,7 @@ def test_a_consumer_that_the_broker_ends_is_detached_with_the_error() -> None:
     peer.deliver(message())
     peer.connection.sessions.cancelled(1, Error(AmqpCondition.RESOURCE_DELETED, "gone"))
     assert peer.reads() == [d.Detach(0, True, Error(AmqpCondition.RESOURCE_DELETED, "gone"))]
-    assert peer.taken(SettleEffect) == [SettleEffect(1, [(1, 1)], Outcome.RETURNED)]
+    assert peer.taken(SettleEffect) == [SettleEffect(1, [(1, 1)], Outcome.LOST)]
     peer.connection.sessions.cancelled(1, Error("again"))
     assert peer.send(credit(5)) == [] and peer.send(settled(0, None, d.Accepted())) == []
     assert not peer.taken(SettleEffect)

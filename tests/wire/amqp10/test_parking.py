@@ -128,7 +128,7 @@ def test_a_parked_message_is_accepted_in_a_transaction_after_a_rollback() -> Non
 def test_a_parked_message_goes_back_when_its_link_is_detached(closed: bool) -> None:
     controller = parked()
     controller.peer.send(d.Detach(1, closed))
-    assert given_back(controller) == [(1, [(2, 2)], Outcome.RETURNED)]
+    assert given_back(controller) == [(1, [(2, 2)], Outcome.LOST)]
     assert unsettled(controller) == []
     controller.peer.send(settled(1, None, ACCEPTED))
     assert given_back(controller) == [], "the link has the message no more"

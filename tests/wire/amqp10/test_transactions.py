@@ -367,6 +367,6 @@ def test_annotations_beyond_the_limit_end_the_link_and_the_transaction_goes_on()
     (told,) = controller.retire(0, 1, txn_id, d.Modified(True, None, {"a": "x" * 70_000}))
     assert isinstance(told, d.Detach) and told.error is not None
     assert told.error.condition == AmqpCondition.RESOURCE_LIMIT_EXCEEDED
-    assert given_back(controller) == [(1, [(1, 5)], Outcome.RETURNED)]
+    assert given_back(controller) == [(1, [(1, 5)], Outcome.LOST)]
     controller.discharge(txn_id)
     assert controller.commit().settled == []
