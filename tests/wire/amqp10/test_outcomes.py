@@ -202,7 +202,7 @@ def test_annotations_beyond_the_limit_end_the_links_of_the_deliveries() -> None:
     assert [(one.handle, one.closed, one.error.condition) for one in told] == [
         (handle, True, AmqpCondition.RESOURCE_LIMIT_EXCEEDED) for handle in (1, 2)
     ]
-    assert settlements(peer) == [(2, [(20, 20)], Outcome.RETURNED), (3, [(30, 30)], Outcome.RETURNED)]
+    assert settlements(peer) == [(2, [(20, 20)], Outcome.LOST), (3, [(30, 30)], Outcome.LOST)]
     assert peer.send(settled(0, None, Modified(True, None, {"a": "x" * most}))) == []
     (effect,) = peer.taken(SettleEffect)
     assert len(effect.annotations) == MODIFIED_OCTETS

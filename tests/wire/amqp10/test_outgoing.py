@@ -386,7 +386,7 @@ def test_a_message_that_is_larger_than_the_peer_accepts_ends_the_link() -> None:
     assert isinstance(detach, d.Detach) and detach.closed
     assert detach.error is not None and detach.error.condition == "amqp:link:message-size-exceeded"
     assert settled_by_node(peer) == [
-        (Outcome.RETURNED, [(7, 7)]), (Outcome.RELEASED, [(8, 8)]), (Outcome.RETURNED, [(5, 6)]),
+        (Outcome.LOST, [(7, 7)]), (Outcome.RELEASED, [(8, 8)]), (Outcome.LOST, [(5, 6)]),
     ]  # fmt: skip
     assert len(peer.taken(EndConsumer)) == 1
     assert peer.deliver(SMALL, first=9) == []
