@@ -339,3 +339,13 @@ def test_a_new_owner_sends_the_dead_letters_that_its_predecessor_could_not_send(
         assert all(beside.confirms(beside.publish(dying, b"3")))
     mend()
     assert [one.body for one in wait_for(beside, "grave", 1 + later)] == [b"1", b"2"][: 1 + later]
+
+
+def test_a_partition_that_the_catalog_does_not_show_yet_is_not_gone() -> None:
+    """Another node may have created it, and may have published to it."""
+    broker = Site("n1").nodes["n1"].broker
+    state = broker.catalog.state
+    known = min(state.partitions)
+    assert not broker.transit.gone(known) and not broker.transit.gone(state.table.last + 1)
+    del state.partitions[known]
+    assert broker.transit.gone(known)

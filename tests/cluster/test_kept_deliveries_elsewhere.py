@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.owner.requests import FrontEndRequests
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.definitions import TerminusExpiryPolicy
 from tests.cluster.kept_links import (
@@ -192,3 +193,21 @@ def test_a_late_return_ends_no_lease_of_a_link_that_is_on_its_way_to_the_log(
     assert again.told == set(link.tags)
     assert again.accept(0, 1)
     drained(site, site.client(at_owner))
+
+
+@pytest.mark.interpreted
+def test_a_link_that_is_closed_gets_nothing_of_the_next_owner(
+    site: Site, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner dies before it has answered that nothing is kept for the link any more."""
+    at_owner = owner(site)
+    name, alive = (one for one in site.nodes if one != at_owner)
+    link = Link(site, name, keeping(), credits=5)
+    monkeypatch.setattr(FrontEndRequests, "_close_link", lambda self, *asked: None)
+    link.send(d.Detach(0, True))
+    site.run(0.5)
+    site.nodes[at_owner].stop(power=True)
+    site.until(lambda: site.client(alive).depth(QUEUE) == 0)
+    publish(site.client(alive), b"1", b"2")
+    other = LinkClient(site, alive, receiver(1, QUEUE), credit(10, handle=1))
+    assert [payload[-1:] for payload in other.payloads] == [b"1", b"2"]
