@@ -108,10 +108,11 @@ class TargetStates:
             del self._by_link[link.identity]
             self.octets -= _octets_of(found)
         elif step.step is TargetStep.RECEIVED:
-            self.octets += sum(_TAG_OCTETS + len(tag) for tag in step.tags if tag not in found.tags)
-            found.tags.update(dict.fromkeys(step.tags))
+            fresh = dict.fromkeys(tag for tag in step.tags if tag not in found.tags)
+            self.octets += sum(_TAG_OCTETS + len(tag) for tag in fresh)
+            found.tags.update(fresh)
         else:
-            for tag in [tag for tag in step.tags if tag in found.tags]:
+            for tag in dict.fromkeys(tag for tag in step.tags if tag in found.tags):
                 del found.tags[tag]
                 self.octets -= _TAG_OCTETS + len(tag)
 
