@@ -21,9 +21,7 @@ from node.delivery.settlements import Outcome, Settlement, consumer_of, token_of
 from node.message.run import Run
 from node.queue.entry_format import Buffer, encode_discard, encode_publish, encode_return, encode_settle
 from node.queue.transaction_format import encode_conclude, encode_decide, encode_end, encode_prepare
-from node.queue.transaction_operations import (
-    TransactionKey,
-)
+from node.queue.transaction_operations import TransactionKey
 from node.refusal import PreconditionFailedError, Refusal
 from node.session.ports import Done, Route
 

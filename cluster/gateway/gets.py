@@ -21,9 +21,7 @@ from cluster.peers.link_messages import GET_LINK, STAYS_LEASED, Delivery, Ranges
 from node.delivery.settlements import TOKEN_SHIFT
 from node.queue.entry_format import encode_settle
 from node.queue.transaction_format import encode_decide
-from node.queue.transaction_operations import (
-    REMOVAL,
-)
+from node.queue.transaction_operations import REMOVAL
 from node.refusal import Refusal
 from node.session.ports import Got, QueueRef
 

@@ -14,7 +14,6 @@ from cluster.owner.resting import let_rest
 from cluster.owner.state import OwnerState
 from cluster.peers.link_messages import Ranges
 from node.message.run import Run
-from node.queue.decision_format import encode_annotate
 from node.queue.dispatch import QueueOwner
 from node.queue.operations import Aspect
 from node.ranges.range_set import RangeSet
@@ -50,15 +49,11 @@ def count_cancels(owner: OwnerState, number: int, front_end: int, ranges: Ranges
     spans = [] if queue is None else queue.lifecycle.cancelled(front_end, ranges)
     if queue is None or not spans:
         return
-    delivery = queue.delivery
-    durable = [
-        (*part, value) for *one, value in spans for part in delivery.state.alive.intersection(one[0], one[1])
-    ]
-    if durable:
-        owner.proposal.add_decision(encode_annotate(number, Aspect.CANCELS, sorted(durable)))
-    soft = [(*part, value) for *one, value in spans for part in delivery.soft.numbers.intersection(*one)]
-    if soft:
-        delivery.soft.annotate(Aspect.CANCELS, soft)
+    owner.annotate_behind(number, Aspect.CANCELS, spans)
+    soft = queue.delivery.soft
+    mine = [(*part, value) for *one, value in spans for part in soft.numbers.intersection(*one)]
+    if mine:
+        soft.annotate(Aspect.CANCELS, mine)
 
 
 def return_leased(owner: OwnerState, number: int, queue: QueueOwner, front_end: int) -> None:

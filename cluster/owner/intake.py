@@ -50,9 +50,7 @@ from node.queue.operations import (
     Settle,
 )
 from node.queue.targets import TargetStep, UpdateTarget
-from node.queue.transaction_operations import (
-    Transactional,
-)
+from node.queue.transaction_operations import Transactional
 from node.ranges.range_set import Range, RangeSet
 
 

@@ -21,7 +21,7 @@ from cluster.peers.latencies import Arrivals
 from cluster.peers.link_messages import Delivery, Ranges
 from node.message.reason import Reason
 from node.message.run import Run
-from node.queue.decision_format import encode_refuse
+from node.queue.decision_format import encode_annotate, encode_refuse
 from node.queue.dispatch import QueueOwner
 from node.queue.feature import Description
 from node.queue.features.registry import PLAIN_RULES, rules_of
@@ -173,6 +173,15 @@ class OwnerState:
         for queue, of_queue in notes.items():
             for aspect, spans in of_queue.items():
                 self.proposal.annotate(queue, aspect, spans)
+
+    def annotate_behind(self, queue: int, aspect: Aspect, spans: Iterable[Span]) -> None:
+        """Put values of a queue's messages into the next entry, behind its batches. Messages that are in no
+        log are left out.
+        """
+        alive = self.queues[queue].delivery.state.alive
+        durable = [(*part, value) for *one, value in spans for part in alive.intersection(*one)]
+        if durable:
+            self.proposal.add_decision(encode_annotate(queue, aspect, sorted(durable)))
 
     def wall_ms(self) -> int:
         """Milliseconds since the epoch."""

@@ -44,11 +44,8 @@ def _attached(owner: OwnerState, step: UpdateTarget, answer: Callable[[Any], Non
     state = owner.machine.queues.get(step.queue)
     targets = None if state is None else state.targets
     target = None if targets is None else targets.find(link_terms(step.link).identity)
-    if target is None or target.attached != (step.front_end, step.number):
-        # The queue is deleted, or the link is attached elsewhere by now.
-        answer(NOT_FOUND)
-    else:
-        answer([FOR_LINK, list(target.tags)])
+    # A link that is attached elsewhere by now hears that with its first publish.
+    answer(NOT_FOUND if target is None else [FOR_LINK, list(target.tags)])
 
 
 def takes_step(owner: OwnerState, front_end: int, step: UpdateTarget) -> bool:

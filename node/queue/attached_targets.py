@@ -55,6 +55,7 @@ class AttachedTargets:
             del self._attached[link.identity], self._links[link.identity]
         elif step.step is TargetStep.ATTACHED:
             self._attached[link.identity] = step.front_end, step.number
+            self._deadlines.pop(link.identity, None)
         elif step.step is TargetStep.DETACHED:
             self._attached[link.identity] = 0, 0
         self._changed, self.any = True, bool(self._attached)

@@ -47,9 +47,7 @@ from node.queue.operations import (
 from node.queue.queue import PLAIN_VERSION, WITH_REMARKS, WITH_TARGETS, QueueState
 from node.queue.remarks import Remark
 from node.queue.targets import UpdateTarget
-from node.queue.transaction_operations import (
-    LoggedTransactional,
-)
+from node.queue.transaction_operations import LoggedTransactional
 from node.queue.transactions import LOGGED, TransactionTable
 from node.queue.transfers import Transfers
 from node.ranges.range_set import Range, decode_array, encode_array

@@ -15,9 +15,6 @@ from typing import Final, NamedTuple
 
 from node.delivery.link_terms import LinkTerms, link_terms
 
-TAG_OCTETS_MOST: Final = 32
-"""The octets of the longest tag (part 2, section 2.8.7, delivery-tag)."""
-
 _LINK_OCTETS: Final = 600
 """Octets of memory for a target, with its place at the owner."""
 

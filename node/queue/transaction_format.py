@@ -19,9 +19,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final
 
-from node.queue.operations import (
-    OpKind,
-)
+from node.queue.operations import OpKind
 from node.queue.transaction_operations import (
     Abandon,
     Conclude,

@@ -21,6 +21,7 @@ from tests.wire.amqp10.performatives import LARGE, credit, receiver, settled
 
 ACCEPTED = d.Accepted()
 KEPT_S = 30
+WAYS = ("lost", "detached", "ended", "closed")
 QUEUE = "q"
 
 Unsettled = Mapping[bytes, Any]
@@ -44,6 +45,14 @@ class KeptClient(LinkClient):
         """The performatives of a kind that have come."""
         self.reads()
         return [one.performative for one in self.frames if isinstance(one.performative, kind)]
+
+    def end(self, way: str) -> None:
+        """End the link in one of `WAYS`, none of which closes it for good."""
+        performative: dict[str, Any] = {"detached": d.Detach(0, False), "ended": d.End(), "closed": d.Close()}
+        if way == "lost":
+            self.lose()
+        else:
+            self.send(performative[way])
 
 
 class Link(KeptClient):

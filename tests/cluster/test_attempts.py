@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,7 +19,6 @@ from tests.wire.amqp10.performatives import credit, receiver, settled
 __all__ = ["client", "declared"]
 
 MODES = pytest.mark.parametrize("mode", [1, 2])
-GRAVE = {"dead_letter_exchange": "", "dead_letter_routing_key": "grave"}
 
 
 def cancel(client: Client, queue: str, times: int = 1) -> None:
@@ -44,28 +44,17 @@ def reasons(client: Client) -> list[tuple[bytes, str]]:
 
 
 @MODES
-@pytest.mark.requirement("D4.1")
-def test_a_message_expires_when_it_is_cancelled_for_the_last_time(
-    client: Client, declared: Any, mode: int
+@pytest.mark.requirement("D4.1", "D4.2")
+@pytest.mark.parametrize(("argument", "fail"), [("max_cancels", cancel), ("max_deliveries", lose)])
+def test_a_message_expires_when_its_last_delivery_fails(
+    client: Client, declared: Any, mode: int, argument: str, fail: Callable[..., None]
 ) -> None:
     client.declare("grave")
-    queue = declared(max_cancels=3, **GRAVE)
+    queue = declared(dead_letter_exchange="", dead_letter_routing_key="grave", **{argument: 3})
     client.confirms(client.publish(queue, b"a", delivery_mode=mode))
-    cancel(client, queue, 2)
+    fail(client, queue, 2)
     assert (client.depth(queue), client.depth("grave")) == (1, 0)
-    cancel(client, queue)
-    assert (client.depth(queue), reasons(client)) == (0, [(b"a", "expired")])
-
-
-@MODES
-@pytest.mark.requirement("D4.2")
-def test_a_message_expires_when_its_last_delivery_is_lost(client: Client, declared: Any, mode: int) -> None:
-    client.declare("grave")
-    queue = declared(max_deliveries=3, **GRAVE)
-    client.confirms(client.publish(queue, b"a", delivery_mode=mode))
-    lose(client, queue, 2)
-    assert (client.depth(queue), client.depth("grave")) == (1, 0)
-    lose(client, queue)
+    fail(client, queue)
     assert (client.depth(queue), reasons(client)) == (0, [(b"a", "expired")])
 
 

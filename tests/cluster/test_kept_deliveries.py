@@ -4,7 +4,6 @@ section 2.6.13).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from tests.cluster.kept_links import (
     ACCEPTED,
     KEPT_S,
     QUEUE,
+    WAYS,
     Link,
     client,
     drained,
@@ -46,20 +46,14 @@ def test_the_node_grants_the_unsettled_state_for_as_long_as_asked(site: Site, cl
     "1.0/2.6.3-2", "1.0/2.6.13-3", "1.0/2.6.13-6", "1.0/2.7.3-4", "1.0/3.4.6-3", "1.0/3.4.6-4", "1.0/3.4.6-5"
 )
 @pytest.mark.requirement("B7.1", "B7.4", "B7.5", "B7.7", "X5")
-@pytest.mark.parametrize("way", ["lost", "detached", "ended", "closed"])
+@pytest.mark.parametrize("way", WAYS)
 def test_a_message_waits_for_its_link_and_no_other_consumer_gets_it(
     site: Site, client: Client, way: str
 ) -> None:
     link = Link(site, "n2", keeping())
     publish(client, b"1", b"2")
     assert link.bodies == b"12"
-    ends: dict[str, Callable[[], object]] = {
-        "lost": link.lose,
-        "detached": lambda: link.send(d.Detach(0, False)),
-        "ended": lambda: link.send(d.End()),
-        "closed": lambda: link.send(d.Close()),
-    }
-    ends[way]()
+    link.end(way)
     site.until(lambda: kept(site) == 2)
     publish(client, b"3")
     other = LinkClient(site, "n1", receiver(1, QUEUE), credit(10, handle=1))

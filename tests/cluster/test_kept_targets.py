@@ -4,14 +4,12 @@ on whichever node the link is attached, and whichever node dies (part 2, section
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from cluster.config.formats import FORMAT_LEVEL
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.definitions import TerminusDurability, TerminusExpiryPolicy
-from tests.cluster.kept_links import KEPT_S, QUEUE, client, owner, site, stolen
+from tests.cluster.kept_links import KEPT_S, QUEUE, WAYS, client, owner, site, stolen
 from tests.cluster.kept_senders import Sender, kept_tags, sending, targets
 from tests.cluster.links import LinkClient
 from tests.site import Client, Site
@@ -36,19 +34,13 @@ def test_the_node_grants_a_kept_target_for_as_long_as_asked(site: Site, client: 
 
 @pytest.mark.sentence("1.0/2.6.3-2", "1.0/2.6.13-1", "1.0/2.7.3-3", "1.0/2.7.3-4")
 @pytest.mark.requirement("B7.2", "B7.6", "B7.8")
-@pytest.mark.parametrize("way", ["lost", "detached", "ended", "closed"])
+@pytest.mark.parametrize("way", WAYS)
 def test_a_client_learns_which_deliveries_have_come(site: Site, client: Client, way: str) -> None:
     link = Sender(site, "n2")
     link.deliver(b"1", b"2", b"3")
     link.accepted(b"1", b"2", b"3")
     link.settle(b"2")
-    ends: dict[str, Callable[[], object]] = {
-        "lost": link.lose,
-        "detached": lambda: link.send(d.Detach(0, False)),
-        "ended": lambda: link.send(d.End()),
-        "closed": lambda: link.send(d.Close()),
-    }
-    ends[way]()
+    link.end(way)
     site.until(lambda: kept_tags(site) == {b"1", b"3"})
     again = Sender(site, "n3", link.unsettled | {b"never sent": None})
     assert again.told == {b"1": ACCEPTED, b"3": ACCEPTED}

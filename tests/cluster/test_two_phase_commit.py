@@ -6,9 +6,7 @@ import pytest
 
 from node.queue.entry_format import encode_publish, encode_settle
 from node.queue.transaction_format import encode_prepare
-from node.queue.transaction_operations import (
-    TransactionKey,
-)
+from node.queue.transaction_operations import TransactionKey
 from tests.cluster.recorders import Silence
 from tests.cluster.test_taking_over import FRONT_END, QUEUE, FrontEnds, Recording, apply_all, taken_over
 from tests.inside import machine_of

@@ -133,6 +133,16 @@ def test_the_time_of_a_target_begins_when_its_link_is_gone() -> None:
     assert not targets.any
 
 
+def test_a_link_that_is_attached_again_has_its_whole_time_again() -> None:
+    targets = AttachedTargets(QueueState(Semantics.AT_LEAST_ONCE))
+    for one in (ATTACHED, step(TargetStep.DETACHED)):
+        targets.takes(one)
+    assert not targets.overdue(1, 100_000) and targets.wake == 130_000
+    for one in (step(TargetStep.ATTACHED, number=2), step(TargetStep.DETACHED, number=2)):
+        targets.takes(one)
+    assert not targets.overdue(1, 129_000) and targets.wake == 159_000
+
+
 def test_a_queue_keeps_no_target_without_room() -> None:
     state = QueueState(Semantics.AT_LEAST_ONCE)
     targets = AttachedTargets(state)

@@ -8,18 +8,18 @@ import random
 from typing import Any, Final
 
 from node.wire.amqp10 import definitions as d
-from node.wire.amqp10.connection import AMQP_HEADER, SASL_HEADER
 from node.wire.amqp10.definitions import ReceiverSettleMode, TerminusDurability, TerminusExpiryPolicy
 from node.wire.amqp10.frames import Frame
 from tests.simulation.clients import Place
-from tests.simulation.links import DATA, LinkConnection
+from tests.simulation.links import DATA
+from tests.simulation.wandering import Wanderer
 from tests.simulation.world import Violation
-from tests.wire.amqp10.performatives import LARGE, PLAIN, begin, credit, receiver, settled
+from tests.wire.amqp10.performatives import credit, receiver, settled
 
 ACCEPTED: Final = d.Accepted()
 
 
-class Keeper:
+class Keeper(Wanderer):
     """The client, over all of its connections.
 
     `unsettled` has the outcome of each delivery that the client has not forgotten, by its tag; None before
@@ -28,84 +28,55 @@ class Keeper:
     """
 
     def __init__(self, queue: str, link_credit: int, chance: random.Random) -> None:
+        super().__init__(f"keeper of {queue}", chance, self._told)
         self.unsettled: dict[bytes, d.Accepted | None] = {}
         self.handled: set[str] = set()
         self.done: set[str] = set()
         self.bodies: dict[bytes, str] = {}
-        self.attached = False
-        self._queue, self._credit, self._chance = queue, link_credit, chance
+        self._queue, self._credit = queue, link_credit
         self._generation, self._closing = 0, False
-        self._connection: LinkConnection | None = None
         self._tags: dict[int, bytes] = {}
-        self._life = 0
 
-    @property
-    def connected(self) -> bool:
-        """Whether the client has a connection, as far as it knows."""
-        connection = self._connection
-        return connection is not None and not connection.gone and connection.node.life == self._life
-
-    def connect(self, place: Place) -> None:
+    def begin(self, place: Place) -> None:
         """Open a connection, and attach the link with the deliveries that are not settled."""
-        self.attached = self._closing = False
-        self._life, self._given = place.node.life, self._credit
+        self._closing, self._given = False, self._credit
         self._tags.clear()
-        connection: LinkConnection | None = None
-
-        def told(frame: Frame) -> None:
-            # Frames of an earlier connection do not come any more.
-            if self._connection is connection:
-                self._told(frame)
-
-        self._connection = connection = LinkConnection(place, told)
         source = d.Source(
             self._queue, durable=TerminusDurability.UNSETTLED_STATE, expiry_policy=TerminusExpiryPolicy.NEVER
         )
         name = f"link {self._generation}"
         attach = receiver(0, name=name, source=source, rcv_settle_mode=ReceiverSettleMode.SECOND)
         attach.unsettled = dict(self.unsettled)
-        connection.tell(SASL_HEADER, PLAIN)
-        opening = d.Open(f"keeper of {self._queue}", max_frame_size=LARGE), begin(), attach
-        connection.tell(AMQP_HEADER, *opening, credit(self._credit))
-
-    def drop(self) -> None:
-        """Leave without a word, or detach the link and then leave."""
-        connection = self._connection
-        if connection is not None and self.connected:
-            if self._chance.random() < 0.3:
-                connection.tell(d.Detach(0, False))
-            connection.lost = True
-            connection.node.input(connection.session.lost)
-        self._connection = None
+        self.connect(place, attach, credit(self._credit))
 
     def close(self) -> None:
         """Close the link for good, unless an outcome is on its way: its deliveries go back to the queue. The
         next link has another name, so that the client gets these messages from the queue alone.
         """
-        if self.connected and self._connection is not None and not any(self.unsettled.values()):
+        if self.connected and self.connection is not None and not any(self.unsettled.values()):
             self.handled -= {self.bodies[tag] for tag in self.unsettled}
             self.unsettled.clear()
             self._tags.clear()
             self._closing = True
-            self._connection.tell(d.Detach(0, True))
+            self.connection.tell(d.Detach(0, True))
 
     def act(self) -> None:
         """Settle one of the deliveries that came over this connection, in one way or another."""
         waiting = [id for id, tag in self._tags.items() if self.unsettled.get(tag, ACCEPTED) is None]
-        if not waiting or not self.connected or self._connection is None:
+        if not waiting or not self.connected or self.connection is None:
             return
         id = self._chance.choice(waiting)
         tag = self._tags[id]
         if self._chance.random() < 0.8:
             # The client forgets the delivery when the node has settled it.
             self.unsettled[tag] = ACCEPTED
-            self._connection.tell(settled(id, None, ACCEPTED, settled=False))
+            self.connection.tell(settled(id, None, ACCEPTED, settled=False))
         else:
             self.handled.discard(self.bodies[tag])
             del self.unsettled[tag], self._tags[id]
-            self._connection.tell(settled(id, None, d.Released()))
+            self.connection.tell(settled(id, None, d.Released()))
         self._given += 1
-        self._connection.tell(credit(self._given))
+        self.connection.tell(credit(self._given))
 
     # -- frames of the node ---------------------------------------------------------------------
 

@@ -9,16 +9,16 @@ from collections import deque
 from typing import Any
 
 from node.wire.amqp10 import definitions as d
-from node.wire.amqp10.connection import AMQP_HEADER, SASL_HEADER
 from node.wire.amqp10.definitions import ReceiverSettleMode, Role, TerminusDurability, TerminusExpiryPolicy
 from node.wire.amqp10.frames import Frame
 from tests.simulation.clients import Place
 from tests.simulation.links import DATA, LinkConnection
+from tests.simulation.wandering import Wanderer
 from tests.simulation.world import Violation
-from tests.wire.amqp10.performatives import LARGE, PLAIN, begin, octets_of, sender
+from tests.wire.amqp10.performatives import octets_of, sender
 
 
-class Resender:
+class Resender(Wanderer):
     """The client, over all of its connections. The tag of each delivery is its body.
 
     `unsettled` has the state of each delivery that the client has sent and not settled; None before it has
@@ -26,63 +26,35 @@ class Resender:
     """
 
     def __init__(self, queue: str, bodies: list[str], chance: random.Random) -> None:
+        super().__init__(f"resender to {queue}", chance, self._told)
         self.unsettled: dict[bytes, d.Accepted | None] = {}
         self.settled: set[bytes] = set()
-        self.attached = False
-        self._queue, self._chance = queue, chance
+        self._queue, self._credit = queue, 0
         self._fresh = deque(body.encode() for body in bodies)
-        self._connection: LinkConnection | None = None
-        self._life = self._credit = 0
         self._ids: dict[int, bytes] = {}
         self._waiting: deque[tuple[bytes, bool]] = deque()
-
-    @property
-    def connected(self) -> bool:
-        """Whether the client has a connection, as far as it knows."""
-        connection = self._connection
-        return connection is not None and not connection.gone and connection.node.life == self._life
 
     @property
     def done(self) -> bool:
         """Whether the client has sent and settled everything."""
         return not self._fresh and not self.unsettled
 
-    def connect(self, place: Place) -> None:
+    def begin(self, place: Place) -> None:
         """Open a connection, and attach the link with the deliveries that are not settled."""
-        self.attached, self._life, self._credit = False, place.node.life, 0
+        self._credit = 0
         self._ids.clear()
         self._waiting.clear()
-        connection: LinkConnection | None = None
-
-        def told(frame: Frame) -> None:
-            # Frames of an earlier connection do not come any more.
-            if self._connection is connection:
-                self._told(frame)
-
-        self._connection = connection = LinkConnection(place, told)
         target = d.Target(
             self._queue, durable=TerminusDurability.UNSETTLED_STATE, expiry_policy=TerminusExpiryPolicy.NEVER
         )
         attach = sender(0, name="link", target=target, rcv_settle_mode=ReceiverSettleMode.SECOND)
         attach.unsettled = dict(self.unsettled)
-        connection.tell(SASL_HEADER, PLAIN)
-        opening = d.Open(f"resender to {self._queue}", max_frame_size=LARGE), begin(), attach
-        connection.tell(AMQP_HEADER, *opening)
-
-    def drop(self) -> None:
-        """Leave without a word, or detach the link and then leave."""
-        connection = self._connection
-        if connection is not None and self.connected:
-            if self._chance.random() < 0.3:
-                connection.tell(d.Detach(0, False))
-            connection.lost = True
-            connection.node.input(connection.session.lost)
-        self._connection, self.attached = None, False
+        self.connect(place, attach)
 
     def act(self) -> None:
         """Send a message, for the first time or again, or settle a delivery whose outcome is known."""
         accepted = [(id, tag) for id, tag in self._ids.items() if self.unsettled.get(tag) is not None]
-        connection = self._connection
+        connection = self.connection
         if connection is None or not self.attached or not self.connected:
             return
         if accepted and self._chance.random() < 0.5:

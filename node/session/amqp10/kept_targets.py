@@ -5,22 +5,23 @@ docs/decisions/0048-targets-that-are-kept.md).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from node.delivery.link_terms import LinkTerms
 from node.refusal import Refusal
+from node.session.amqp10.kept_termini import kept_retention, link_octets
 from node.session.amqp10.refusals import refusal_error
 from node.session.core import MachineSession, SessionCore
 from node.session.ports import BrokerPort
 from node.wire.amqp10 import effects
 from node.wire.amqp10.connection import Connection
-from node.wire.amqp10.definitions import Target, TerminusDurability
+from node.wire.amqp10.definitions import Target
 from node.wire.amqp10.error_texts import error_of
-from node.wire.amqp10.errors import IncompleteUnsettledError, LinkStolenError
+from node.wire.amqp10.errors import LinkStolenError
 from node.wire.amqp10.kept_target import KeptTarget
 from node.wire.amqp10.links import IncomingLink, LinkState
-from node.wire.amqp10.retention import granted, unsettled_kept
+from node.wire.amqp10.retention import Retention
 
 STOLEN: Final = error_of(LinkStolenError("the link is attached by another connection"))
 
@@ -39,35 +40,35 @@ class SessionTargets:
 
     def attach(self, link: IncomingLink) -> None:
         """Attach a link whose target is there. Raises IncompleteUnsettledError."""
-        terms = self._terms(link)
-        if not terms:
+        retention, queue = self._retention(link), None
+        if retention is not None:
+            # The exclusive queues of other connections, and those for direct replies, keep nothing.
+            with suppress(Refusal):
+                queue = self._port.queue(self._core.vhost, link.routing_key, self._core.holder)
+        if retention is None or queue is None:
             self._connection.sessions.accept(link)
             return
-        try:
-            queue = self._port.queue(self._core.vhost, link.routing_key, self._core.holder)
-        except Refusal:
-            # The exclusive queue of another connection, or one for direct replies.
-            self._connection.sessions.accept(link)
-            return
-        self._port.targets.attach(queue, terms, partial(self._lost, link), partial(self._attached, link))
+        octets = link_octets(link, self._connection, retention)
+        attached = partial(self._attached, link, retention)
+        self._port.targets.attach(queue, octets, partial(self._lost, link), attached)
 
-    def _terms(self, link: IncomingLink) -> bytes:
-        """The link as its queue is to know it; empty where the peer does not ask for that, or settles its
-        deliveries without hearing of their outcomes. Raises IncompleteUnsettledError.
+    def _retention(self, link: IncomingLink) -> Retention | None:
+        """The retention of the target; None where the peer does not want it kept, or settles its deliveries
+        without hearing of their outcomes.
         """
-        target, opened = link.attach.target, self._connection.remote_open
-        if not isinstance(target, Target) or target.durable is not TerminusDurability.UNSETTLED_STATE:
-            return b""
-        wanted = granted(target, may_last=True)
-        keeps = wanted.lasts and link.settles_second and self._port.targets.known
-        if opened is None or not keeps or link.offered or link.exchange or link.made:
-            return b""
-        if link.attach.incomplete_unsettled:
-            raise IncompleteUnsettledError("the node takes whole unsettled maps, as long as a frame admits")
-        return LinkTerms(f"{opened.container_id}\0{link.attach.name}".encode(), wanted.timeout_s).encode()
+        target = link.attach.target
+        other = link.offered or link.exchange or link.made or not link.settles_second
+        if other or not isinstance(target, Target) or not self._port.targets.known:
+            return None
+        return kept_retention(target)
 
     def _attached(
-        self, link: IncomingLink, target: int, known: Sequence[bytes], refusal: Refusal | None
+        self,
+        link: IncomingLink,
+        retention: Retention,
+        target: int,
+        known: Sequence[bytes],
+        refusal: Refusal | None,
     ) -> None:
         """The queue has told the tags that it knows."""
         sessions = self._connection.sessions
@@ -80,6 +81,7 @@ class SessionTargets:
                 sessions.refuse(link, refusal_error(refusal))
             else:
                 if target:
+                    link.retention = retention
                     self._recover(link, target, known)
                 sessions.accept(link)
             self._session.answered()
@@ -89,9 +91,6 @@ class SessionTargets:
         told = link.attach.unsettled or {}
         frame_size = self._connection.max_frame_size
         link.kept = KeptTarget(target, [tag for tag in known if tag in told], frame_size)
-        target_asked = link.attach.target
-        if isinstance(target_asked, Target):
-            link.retention = unsettled_kept(granted(target_asked, may_last=True))
         settled = [tag for tag in known if tag not in told]
         if settled:
             self._port.targets.settle(target, settled)

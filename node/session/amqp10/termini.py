@@ -12,12 +12,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from node.delivery.link_terms import LinkTerms
 from node.delivery.settlements import Modification
 from node.ranges.range_set import RangeSet
 from node.refusal import Refusal, ResourceLockedError
 from node.session.amqp10.filters import filter_set
 from node.session.amqp10.kept_targets import SessionTargets
+from node.session.amqp10.kept_termini import kept_retention, link_octets
 from node.session.amqp10.refusals import refusal_error
 from node.session.amqp10.subscriptions import EXCLUSIVE, Subscribing, ignored, queue_name
 from node.session.commands import (
@@ -44,10 +44,8 @@ from node.wire.amqp10.definitions import (
     LinkCondition,
     Source,
     Target,
-    TerminusDurability,
 )
 from node.wire.amqp10.errors import (
-    IncompleteUnsettledError,
     MissingTerminusError,
     SubscriptionFilterError,
     WireError,
@@ -194,19 +192,10 @@ class Termini:
         """The link as the queue is to know it, which the peer wants to keep its deliveries with their state
         (part 3, section 3.5.5); empty for every other link. Raises IncompleteUnsettledError.
         """
-        wanted = granted(link.source, may_last=True)
-        opened = self._connection.remote_open
-        keeps = (
-            link.source.durable is TerminusDurability.UNSETTLED_STATE
-            and wanted.lasts
-            and not (link.source.dynamic or link.presettled or link.browses or link.offered)
-            and self._port.knows_links
-        )
-        if opened is None or not keeps:
-            return b""
-        if link.attach.incomplete_unsettled:
-            raise IncompleteUnsettledError("the node takes whole unsettled maps, as long as a frame admits")
-        return LinkTerms(f"{opened.container_id}\0{link.attach.name}".encode(), wanted.timeout_s).encode()
+        source = link.source
+        other = source.dynamic or link.presettled or link.browses or link.offered
+        kept = None if other or not self._port.knows_links else kept_retention(source)
+        return b"" if kept is None else link_octets(link, self._connection, kept)
 
     def _recover(self, link: OutgoingLink, started: Consuming) -> None:
         """Take the outcomes that the peer has reached before, and then attach the link."""

@@ -271,16 +271,19 @@ class IncomingTransfers:
         exchange, routing_key = link.exchange, link.routing_key
         if link.anonymous:
             exchange, routing_key = destination_of(address_in(data, start, end))
-        keeps = link.kept is not None and transaction is None and link.keeps(delivery)
-        if self._batch is not None and bool(self._batch.tags) is not keeps:
-            self.flush()
+        kept = link.kept
+        if kept is not None:
+            if transaction is not None or delivery.settled or not delivery.second:
+                kept = None
+            if self._batch is not None and bool(self._batch.tags) is (kept is None):
+                self.flush()
         skip, number, settled = start - begin, delivery.number, delivery.settled
         durable, special = facts.durable, facts.special
         batch = self._batch_for(
             link, exchange, routing_key, data, begin, skip, number, settled, durable, special, transaction
         )
-        if keeps and link.kept is not None:
-            link.kept.add(delivery.number, delivery.tag)
+        if kept is not None:
+            kept.add(delivery.number, delivery.tag)
             batch.tags.append(delivery.tag)
         length = end - begin
         batch.end = end

@@ -115,10 +115,6 @@ class IncomingLink:
         """The most credit that the peer may have, which has `usual` on links that keep no deliveries."""
         return usual if self.kept is None else min(usual, self.kept.room)
 
-    def keeps(self, delivery: IncomingDelivery) -> bool:
-        """Whether the queue is to keep the tag of a delivery that is in no transaction."""
-        return self.kept is not None and delivery.second and not delivery.settled
-
 
 class IncomingDelivery:
     """A delivery of the peer. `second`: the node settles the delivery after the peer has settled it.

@@ -32,7 +32,7 @@ def recoveries(trial: Trial) -> Steps:
     while len(keeper.done) < len(bodies):
         ready = trial.nodes.ready_nodes()
         if not keeper.connected and ready:
-            keeper.connect(trial.nodes.place(chance.choice(ready)))
+            keeper.begin(trial.nodes.place(chance.choice(ready)))
         elif keeper.attached and chance.random() < 0.1:
             chance.choice((keeper.drop, keeper.drop, keeper.close))()
         else:
@@ -64,7 +64,7 @@ def resends(trial: Trial) -> Steps:
     while not resender.done:
         ready = trial.nodes.ready_nodes()
         if not resender.connected and ready:
-            resender.connect(trial.nodes.place(chance.choice(ready)))
+            resender.begin(trial.nodes.place(chance.choice(ready)))
         elif resender.connected and chance.random() < 0.15:
             resender.drop()
         else:

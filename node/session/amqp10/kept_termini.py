@@ -1,0 +1,28 @@
+"""Termini that are kept with their unsettled deliveries, whichever peer sends (part 3, section 3.5.5)."""
+
+from __future__ import annotations
+
+from node.delivery.link_terms import LinkTerms
+from node.wire.amqp10.connection import Connection
+from node.wire.amqp10.definitions import Source, Target, TerminusDurability
+from node.wire.amqp10.errors import IncompleteUnsettledError
+from node.wire.amqp10.links import Link
+from node.wire.amqp10.retention import Retention, granted, unsettled_kept
+
+
+def kept_retention(asked: Source | Target) -> Retention | None:
+    """The retention of a terminus that the peer wants to be kept with its unsettled deliveries; None where
+    the peer asks for less.
+    """
+    wanted = granted(asked, may_last=True)
+    keeps = asked.durable is TerminusDurability.UNSETTLED_STATE and wanted.lasts
+    return unsettled_kept(wanted) if keeps else None
+
+
+def link_octets(link: Link, connection: Connection, retention: Retention) -> bytes:
+    """The link as its queue is to know it (`node.delivery.link_terms`). Raises IncompleteUnsettledError."""
+    if link.attach.incomplete_unsettled:
+        raise IncompleteUnsettledError("the node takes whole unsettled maps, as long as a frame admits")
+    opened = connection.remote_open
+    container = "" if opened is None else opened.container_id
+    return LinkTerms(f"{container}\0{link.attach.name}".encode(), retention.timeout_s).encode()
