@@ -40,6 +40,7 @@ from cluster.owner.lost_entries import LostEntries
 from cluster.owner.partition import PartitionOwner
 from cluster.owner.transfers import FIRST_TRANSIT_ID
 from cluster.peers import tags
+from cluster.peers.held_leases import TellsLeases
 from cluster.peers.latencies import Latencies
 from cluster.peers.link_messages import RemoteOwner, address, receive_for_front_end, receive_for_owner
 from cluster.peers.ownership_messages import Announcement
@@ -119,7 +120,8 @@ class Broker:
         """Make the owners of partitions, and the links of this node's front end to owners."""
         events = self._events
         self.lost_entries = LostEntries(self.catalog.state.queue_name, events.messages_lost)
-        context = LinkContext(self._node, self._front_end, self.latencies, self.formats.know_tokens)
+        tells = TellsLeases(self.formats.know_tokens, self.formats.know_lease_ends)
+        context = LinkContext(self._node, self._front_end, self.latencies, tells)
         self.links = Links(context, events.wanted, events.waiting, observers.link)
         self.partitions = Partitions(
             self._config,
@@ -178,7 +180,6 @@ class Broker:
             self.transit,
             self._send,
             self._environment.backlog,
-            self.formats.know_tokens,
         )
         self.receivers = self._receivers()
         for follower in (

@@ -30,14 +30,10 @@ class KnownFrontEnds:
         transit: Transit,
         send: Send,
         backlog: Callable[[str], int],
-        tokens: Callable[[], bool],
     ) -> None:
-        """`backlog` tells how many octets wait for a peer in the transport. `tokens` tells whether every node
-        reads tokens of leases.
-        """
+        """`backlog` tells how many octets wait for a peer in the transport."""
         self._front_end, self._links, self._catalog, self._peers = front_end, links, catalog, peers
         self._time, self._transit, self._send, self._backlog = time, transit, send, backlog
-        self._tokens = tokens
 
     def port(self, partition: int, front_end: int, node: str = "") -> FrontEndPort | None:
         """The way to a front end, for an owner of `partition`; None where the catalog does not know it.
@@ -52,7 +48,7 @@ class KnownFrontEnds:
         if found is None:
             return None
         return RemoteFrontEnd(
-            partition, front_end, partial(self._send, found), partial(self._backlog, found), self._tokens
+            partition, front_end, partial(self._send, found), partial(self._backlog, found), self._links.tells
         )
 
     def _node_of(self, front_end: int) -> str | None:

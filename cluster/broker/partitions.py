@@ -18,6 +18,7 @@ from cluster.owner.lost_entries import LostEntries
 from cluster.owner.partition import PartitionOwner, Replica
 from cluster.owner.sessions import FrontEndSessions
 from cluster.owner.state import OwnerState
+from cluster.owner.transfers import ALL_TRANSFER_LINKS
 from cluster.owner.transient_log import TransientLog
 from replication.journal import Journal
 from replication.raft import Membership
@@ -219,15 +220,18 @@ class Partitions(Observer):
             owner.lost_front_ends.lost(front_end)
 
     def node_gap(self, node: NodeDefinition) -> None:
-        """Messages of a node to the owners on this node were lost: have its front end greet them anew."""
+        """Messages of a node to the owners on this node were lost: have its front end and its partitions that
+        send dead letters greet them anew. The greeting may be among the lost messages.
+        """
         for owner in self.owners.values():
             if owner.active:
                 owner.sessions.node_gap(node.name)
                 if not owner.sessions.greeted(node.front_end):
                     self._ask_greeting(owner, node.front_end)
+                self._ask_greeting(owner, ALL_TRANSFER_LINKS, node.name)
 
-    def _ask_greeting(self, owner: PartitionOwner, front_end: int) -> None:
-        """Have a front end greet an owner of this node anew."""
-        port = self._context.front_ends.port(owner.partition, front_end)
+    def _ask_greeting(self, owner: PartitionOwner, front_end: int, node: str = "") -> None:
+        """Have a front end greet an owner of this node anew; `node` is where partitions send dead letters."""
+        port = self._context.front_ends.port(owner.partition, front_end, node)
         if port is not None:
             port.resync()

@@ -11,7 +11,7 @@ from cluster.catalog.replica import Catalog
 from cluster.gateway.link import Links
 from cluster.gateway.local_queues import LocalQueues
 from cluster.owner.context import DeadLetterQueue
-from cluster.owner.transfers import FIRST_TRANSIT_ID, TransferLink
+from cluster.owner.transfers import ALL_TRANSFER_LINKS, FIRST_TRANSIT_ID, TransferLink
 from cluster.peers.link_messages import (
     FrontEndPort,
     OwnerPort,
@@ -152,7 +152,11 @@ class Transit:
         return RemoteFrontEnd(partition, front_end, partial(self._send, node))
 
     def receive(self, partition: int, front_end: int, parts: Sequence[bytes]) -> None:
-        """Hand an owner's answer to the transfer link that it is for."""
-        link = self._links.get((front_end - FIRST_TRANSIT_ID, partition))
-        if link is not None:
-            receive_for_front_end(link, parts)
+        """Hand an owner's call to the transfer link that it is for, or to all of them to the partition."""
+        if front_end == ALL_TRANSFER_LINKS:
+            for link in self._to(partition):
+                receive_for_front_end(link, parts)
+            return
+        link_there = self._links.get((front_end - FIRST_TRANSIT_ID, partition))
+        if link_there is not None:
+            receive_for_front_end(link_there, parts)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMAT_LEVEL: Final = 8
+FORMAT_LEVEL: Final = 9
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
@@ -16,6 +16,7 @@ of consumers may have filters. With level 5 deliveries, settlements and greeting
 leases. With level 6 returns of messages may have annotations, and logs and snapshots octets about messages.
 With level 7 the terms of consumers may name a link for which the queue keeps messages. With level 8 logs and
 snapshots may have the targets of links on which clients send, and count the messages that clients give back.
+With level 9 deliveries and greetings may have the ends of leases.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -38,6 +39,9 @@ LEASE_TOKENS: Final = 5
 """From this level on nodes read tokens of leases in deliveries, in settlements of front ends, and in the
 leases that front ends tell.
 """
+
+LEASE_ENDS: Final = 9
+"""From this level on nodes read the ends of leases in deliveries, and in the leases that front ends tell."""
 
 REMARKS: Final = 6
 """From this level on nodes read annotations in returns of front ends, and octets about messages in logs and

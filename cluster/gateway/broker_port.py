@@ -371,6 +371,7 @@ class FrontEnd:
             single_active=described.takes_turns,
             filter=options.filter,
             link=options.link,
+            tells=options.tells,
         )
 
         def attached(value: Any, _: Delivery | None) -> None:
@@ -444,6 +445,17 @@ class FrontEnd:
 
     def when_settled(self, consumer: int, done: Callable[[], None]) -> None:
         self._giving_back.when_settled(consumer, done)
+
+    def renew_leases(
+        self,
+        queue: QueueRef,
+        ranges: list[Range],
+        answer: Callable[[int, list[Range], Refusal | None], None],
+    ) -> None:
+        self._requests.renew_leases(queue, ranges, answer)
+
+    def renew(self, lease: int, ranges: list[Range]) -> None:
+        self._giving_back.renew(lease, ranges)
 
     def abandon(self, lease: int, ranges: list[Range]) -> None:
         self._giving_back.abandon(lease, ranges)

@@ -87,6 +87,15 @@ class GivingBack:
         arguments = [*NOTHING_TO_GET, attached.queue]
         self._links.request(attached.link, "last", arguments, _unless_unreachable(done))
 
+    def renew(self, lease: int, ranges: Ranges) -> None:
+        """See `node.session.ports.BrokerPort.renew`."""
+        attached = self._consumers.get(consumer_of(lease))
+        mine = [] if attached is None else attached.under(lease, ranges)
+        # Without a known end there is nothing to renew, or the owner is of an earlier release.
+        if attached is not None and mine and attached.queue in attached.link.held.ends:
+            arguments = [*NOTHING_TO_GET, attached.queue, mine, token_of(lease)]
+            self._links.request(attached.link, "renew", arguments, unanswered)
+
     def give_back(self, lease: int, ranges: Ranges, outcome: Outcome, change: Modification | None) -> None:
         attached = self._consumers.get(consumer_of(lease))
         mine = [] if attached is None else attached.under(lease, ranges)

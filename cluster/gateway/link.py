@@ -32,12 +32,12 @@ from cluster.peers.link_messages import (
     OwnerPort,
     Ranges,
 )
-from node.delivery.settlements import NO_TOKEN, TOKEN_SHIFT
+from node.delivery.settlements import NO_TOKEN
 from node.message.run import Run
 from node.queue.decision_format import encode_target
 from node.queue.entry_format import encode_discard, encode_publish, encode_return, encode_settle
 from node.queue.targets import UpdateTarget
-from node.ranges.range_set import count_of, merged, numbers_of
+from node.ranges.range_set import count_of, merged
 from node.session.ports import Subscriber
 
 EMPTY: Final[Mapping[int, Ranges]] = {}
@@ -75,7 +75,7 @@ class PartitionLink:
         self.unacknowledged_bytes = 0
         self._front_end, self._node = context.front_end, context.node
         self._mark_dirty, self._mark_waiting = mark_dirty, mark_waiting
-        self._latencies, self._observer, self._tokens = context.latencies, observer, context.tokens
+        self._latencies, self._observer, self._tells = context.latencies, observer, context.tells
         self._epoch = self._number = self._request = 0
         self._requests: dict[int, PendingRequest] = {}
         self._parts: list[bytes | memoryview] = []
@@ -144,7 +144,7 @@ class PartitionLink:
 
     def told_token(self, token: int) -> int:
         """The token of a lease as an operation may name it; NO_TOKEN while a member does not read tokens."""
-        return token if token != NO_TOKEN and self._tokens() else NO_TOKEN
+        return token if token != NO_TOKEN and self._tells.tokens() else NO_TOKEN
 
     def settle(self, queue: int, ranges: Ranges, token: int = NO_TOKEN) -> None:
         """Settle messages that a consumer has acknowledged, and that came under the lease `token`."""
@@ -262,8 +262,7 @@ class PartitionLink:
             batch.sent = True
             owner.operations(self._front_end, self._epoch, batch.number, batch.data)
         self._take_batch()
-        leases, holders, tokens = self.held.told()
-        owner.held(self._front_end, self._epoch, leases, holders, tokens if self._tokens() else {})
+        owner.held(self._front_end, self._epoch, self.held.told(self._tells))
         self._credits.clear()
         self._leaving.clear()
         self._credit_urgent = False
@@ -391,12 +390,9 @@ class PartitionLink:
                 token = self.told_token(delivery.token)
                 self._operation(encode_return(delivery.queue, merged(delivery.ranges), False, token))
                 continue
-            consumer.delivered += delivery.run.count
             if not consumer.no_ack:
                 self.held.given(delivery, consumer.holder)
-            numbers = numbers_of(delivery.ranges)
-            lease = delivery.token << TOKEN_SHIFT | consumer.id
-            consumer.subscriber.deliver(consumer.id, delivery.run, numbers, delivery.redelivered, lease)
+            consumer.deliver(delivery)
             if observer is not None:
                 leased = None if consumer.no_ack else self.held.leases.get(delivery.queue)
                 observer.delivered(delivery, since, leased)
@@ -432,6 +428,10 @@ class PartitionLink:
         if epoch == self._epoch and attached is not None:
             attached.joined, attached.activated = joined, activated
 
+    def leases_renewed(self, epoch: int, queue: int, ranges: Ranges, until: int) -> None:
+        if epoch == self._epoch:
+            self.held.renewed(queue, ranges, until)
+
 
 class Links:
     """The links of one front end by partition, and which of them have something to send."""
@@ -447,6 +447,7 @@ class Links:
         milliseconds later. `observer` makes the observer of a new link.
         """
         self.by_partition: dict[int, PartitionLink] = {}
+        self.tells = context.tells
         self._context, self._observer = context, observer
         self._wanted, self._begins_to_wait = wanted, waiting
         self._dirty: dict[int, PartitionLink] = {}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
+from cluster.peers.held_leases import TELLS_NOTHING, TellsLeases
 from cluster.peers.latencies import Latencies
 
 
@@ -15,5 +15,4 @@ class LinkContext:
     node: str
     front_end: int
     latencies: Latencies
-    tokens: Callable[[], bool] = bool
-    """Tells whether every owner, later ones too, reads tokens of leases."""
+    tells: TellsLeases = TELLS_NOTHING

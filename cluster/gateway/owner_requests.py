@@ -7,7 +7,9 @@ from typing import Any
 
 from cluster.gateway.link import Links
 from cluster.gateway.refusals import refusal_of
-from cluster.peers.link_messages import NOTHING_TO_GET, Delivery
+from cluster.peers.link_messages import NOTHING_TO_GET, Delivery, Ranges
+from node.delivery.settlements import NO_TOKEN
+from node.queue.leasing import UNTOLD
 from node.refusal import Refusal
 from node.session.ports import QueueCounts, QueueRef
 
@@ -46,6 +48,20 @@ class OwnerRequests:
 
         link = self._links.to(queue.partition)
         self._links.request(link, "last", [*NOTHING_TO_GET, queue.id], known)
+
+    def renew_leases(
+        self, queue: QueueRef, ranges: Ranges, answer: Callable[[int, Ranges, Refusal | None], None]
+    ) -> None:
+        """See `node.session.ports.BrokerPort.renew_leases`."""
+
+        def renewed(value: Any, _: Delivery | None) -> None:
+            refusal = refusal_of(queue, value)
+            until, messages = (UNTOLD, []) if refusal else value
+            answer(until, [(first, last) for first, last in messages], refusal)
+
+        # The owner of a release without ends of leases answers that there is no such queue.
+        arguments = [*NOTHING_TO_GET, queue.id, ranges, NO_TOKEN]
+        self._links.request(self._links.to(queue.partition), "renew", arguments, renewed)
 
     def count(self, queue: QueueRef, answer: Callable[[QueueCounts, Refusal | None], None]) -> None:
         """Answers how many messages and consumers the queue has."""

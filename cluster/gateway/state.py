@@ -8,11 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from cluster.gateway.telling import told_runs
 from cluster.peers.consumer_terms import ConsumerTerms
-from cluster.peers.link_messages import FOR_LINK, Delivery, Holders, OwnerPort, Ranges, Tokens
-from node.delivery.settlements import NO_TOKEN
-from node.ranges.range_map import RangeMap
-from node.ranges.range_set import RangeSet, merged
+from cluster.peers.held_leases import HeldLeases, TellsLeases
+from cluster.peers.link_messages import FOR_LINK, Delivery, OwnerPort, Ranges
+from node.delivery.settlements import NO_TOKEN, TOKEN_SHIFT
+from node.queue.leasing import UNTOLD
+from node.ranges.range_map import RangeMap, Span
+from node.ranges.range_set import RangeSet, merged, numbers_of
 from node.session.ports import Subscriber
 
 NO_HOLDER: Final = 0
@@ -129,6 +132,8 @@ class LinkConsumer:
     """The octets of its selector; empty for none."""
     link: bytes = b""
     """The link for which the queue is to keep its messages; empty for none."""
+    tells: bool = False
+    """Whether the consumer is told bookmarks and the ends of leases."""
     kept: Ranges | None = None
     """The messages that the link has had before it was attached, and has not settled. None where the queue
     keeps no messages for the link.
@@ -155,6 +160,14 @@ class LinkConsumer:
             self.kept, self.holder = merged((first, last) for first, last in answer[1]), self.id
         return answer is None or self.kept is not None
 
+    def deliver(self, delivery: Delivery) -> None:
+        """Hand messages that the owner has delivered to the session."""
+        self.delivered += delivery.run.count
+        lease = delivery.token << TOKEN_SHIFT | self.id
+        told = told_runs(delivery) if self.tells else ((delivery.run, numbers_of(delivery.ranges)),)
+        for run, numbers in told:
+            self.subscriber.deliver(self.id, run, numbers, delivery.redelivered, lease)
+
     def terms(self) -> ConsumerTerms:
         return ConsumerTerms(
             self.id,
@@ -175,15 +188,17 @@ class HeldMessages:
     """The messages that a link's consumers have got and not settled, by queue.
 
     `holders` has the consumer of each message, for queues that keep order by key. `tokens` has the token of
-    the lease under which each message came last, where leases have tokens. A new owner must know both.
+    the lease under which each message came last, where leases have tokens, and `ends` has the end of that
+    lease in milliseconds since the epoch. A new owner must know all of these.
     """
 
-    __slots__ = ("holders", "leases", "tokens")
+    __slots__ = ("ends", "holders", "leases", "tokens")
 
     def __init__(self) -> None:
         self.leases: dict[int, RangeSet] = {}
         self.holders: dict[int, RangeMap] = {}
         self.tokens: dict[int, RangeMap] = {}
+        self.ends: dict[int, RangeMap] = {}
 
     def given(self, delivery: Delivery, holder: int = NO_HOLDER) -> None:
         """A client has got messages that it is to settle, from a consumer or by basic.get. `holder` is the
@@ -197,6 +212,10 @@ class HeldMessages:
             tokens = self.tokens.setdefault(delivery.queue, RangeMap())
             for first, last in delivery.ranges:
                 tokens.set(first, last, delivery.token)
+            if delivery.until != UNTOLD or delivery.queue in self.ends:
+                ends = self.ends.setdefault(delivery.queue, RangeMap())
+                for first, last in delivery.ranges:
+                    ends.set(first, last, delivery.until)
         if holder != NO_HOLDER:
             holders = self.holders.setdefault(delivery.queue, RangeMap())
             for first, last in delivery.ranges:
@@ -217,6 +236,16 @@ class HeldMessages:
             self.holders[queue].remove_all(ranges)
         if queue in self.tokens:
             self.tokens[queue].remove_all(ranges)
+        if queue in self.ends:
+            self.ends[queue].remove_all(ranges)
+
+    def renewed(self, queue: int, ranges: Ranges, until: int) -> None:
+        """The leases of messages have another end, as far as the front end still has the messages."""
+        leased = self.leases.get(queue)
+        if leased is not None:
+            ends = self.ends.setdefault(queue, RangeMap())
+            for part in [part for one in ranges for part in leased.intersection(*one)]:
+                ends.set(*part, until)
 
     def under(self, queue: int, token: int, ranges: Ranges) -> Ranges:
         """The messages among `ranges`, which came under the lease `token`, that have not come again since."""
@@ -226,12 +255,16 @@ class HeldMessages:
         found = (span for one in ranges for span in tokens.cover(*one, NO_TOKEN))
         return [(first, last) for first, last, newest in found if newest in (token, NO_TOKEN)]
 
-    def told(self) -> tuple[dict[int, Ranges], Holders, Tokens]:
-        """The leases, the holders and the tokens, as a new owner is told them."""
+    def told(self, tells: TellsLeases) -> HeldLeases:
+        """The messages that the front end holds, as a new owner is told."""
         leases = {queue: list(leased.ranges()) for queue, leased in self.leases.items() if leased}
-        holders = {queue: list(held.all()) for queue, held in self.holders.items() if held}
-        tokens = {queue: list(held.all()) for queue, held in self.tokens.items() if held}
-        return leases, holders, tokens
+        tokens = self.tokens if tells.tokens() else {}
+        ends = self.ends if tokens and tells.ends() else {}
+        return HeldLeases(leases, _spans(self.holders), _spans(tokens), _spans(ends))
+
+
+def _spans(by_queue: dict[int, RangeMap]) -> dict[int, list[Span]]:
+    return {queue: list(held.all()) for queue, held in by_queue.items() if held}
 
 
 @dataclass(init=False, slots=True)

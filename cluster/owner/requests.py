@@ -9,6 +9,7 @@ from typing import Any
 from cluster.owner.browsing import BrowsingQuestion, filtered_page, next_page, page
 from cluster.owner.links import abandon, close_link
 from cluster.owner.proposal import FrontEndState
+from cluster.owner.renewals import renew
 from cluster.owner.serving import Serving, regrant
 from cluster.owner.state import OwnerState
 from cluster.owner.targets import attach_target
@@ -27,6 +28,7 @@ from node.queue.dispatch import QueueOwner
 from node.queue.entry_format import encode_purge, encode_seal_queue
 from node.queue.operations import ANY_MESSAGES
 from node.queue.targets import TargetStep, UpdateTarget
+from node.ranges.range_set import merged
 
 SendAnswer = Callable[[Any], None]
 
@@ -109,16 +111,15 @@ class FrontEndRequests:
             # The consumers of former owners are attached again, and no message is held for them.
             draining = partial(self._drain, front_end, epoch, request, *arguments)
             self._owner.after_proposed(partial(self._front_ends.after_greetings, draining))
-        elif name == "abandoned":
-            abandoning = partial(self._abandon, front_end, request, *arguments)
-            self._owner.after_proposed(abandoning)
-        elif name == "close_link":
-            closing = partial(self._close_link, front_end, request, *arguments)
-            self._owner.after_proposed(closing)
+        elif name in ("abandoned", "close_link"):
+            ending = self._abandon if name == "abandoned" else self._close_link
+            self._owner.after_proposed(partial(ending, front_end, request, *arguments))
         elif name == "attach_target":
             # The log has the front end then: the next owner waits for its greeting before the target is lost.
             attaching = partial(self._attach_target, front_end, request, *arguments)
             self._when_attached(queue, front_end, attaching)
+        elif name == "renew":
+            self._owner.after_proposed(partial(self._renew, found, *arguments))
         elif name == "last":
             self._owner.after_proposed(lambda: found(self._owner.next_sequence - 1))
         else:
@@ -163,6 +164,11 @@ class FrontEndRequests:
         # A deposed owner does not know what is kept.
         closed = partial(self._owner.linearizable_reads.answer, front_end, request, None)
         close_link(self._owner, number, front_end, consumer, link, closed)
+
+    def _renew(self, found: SendAnswer, number: int, ranges: list[Sequence[int]], token: int) -> None:
+        """Renew the leases of messages. Answers their end, and the messages."""
+        renewed = renew(self._owner, number, [(first, last) for first, last in ranges], token)
+        found([renewed.until, merged(part for _, parts in renewed.messages for part in parts)])
 
     def _attach_target(self, front_end: int, request: int, queue: int, number: int, link: bytes) -> None:
         """A link of a client that sends is attached."""

@@ -275,7 +275,7 @@ class Serving:
                 redelivered=grant.redelivered,
             )
             deliveries = [
-                Delivery(grant.consumer, queue, ranges, grant.redelivered, run, grant.token)
+                Delivery(grant.consumer, queue, ranges, grant.redelivered, run, grant.token, grant.until)
                 for ranges, run in self._runs(owner, queue, grant)
             ]
             link = owner.link_of(grant) if owner.delivery.consumers.by_link else b""
@@ -479,7 +479,9 @@ def _hand_over(owner: OwnerState, serving: Serving, handout: Handout, outgoing: 
     if link == GET_LINK_KEPT:
         link = GET_LINK_NO_ACK if grant.removal else GET_LINK
     ones = (
-        Delivery(link, one.queue, [(number, number)], one.redelivered, one.run.slice(i, 1), one.token)
+        Delivery(
+            link, one.queue, [(number, number)], one.redelivered, one.run.slice(i, 1), one.token, one.until
+        )
         for one in handout.deliveries
         for i, number in enumerate(numbers_of(one.ranges))
     )

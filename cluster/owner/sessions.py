@@ -20,15 +20,8 @@ from cluster.owner.transfers import FIRST_TRANSIT_ID
 from cluster.owner.two_phase_commit import TwoPhaseCommit
 from cluster.owner.upkeep import find_left_behind, left_behind
 from cluster.peers.consumer_terms import ConsumerTerms
-from cluster.peers.link_messages import (
-    ACCESS_REFUSED,
-    FOR_LINK,
-    NOT_FOUND,
-    TOO_MANY_FILTERS,
-    Holders,
-    Ranges,
-    Tokens,
-)
+from cluster.peers.held_leases import HeldLeases
+from cluster.peers.link_messages import ACCESS_REFUSED, FOR_LINK, NOT_FOUND, TOO_MANY_FILTERS
 from node.expressions.nodes import TreeError
 from node.expressions.selector import Selector
 from node.queue.consumers import ExclusiveConsumerError
@@ -113,19 +106,17 @@ class FrontEndSessions:
             owner.delivery.targets.back(front_end)
         self._serving.forget_gets(front_end)
 
-    def held(
-        self, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders, tokens: Tokens
-    ) -> None:
+    def held(self, front_end: int, epoch: int, held: HeldLeases) -> None:
         state = self._front_ends.state(front_end, epoch)
         if state is None:
             return
-        state.held = {queue: RangeSet(ranges) for queue, ranges in leases.items()}
+        state.held = {queue: RangeSet(ranges) for queue, ranges in held.leases.items()}
         # A message that one of its batches returns is not among its leases: until the return is applied, the
         # owner would take it for undelivered.
-        self._owner.after_proposed(partial(self._resume, front_end, epoch, holders, tokens))
+        self._owner.after_proposed(partial(self._resume, front_end, epoch, held))
         self._owner.wake()
 
-    def _resume(self, front_end: int, epoch: int, holders: Holders, tokens: Tokens) -> None:
+    def _resume(self, front_end: int, epoch: int, held: HeldLeases) -> None:
         """Take over the leases of a front end that has greeted, then its consumers."""
         state = self._front_ends.state(front_end, epoch)
         if state is None:
@@ -135,7 +126,8 @@ class FrontEndSessions:
             if owner.delivery.timed is not None:
                 owner.delivery.now = self._owner.wall_ms()
             owner.lifecycle.release_unheld(front_end, mine)
-            owner.lifecycle.reattached(front_end, mine, holders.get(queue, ()), tokens.get(queue, ()))
+            told = [spans.get(queue, ()) for spans in (held.holders, held.tokens, held.ends)]
+            owner.lifecycle.reattached(front_end, mine, *told)
             self._serving.mark(queue)
         state.held = {}
         for consumer, terms in list(state.returning.items()):

@@ -13,6 +13,11 @@ FIRST_TRANSIT_ID: Final = 1 << 63
 """A partition that sends dead letters is a front end to the owner that gets them. Its front end number is
 this number plus its own. The front ends of nodes have lower numbers."""
 
+ALL_TRANSFER_LINKS: Final = FIRST_TRANSIT_ID
+"""Stands for all links from the partitions that a node owns. No such partition has the number 0: the catalog
+sends no dead letters.
+"""
+
 EPOCHS_PER_TERM_BITS: Final = 24
 
 
@@ -143,4 +148,7 @@ class TransferLink:
         """Not called: the link has no consumers."""
 
     def activity(self, epoch: int, consumer: int, joined: int, activated: int) -> None:
+        """Not called: the link has no consumers."""
+
+    def leases_renewed(self, epoch: int, queue: int, ranges: Ranges, until: int) -> None:
         """Not called: the link has no consumers."""

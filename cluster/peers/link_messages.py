@@ -22,22 +22,17 @@ from typing import Any, Final, Protocol, cast
 import msgpack
 
 from cluster.peers.consumer_terms import ConsumerTerms, terms_from_plain, terms_to_plain
+from cluster.peers.held_leases import TELLS_NOTHING, HeldLeases, TellsLeases
 from cluster.peers.tags import TO_FRONT_END, TO_OWNER
 from node.delivery.settlements import NO_TOKEN
 from node.message.run import OWN_METHODS, Run
+from node.queue.leasing import UNTOLD
 from node.wire.formats import FORMATS
 from replication.forms import expect
 from replication.raft import MessageError
 
 Ranges = list[tuple[int, int]]
 """Closed ranges of sequence numbers, ascending."""
-
-Holders = dict[int, list[tuple[int, int, int]]]
-"""By queue, in ascending order: first and last message, and the consumer that has them."""
-
-Tokens = dict[int, list[tuple[int, int, int]]]
-"""By queue, in ascending order: first and last message, and the token of the lease."""
-
 
 GET_LINK: Final = 1
 GET_LINK_NO_ACK: Final = 2
@@ -74,6 +69,7 @@ FOR_LINK: Final = 0
 second one has the messages that the link has had before, and has not settled.
 """
 
+
 UNREACHABLE: Final = [404, "the node that holds the queue is down"]
 """The front end's own answer to requests for a queue whose only node is down."""
 
@@ -82,7 +78,8 @@ UNREACHABLE: Final = [404, "the node that holds the queue is down"]
 class Delivery:
     """Messages of one queue for one consumer. `ranges` has their sequence numbers, in the run's order.
     `token` is that of the lease; NO_TOKEN where the queue's leases have none, or a node of the cluster is of
-    a release that knows no tokens.
+    a release that knows no tokens. `until` is the end of the lease in milliseconds since the epoch, by the
+    owner's clock; UNTOLD where the lease has none, or a node knows none.
     """
 
     consumer: Final[int]
@@ -91,6 +88,7 @@ class Delivery:
     redelivered: Final[bool]
     run: Final[Run]
     token: Final[int]
+    until: Final[int]
 
     def __init__(
         self,
@@ -100,6 +98,7 @@ class Delivery:
         redelivered: bool,
         run: Run,
         token: int = NO_TOKEN,
+        until: int = UNTOLD,
     ) -> None:
         self.consumer = consumer
         self.queue = queue
@@ -107,6 +106,7 @@ class Delivery:
         self.redelivered = redelivered
         self.run = run
         self.token = token
+        self.until = until
 
 
 class OwnerPort(Protocol):
@@ -123,13 +123,8 @@ class OwnerPort(Protocol):
     def operations(self, front_end: int, epoch: int, number: int, data: bytes) -> None:
         """Take one numbered batch of operations (`node.queue.entry_format`). Batches come in order."""
 
-    def held(
-        self, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders, tokens: Tokens
-    ) -> None:
-        """End the greeting with the leases, by queue, that the front end still holds. For queues that keep
-        order by key, `holders` has the consumer of each lease; for queues whose leases have tokens, `tokens`
-        has these.
-        """
+    def held(self, front_end: int, epoch: int, held: HeldLeases) -> None:
+        """End the greeting with the leases that the front end still holds."""
 
     def attach(self, front_end: int, epoch: int, request: int, terms: ConsumerTerms) -> None:
         """Add a consumer. `result(request)` answers None, or the refusal. Where the terms name a link, and
@@ -145,7 +140,7 @@ class OwnerPort(Protocol):
     def request(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
         """Carry out a request by name: `get`, `purge`, `count`, `redeliver`, `browse`,
         `browse_next`, `close`, `stop`, `drain`, `undeliverable_here`, `last`, `abandoned`,
-        `close_link`, `attach_target`. `result(request)` answers it.
+        `close_link`, `attach_target`, `renew`. `result(request)` answers it.
         """
 
 
@@ -182,6 +177,11 @@ class FrontEndPort(Protocol):
         earlier such numbers.
         """
 
+    def leases_renewed(self, epoch: int, queue: int, ranges: Ranges, until: int) -> None:
+        """The leases of these messages end at another time, in milliseconds since the epoch. A front end of
+        an earlier release ignores the call.
+        """
+
     def resync(self) -> None:
         """Greet the owner again: a message was lost on the way."""
 
@@ -189,11 +189,16 @@ class FrontEndPort(Protocol):
 _ENVELOPE = struct.Struct(">cBIQQ")
 _RUN_FORM: Final = (str, str | None, int, bool, int, int, int, bytes | None, int)
 _DELIVERY_FORM: Final = (int, int, [(int, int)], bool, *_RUN_FORM)
-_TOKEN_FORM: Final = (*_DELIVERY_FORM, int)
-"""A delivery with the token of its lease. Deliveries without one leave the field out."""
+_LEASE_FORM: Final = (*_DELIVERY_FORM, int, int)
+"""A delivery with the token and the end of its lease. A lease without an end leaves out the last field, and
+one without a token both.
+"""
 
-_HELD_FORM: Final = ([(int, [(int, int)])], [(int, [(int, int, int)])], [(int, [(int, int, int)])])
-"""The end of a greeting. Where no queue has tokens the last field is left out."""
+_SPANS_FORM: Final = [(int, [(int, int, int)])]
+_HELD_FORM: Final = ([(int, [(int, int)])], _SPANS_FORM, _SPANS_FORM, _SPANS_FORM)
+"""The end of a greeting. Where no lease has an end the last field is left out, and where none has a token the
+last two.
+"""
 
 _CHANNEL_BITS: Final = 16
 """A delivery's channel number stands in so many bits of an integer, the format of its messages above."""
@@ -228,6 +233,7 @@ class FrontEndCall(IntEnum):
     CONSUMER_CANCELLED = 4
     RESYNC = 5
     ACTIVITY = 6
+    LEASES_RENEWED = 7
 
 
 def address(parts: Sequence[bytes]) -> tuple[int, int]:
@@ -276,13 +282,11 @@ class RemoteOwner:
     def operations(self, front_end: int, epoch: int, number: int, data: bytes) -> None:
         self._call(OwnerCall.OPERATIONS, front_end, epoch, number, data)
 
-    def held(
-        self, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders, tokens: Tokens
-    ) -> None:
-        plain = [list(leases.items()), list(holders.items())]
-        if tokens:
-            # An owner that knows no tokens reads two fields.
-            plain.append(list(tokens.items()))
+    def held(self, front_end: int, epoch: int, held: HeldLeases) -> None:
+        plain = [list(part.items()) for part in held]
+        # An owner that knows no tokens reads two fields, and one that knows no ends at most three.
+        while len(plain) > 2 and not plain[-1]:
+            del plain[-1]
         self._call(OwnerCall.HELD, front_end, epoch, plain)
 
     def attach(self, front_end: int, epoch: int, request: int, terms: ConsumerTerms) -> None:
@@ -300,6 +304,10 @@ class RemoteOwner:
 
 def _by_queue(plain: list[Any]) -> dict[int, list[Any]]:
     return {queue: [tuple(part) for part in parts] for queue, parts in plain}
+
+
+def _ranges(plain: list[Any]) -> Ranges:
+    return [(first, last) for first, last in plain]
 
 
 def receive_for_owner(owner: OwnerPort, parts: Sequence[bytes]) -> None:
@@ -323,9 +331,7 @@ def receive_for_owner(owner: OwnerPort, parts: Sequence[bytes]) -> None:
         case OwnerCall.HELD:
             expect(arguments, list)
             expect(arguments, _HELD_FORM[: max(len(arguments), 2)])
-            leases, holders, *tokens = arguments
-            told = _by_queue(tokens[0]) if tokens else {}
-            owner.held(front_end, epoch, _by_queue(leases), _by_queue(holders), told)
+            owner.held(front_end, epoch, HeldLeases(*map(_by_queue, (*arguments, (), ())[:4])))
         case OwnerCall.ATTACH:
             expect(arguments, (int, list))
             owner.attach(front_end, epoch, arguments[0], terms_from_plain(arguments[1]))
@@ -337,7 +343,7 @@ def receive_for_owner(owner: OwnerPort, parts: Sequence[bytes]) -> None:
             owner.request(front_end, epoch, *arguments)
 
 
-def _delivery_to_plain(delivery: Delivery, tokens: Callable[[], bool]) -> tuple[Any, ...]:
+def _delivery_to_plain(delivery: Delivery, tells: TellsLeases) -> tuple[Any, ...]:
     run = delivery.run
     lengths = None if run.lengths is None else run.lengths.tobytes()
     plain = (
@@ -355,12 +361,14 @@ def _delivery_to_plain(delivery: Delivery, tokens: Callable[[], bool]) -> tuple[
         lengths,
         run.largest_frame,
     )
-    return (*plain, delivery.token) if delivery.token != NO_TOKEN and tokens() else plain
+    if delivery.until != UNTOLD and tells.ends():
+        return (*plain, delivery.token, delivery.until)
+    return (*plain, delivery.token) if delivery.token != NO_TOKEN and tells.tokens() else plain
 
 
 def _delivery_from_plain(plain: Sequence[Any], raw: bytes) -> Delivery:
     """The delivery in a call's arguments and contents. Raises MessageError."""
-    expect(plain, _DELIVERY_FORM if len(plain) == len(_DELIVERY_FORM) else _TOKEN_FORM)
+    expect(plain, _LEASE_FORM[: max(len(plain), len(_DELIVERY_FORM))])
     consumer, queue, ranges, redelivered, *header, lengths_data, largest_frame = plain[: len(_DELIVERY_FORM)]
     exchange, routing_key, kind, persistent, count, skip, stride = header
     format, channel = kind >> _CHANNEL_BITS, kind & _CHANNEL_MAX
@@ -387,8 +395,8 @@ def _delivery_from_plain(plain: Sequence[Any], raw: bytes) -> Delivery:
         raw,
         format=format,
     )
-    token = plain[-1] if len(plain) > len(_DELIVERY_FORM) else NO_TOKEN
-    return Delivery(consumer, queue, [(first, last) for first, last in ranges], redelivered, run, token)
+    numbers = cast(Ranges, list(map(tuple, ranges)))
+    return Delivery(consumer, queue, numbers, redelivered, run, *plain[len(_DELIVERY_FORM) :])
 
 
 class RemoteFrontEnd:
@@ -400,16 +408,16 @@ class RemoteFrontEnd:
         front_end: int,
         send: SendCall,
         backlog: Callable[[], int] | None = None,
-        tokens: Callable[[], bool] = bool,
+        tells: TellsLeases = TELLS_NOTHING,
     ) -> None:
         """`backlog` tells how many octets wait in the transport for the node; None for a front end without
-        consumers. `tokens` tells whether deliveries may have the tokens of their leases.
+        consumers. `tells`: see `TellsLeases`, about the front end.
         """
         self._partition = partition
         self._front_end = front_end
         self._send = send
         self._backlog = backlog
-        self._tokens = tokens
+        self._tells = tells
 
     def room(self) -> int | None:
         return None if self._backlog is None else DELIVERY_BACKLOG_BYTES - self._backlog()
@@ -424,14 +432,14 @@ class RemoteFrontEnd:
         self._call(FrontEndCall.ACKNOWLEDGED, epoch, [number, refused] if refused else number)
 
     def delivered(self, epoch: int, deliveries: list[Delivery]) -> None:
-        plain = [_delivery_to_plain(delivery, self._tokens) for delivery in deliveries]
+        plain = [_delivery_to_plain(delivery, self._tells) for delivery in deliveries]
         self._call(FrontEndCall.DELIVERED, epoch, plain, [delivery.run.raw for delivery in deliveries])
 
     def result(self, epoch: int, request: int, value: Any, delivery: Delivery | None) -> None:
         if delivery is None:
             self._call(FrontEndCall.RESULT, epoch, [request, value, None])
         else:
-            plain = _delivery_to_plain(delivery, self._tokens)
+            plain = _delivery_to_plain(delivery, self._tells)
             self._call(FrontEndCall.RESULT, epoch, [request, value, plain], [delivery.run.raw])
 
     def consumer_cancelled(self, epoch: int, consumer: int, stolen: bool = False) -> None:
@@ -439,6 +447,9 @@ class RemoteFrontEnd:
 
     def activity(self, epoch: int, consumer: int, joined: int, activated: int) -> None:
         self._call(FrontEndCall.ACTIVITY, epoch, [consumer, joined, activated])
+
+    def leases_renewed(self, epoch: int, queue: int, ranges: Ranges, until: int) -> None:
+        self._call(FrontEndCall.LEASES_RENEWED, epoch, [queue, ranges, until])
 
     def resync(self) -> None:
         self._call(FrontEndCall.RESYNC, 0, None)
@@ -458,7 +469,7 @@ def receive_for_front_end(front_end: FrontEndPort, parts: Sequence[bytes]) -> No
             else:
                 expect(arguments, (int, [(int, [(int, int)])]))
                 number, refused = arguments
-                batches = [(batch, [(first, last) for first, last in ranges]) for batch, ranges in refused]
+                batches = [(batch, _ranges(ranges)) for batch, ranges in refused]
                 front_end.acknowledged(epoch, number, batches)
         case FrontEndCall.DELIVERED:
             expect(arguments, [list])
@@ -473,14 +484,14 @@ def receive_for_front_end(front_end: FrontEndPort, parts: Sequence[bytes]) -> No
                 delivery = _delivery_from_plain(plain, _contents(parts, 1)[0])
             front_end.result(epoch, request, value, delivery)
         case FrontEndCall.CONSUMER_CANCELLED:
-            if isinstance(arguments, list):
-                expect(arguments, (int, bool))
-                front_end.consumer_cancelled(epoch, *arguments)
-            else:
-                expect(arguments, int)
-                front_end.consumer_cancelled(epoch, arguments)
+            told = arguments if isinstance(arguments, list) else [arguments]
+            expect(told, (int, bool)[: max(len(told), 1)])
+            front_end.consumer_cancelled(epoch, *told)
         case FrontEndCall.ACTIVITY:
             expect(arguments, (int, int, int))
             front_end.activity(epoch, *arguments)
+        case FrontEndCall.LEASES_RENEWED:
+            expect(arguments, (int, [(int, int)], int))
+            front_end.leases_renewed(epoch, arguments[0], _ranges(arguments[1]), arguments[2])
         case FrontEndCall.RESYNC:
             front_end.resync()

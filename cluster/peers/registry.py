@@ -158,7 +158,7 @@ _TO_OWNER: Final = MessageFamily("Calls to owners", tags.TO_OWNER, None, (
     ),
     MessageKind(
         "held", OwnerPort.held, FRONT_END, OWNER,
-        "Ends the greeting: the leases that consumers still have, by queue. `tokens` are told since 5.",
+        "Ends the greeting: the leases that consumers have, by queue. Tokens are told since 5, ends since 9.",
     ),
     MessageKind("attach", OwnerPort.attach, FRONT_END, OWNER, "Adds a consumer."),
     MessageKind("detach", OwnerPort.detach, FRONT_END, OWNER, "Removes a consumer."),
@@ -198,6 +198,10 @@ _TO_FRONT_END: Final = MessageFamily("Calls to front ends", tags.TO_FRONT_END, N
     MessageKind(
         "activity", FrontEndPort.activity, OWNER, FRONT_END,
         "The consumer's place in the order of a queue with a single active one, and whether it is that one.",
+    ),
+    MessageKind(
+        "leases_renewed", FrontEndPort.leases_renewed, OWNER, FRONT_END,
+        "The end of the leases of these messages has changed.",
     ),
 ))  # fmt: skip
 

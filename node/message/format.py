@@ -120,6 +120,11 @@ class MessageFormat(Protocol):
     def with_delivery_count(self, run: Run, failures: int) -> Run:
         """The messages with the number of their failed deliveries, for consumers (`x-delivery-count`)."""
 
+    def with_lease(self, run: Run, bookmark: str, until: int | None) -> Run:
+        """The one message of a run with its bookmark (`x-bookmark`) and the end of its lease in milliseconds
+        since the epoch (`x-locked-until`), for a consumer; without the end where that is None.
+        """
+
     @property
     def counts_down(self) -> bool:
         """Whether a message states the time that it has left to live, and not the time of its publish."""

@@ -13,6 +13,7 @@ from node.queue.consumers import Consumer, UndeliverableMessages
 from node.queue.delivery_state import DeliveryState
 from node.queue.filtering import FilteredOrder, LookBudget, ReadMessages
 from node.queue.hooks import FeatureRegistry
+from node.queue.leasing import UNTOLD, begin_lease
 from node.queue.lifecycle import Lifecycle
 from node.queue.operations import OWNER, Semantics
 from node.queue.queue import QueueState
@@ -28,7 +29,8 @@ class Grant(NamedTuple):
 
     All are marked redelivered or none, and all are soft (`SoftMessages`) or none. With `removal` the messages
     must be removed before they are delivered: the owner commits a SETTLE (soft messages need none), delivers,
-    and then calls `settle(OWNER, ranges)`. `token` is that of their lease, where leases have tokens.
+    and then calls `settle(OWNER, ranges)`. `token` is that of their lease, where leases have tokens, and
+    `until` the end of the lease in milliseconds since the epoch, where it has one.
     """
 
     front_end: int
@@ -38,6 +40,7 @@ class Grant(NamedTuple):
     removal: bool
     soft: bool
     token: int = NO_TOKEN
+    until: int = UNTOLD
 
     @property
     def messages(self) -> int:
@@ -278,8 +281,9 @@ class QueueOwner:
         ranges = ranges if len(ranges) == 1 else merged(ranges)
         delivery.lease_of(OWNER if grant.removal else grant.front_end).update(ranges)
         if delivery.timed is not None and not grant.removal:
-            token = self.lifecycle.begin_lease(grant.front_end, consumer, ranges)
-            grant = grant._replace(token=token)
+            asking = self.lifecycle.hooks.lease_until
+            token, until = begin_lease(delivery, asking, grant.front_end, consumer, ranges)
+            grant = grant._replace(token=token, until=until)
         for feature in () if grant.removal else self.lifecycle.hooks.given:
             feature.given(consumer, ranges)
         newest = ranges[-1][1]
@@ -380,12 +384,11 @@ class QueueOwner:
                     return grants
                 delivery.ready.claim((front_end, number), low, end)
                 delivery.lease_of(front_end).add(low, end)
-                token = self.lifecycle.begin_lease(front_end, consumer, [(low, end)])
+                asking = self.lifecycle.hooks.lease_until
+                token, until = begin_lease(delivery, asking, front_end, consumer, [(low, end)])
                 for feature in self.lifecycle.hooks.given:
                     feature.given(consumer, [(low, end)])
-                grants.append(
-                    Grant(front_end, number, [(low, end)], True, removal=False, soft=soft, token=token)
-                )
+                grants.append(Grant(front_end, number, [(low, end)], True, False, soft, token, until))
                 delivery.consumers.given(consumer, end - low + 1)
                 low = end + 1
         return grants

@@ -4,19 +4,20 @@ Every queue has the ranges that are leased to each front end (`DeliveryState.lea
 addition: one object for each grant, whatever the number of its messages.
 
 A deadline is in milliseconds since the epoch, by the clock of the owner that set it. The log has no
-deadlines, so no other clock is compared with them. A step of the clock makes a lease lapse early or late:
-that costs a redelivery or time, and no message.
+deadlines. A front end knows those of its consumers' messages, and tells them to a new owner, which compares
+them with its own clock. A step of a clock, or clocks that differ, make a lease lapse early or late: that
+costs a redelivery or time, and no message.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
 from node.delivery.settlements import NO_TOKEN
 from node.ranges.range_map import RangeMap, Span
-from node.ranges.range_set import Range, RangeSet, count_of
+from node.ranges.range_set import Range, RangeSet, count_of, merged
 
 NO_DEADLINE: Final = 1 << 63
 """The deadline of a lease without one."""
@@ -29,7 +30,9 @@ REPLACED_DEADLINES: Final = 64
 
 
 class Lease(NamedTuple):
-    """One grant: its front end and consumer, its token, its deadline, and the granted messages."""
+    """One grant: its front end and consumer, its token, its deadline, and the granted messages. Some of these
+    may have another deadline since, see `Leases.renew`.
+    """
 
     front_end: int
     consumer: int
@@ -48,13 +51,15 @@ class Leases:
     `lapsing` are the messages whose lease has lapsed, and that have not been settled or given back since.
     """
 
-    __slots__ = ("_deadlines", "_leases", "_left", "_tokens", "lapsing")
+    __slots__ = ("_deadlines", "_leases", "_left", "_renewed", "_tokens", "lapsing")
 
     def __init__(self) -> None:
         self._tokens = RangeMap()
         self._leases: dict[int, Lease] = {}
         # The number of messages still under each lease.
         self._left: dict[int, int] = {}
+        # The deadline of each message for which that differs from its lease's.
+        self._renewed = RangeMap()
         # A heap of (deadline, token); leases that have ended may still be in it.
         self._deadlines: list[tuple[int, int]] = []
         self.lapsing = RangeSet()
@@ -65,7 +70,7 @@ class Leases:
 
     def begin(self, front_end: int, consumer: int, token: int, ranges: list[Range], deadline: int) -> None:
         """Lease the messages until `deadline`. Earlier leases of them end. Where a lease has the token
-        already, the messages join that lease.
+        already, the messages join that lease, with a deadline of their own.
         """
         self.end(ranges)
         for first, last in ranges:
@@ -74,14 +79,52 @@ class Leases:
         if known is not None:
             known.ranges.extend(ranges)
             self._left[token] += count_of(ranges)
+            if known.deadline != deadline:
+                self._postpone(ranges, token, deadline)
             return
         self._leases[token] = Lease(front_end, consumer, token, deadline, list(ranges))
         self._left[token] = count_of(ranges)
-        if deadline < NO_DEADLINE:
-            heappush(self._deadlines, (deadline, token))
-            if len(self._deadlines) > 2 * len(self._leases) + REPLACED_DEADLINES:
-                self._deadlines = [(one.deadline, one.token) for one in self._leases.values()]
-                heapify(self._deadlines)
+        self._await(deadline, token)
+
+    def _await(self, deadline: int, token: int) -> None:
+        """Have `lapse` look at a lease at its deadline, or at that of some of its messages."""
+        if deadline >= NO_DEADLINE:
+            return
+        heappush(self._deadlines, (deadline, token))
+        if len(self._deadlines) > 2 * (len(self._leases) + self._renewed.span_count) + REPLACED_DEADLINES:
+            self._deadlines = [
+                (one.deadline, one.token) for one in self._leases.values() if one.deadline < NO_DEADLINE
+            ]
+            renewed = [
+                (deadline, token)
+                for first, last, deadline in self._renewed.all()
+                for _, _, token in self._tokens.spans(first, last)
+            ]
+            self._deadlines += [one for one in set(renewed) if one[0] < NO_DEADLINE]
+            heapify(self._deadlines)
+
+    def _postpone(self, ranges: list[Range], token: int, deadline: int) -> None:
+        """Give messages under a lease another deadline than the lease has."""
+        for first, last in ranges:
+            self._renewed.set(first, last, deadline)
+        self._await(deadline, token)
+
+    def renew(
+        self, ranges: list[Range], deadline: int, token: int = NO_TOKEN
+    ) -> list[tuple[int, list[Range]]]:
+        """Give the messages another deadline, as far as they are under a lease; with a `token`, as far as
+        they are under that lease. Returns (front end, its messages that have the deadline now).
+        """
+        found: dict[int, list[Range]] = {}
+        renewed: dict[int, list[Range]] = {}
+        for one in ranges:
+            for first, last, current in self._tokens.spans(*one):
+                if token in (NO_TOKEN, current):
+                    renewed.setdefault(current, []).append((first, last))
+        for current, parts in renewed.items():
+            self._postpone(parts, current, deadline)
+            found.setdefault(self._leases[current].front_end, []).extend(parts)
+        return [(front_end, merged(sorted(parts))) for front_end, parts in found.items()]
 
     def end(self, ranges: list[Range]) -> None:
         """End the leases of the messages, which are settled or given back."""
@@ -93,6 +136,8 @@ class Leases:
                 else:
                     del self._left[token], self._leases[token]
             self._tokens.remove(*one)
+            if self._renewed:
+                self._renewed.remove(*one)
         if self.lapsing:
             self.lapsing.remove_all(ranges)
 
@@ -144,21 +189,27 @@ class Leases:
 
     def lapse(self, now: int) -> list[tuple[int, list[Range]]]:
         """End leases whose deadline has come, up to a bound for one step. Returns (front end, the messages
-        still under the lease) for each.
+        still under the lease) for each. Messages with a later deadline stay under their lease.
         """
         found: list[tuple[int, list[Range]]] = []
         ranges = 0
         while ranges < STEP_RANGES and self.wake <= now:
             _, token = heappop(self._deadlines)
             lease = self._leases[token]
-            left = [
-                (first, last)
-                for one in lease.ranges
-                for first, last, current in self._tokens.spans(*one)
-                if current == token
-            ]
-            self.end(left)
-            self.lapsing.update(left)
-            found.append((lease.front_end, left))
-            ranges += len(left)
+            due = [part for one in lease.ranges for part in self._due(lease, *one, now)]
+            if not due:
+                continue
+            self.end(due)
+            self.lapsing.update(due)
+            found.append((lease.front_end, due))
+            ranges += len(due)
         return found
+
+    def _due(self, lease: Lease, first: int, last: int, now: int) -> Iterator[Range]:
+        """The messages of the range that are under the lease, and whose deadline has come."""
+        for low, high, current in self._tokens.spans(first, last):
+            if current != lease.token:
+                continue
+            for start, end, deadline in self._renewed.cover(low, high, lease.deadline):
+                if deadline <= now:
+                    yield start, end

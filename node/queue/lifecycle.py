@@ -14,10 +14,10 @@ from typing import Final
 from node.delivery.settlements import NO_TOKEN
 from node.message.reason import Reason
 from node.message.run import Run
-from node.queue.consumers import Consumer
 from node.queue.delivery_state import DeliveryState
 from node.queue.hooks import FeatureRegistry, Hooks, Shares
-from node.queue.leases import NO_DEADLINE, Leases
+from node.queue.leases import Leases
+from node.queue.leasing import UNKNOWN, take_over_leases
 from node.queue.operations import LINKS, OWNER, Aspect, Semantics
 from node.queue.schedule import Schedule
 from node.queue.settings import PLAIN, QueueSettings
@@ -28,8 +28,8 @@ from node.ranges.range_set import Range, RangeSet, count_of
 NO_NOTES: Final[Mapping[Aspect, Sequence[Span]]] = MappingProxyType({})
 """No annotations, as most messages have."""
 
-UNKNOWN: Final = 0
-"""The number of a consumer that the owner does not know."""
+NO_SPANS: Final = RangeMap()
+"""A front end has told nothing."""
 
 
 class Lifecycle:
@@ -215,27 +215,6 @@ class Lifecycle:
 
     # -- leases ---------------------------------------------------------------------------------
 
-    def begin_lease(
-        self, front_end: int, consumer: Consumer | None, ranges: list[Range], token: int = NO_TOKEN
-    ) -> int:
-        """Begin a lease with a token, on a queue that has such leases; NO_TOKEN on others. Returns the token,
-        which is a new one unless the front end has told `token`.
-
-        `consumer` is None where only the front end knows it.
-        """
-        delivery = self._delivery
-        if delivery.timed is None:
-            return NO_TOKEN
-        now = delivery.now
-        deadline = min(
-            [one.lease_until(consumer, now) for one in self.hooks.lease_until], default=NO_DEADLINE
-        )
-        if token == NO_TOKEN:
-            token = delivery.token = delivery.token + 1
-        number = UNKNOWN if consumer is None else consumer.number
-        delivery.timed.begin(front_end, number, token, ranges, deadline)
-        return token
-
     def lapsed(self, front_end: int, ranges: list[Range]) -> None:
         """Make messages of the front end whose lease has lapsed ready again, marked redelivered; not those
         that have been settled or given back since.
@@ -362,7 +341,7 @@ class Lifecycle:
         regained, left = self._delivery.lost.take(part, living)
         for front_end, first, last, consumer in regained:
             self._rests.remove(first, last)
-            self._take_over(front_end, (first, last), RangeMap([(first, last, consumer)]), RangeMap())
+            self._take_over(front_end, (first, last), RangeMap([(first, last, consumer)]))
         return left
 
     def _come_back(self, first: int, last: int) -> None:
@@ -434,18 +413,23 @@ class Lifecycle:
             self._answered(front_end)
 
     def reattached(
-        self, front_end: int, ranges: list[Range], holders: Iterable[Span] = (), tokens: Iterable[Span] = ()
+        self,
+        front_end: int,
+        ranges: list[Range],
+        holders: Iterable[Span] = (),
+        tokens: Iterable[Span] = (),
+        ends: Iterable[Span] = (),
     ) -> list[Range]:
         """The front end answers a new owner: `ranges` are the messages that it has not settled, and those
         that it has settled in batches without an answer. Returns the ranges leased to it from now on.
         `holders` are (first, last, consumer), for queues whose order is by consumer. `tokens` are (first,
         last, token), for queues whose leases have tokens: of two front ends that tell a message, the one with
-        the newer lease has it.
+        the newer lease has it. `ends` are (first, last, end of the lease), see `leasing.take_over_leases`.
 
-        Deadlines begin anew, as only the former owner had them. When all awaited front ends have answered,
-        messages that no front end has are ready.
+        When all awaited front ends have answered, messages that no front end has are ready.
         """
         delivery, consumers, leases = self._delivery, RangeMap(holders), RangeMap(tokens)
+        until = RangeMap(ends)
         accepted = [part for one in ranges for part in delivery.find_waiting(front_end, *one)]
         if delivery.timed is not None:
             for other, part in delivery.timed.outranked(front_end, leases.all()):
@@ -453,7 +437,7 @@ class Lifecycle:
                 delivery.ready.done(*part)
                 accepted.append(part)
         for part in accepted:
-            self._take_over(front_end, part, consumers, leases)
+            self._take_over(front_end, part, consumers, leases, until)
         if delivery.timed is None:
             # A message whose lease has lapsed is its consumer's no more.
             lost = delivery.leased_elsewhere(front_end, ranges)
@@ -461,12 +445,18 @@ class Lifecycle:
         self._answered(front_end)
         return sorted(accepted)
 
-    def _take_over(self, front_end: int, part: Range, consumers: RangeMap, tokens: RangeMap) -> None:
+    def _take_over(
+        self,
+        front_end: int,
+        part: Range,
+        consumers: RangeMap,
+        tokens: RangeMap = NO_SPANS,
+        ends: RangeMap = NO_SPANS,
+    ) -> None:
         """Lease messages to a front end whose consumers have them already."""
         delivery = self._delivery
         delivery.lease_of(front_end).add(*part)
-        for start, end, token in tokens.cover(*part, NO_TOKEN) if delivery.timed is not None else ():
-            self.begin_lease(front_end, None, [(start, end)], token)
+        take_over_leases(delivery, self.hooks.lease_until, front_end, part, tokens, ends)
         if delivery.ready.by_consumer:
             for start, end, consumer in consumers.cover(*part, UNKNOWN):
                 delivery.ready.claim((front_end, consumer), start, end)

@@ -35,6 +35,7 @@ from node.session.commands import (
     Get,
     ListBindings,
     PurgeQueue,
+    RenewLeases,
     Unbind,
 )
 from node.session.permissions import Right, Scope
@@ -134,7 +135,7 @@ class AccessChecks:
     def _delete_queue(self, scope: Scope, holder: int, command: DeleteQueue) -> None:
         self._queue(scope, Right.CONFIGURE, command.name)
 
-    def _read(self, scope: Scope, holder: int, command: PurgeQueue | Get | Consume) -> None:
+    def _read(self, scope: Scope, holder: int, command: PurgeQueue | Get | Consume | RenewLeases) -> None:
         self._queue(scope, Right.READ, command.queue)
 
 
@@ -149,4 +150,5 @@ _CHECKS: Final[dict[type[Any], Callable[[AccessChecks, Scope, int, Any], None]]]
     PurgeQueue: AccessChecks._read,
     Consume: AccessChecks._read,
     Get: AccessChecks._read,
+    RenewLeases: AccessChecks._read,
 }

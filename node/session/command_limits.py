@@ -22,6 +22,7 @@ from node.session.commands import (
     Get,
     ListBindings,
     PurgeQueue,
+    RenewLeases,
     Unbind,
 )
 from node.wire.naming import IllFormedError, NamingError, check_field_values, check_text
@@ -78,6 +79,7 @@ _CALLED: Final[dict[type[Any], str]] = {
     Consume: "basic.consume",
     Cancel: "basic.cancel",
     Get: "basic.get",
+    RenewLeases: "lease renewal",
 }
 
 
@@ -93,7 +95,7 @@ def _parts(command: Command) -> tuple[tuple[str, ...], dict[str, Any]]:
         return (command.queue,), command.arguments
     if isinstance(command, ListBindings):
         return (command.destination.name, command.source), {}
-    if isinstance(command, PurgeQueue | Get):
+    if isinstance(command, PurgeQueue | Get | RenewLeases):
         return (command.queue,), {}
     if isinstance(command, Cancel):
         return (), {}

@@ -114,6 +114,10 @@ class PurgeQueue:
     queue: str
 
 
+X_TELL: Final = "x-tell"
+"""The argument of a consumer that is told the bookmark of each message, and the end of its lease."""
+
+
 @dataclass(frozen=True, slots=True)
 class Consume:
     """Start a consumer. `settled`: a delivery is settled when it is made (no-ack). Result: Consuming.
@@ -128,6 +132,7 @@ class Consume:
     settled: bool = False
     exclusive: bool = False
     arguments: dict[str, Any] = field(default_factory=dict)
+    """`x-priority`, and `x-tell` (`X_TELL`)."""
     browse: bool = False
     filter: bytes = b""
     """The consumer gets the messages alone that this selector takes (`node.expressions.nodes`); empty for
@@ -157,6 +162,16 @@ class Get:
     settled: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class RenewLeases:
+    """Let the leases of messages begin anew, those of other clients too. A bookmark names each message
+    (`node.message.bookmarks`). Result: LeasesRenewed.
+    """
+
+    queue: str
+    bookmarks: tuple[str, ...]
+
+
 Command = (
     DeclareExchange
     | FindExchange
@@ -172,6 +187,7 @@ Command = (
     | Consume
     | Cancel
     | Get
+    | RenewLeases
 )
 
 
@@ -234,10 +250,30 @@ class Nothing:
     """The queue has no ready message."""
 
 
+@dataclass(frozen=True, slots=True)
+class LeasesRenewed:
+    """The leases of the messages with these bookmarks end at `until`, in milliseconds since the epoch. The
+    other messages are under no lease that ends.
+    """
+
+    until: int
+    bookmarks: list[str]
+
+
 COMPLETED: Final = Completed()
 NOTHING: Final = Nothing()
 
-Result = Completed | QueueFound | QueueDescribed | BindingsFound | Removed | Consuming | Got | Nothing
+Result = (
+    Completed
+    | QueueFound
+    | QueueDescribed
+    | BindingsFound
+    | Removed
+    | Consuming
+    | Got
+    | Nothing
+    | LeasesRenewed
+)
 
 Answered = Callable[[Result | Refusal], None]
 """Called once for each command, with its result or its refusal."""

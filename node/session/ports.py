@@ -106,6 +106,9 @@ class ConsumerOptions:
     none.
     """
 
+    tells: bool = False
+    """Deliveries state their bookmarks, and the ends of their leases (`MessageFormat.with_lease`)."""
+
 
 @dataclass(init=False, slots=True)
 class Got:
@@ -457,6 +460,19 @@ class BrokerPort(Protocol):
     def when_settled(self, consumer: int, done: Callable[[], None]) -> None:
         """Call back once all settlements of the consumer up to now are on the disks of a majority; never
         where the only node that has the queue is down.
+        """
+
+    def renew(self, lease: int, ranges: list[Range]) -> None:
+        """The client goes on working on the messages: where their lease has an end, the lease begins anew."""
+
+    def renew_leases(
+        self,
+        queue: QueueRef,
+        ranges: list[Range],
+        answer: Callable[[int, list[Range], Refusal | None], None],
+    ) -> None:
+        """Let the leases of messages begin anew, those of other clients too. Answers their end in
+        milliseconds since the epoch, and the messages among `ranges` that are under a lease which ends.
         """
 
     def abandon(self, lease: int, ranges: list[Range]) -> None:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
+from node.message.bookmarks import BookmarkError, bookmark_of, number_of_bookmark
 from node.names import REPLY_TO
+from node.ranges.range_set import Range, numbers_of, ranges_of
 from node.refusal import HomeNodeDownError, NotFoundError, PreconditionFailedError, Refusal, locked
 from node.routing.exchange import Exchange, asked_kind, refuse_default
 from node.routing.matching import Binding, DestinationKind
@@ -15,6 +17,7 @@ from node.session.access_checks import AccessChecks
 from node.session.commands import (
     COMPLETED,
     NOTHING,
+    X_TELL,
     Answered,
     Bind,
     BindingsFound,
@@ -30,11 +33,13 @@ from node.session.commands import (
     FindExchange,
     FindQueue,
     Get,
+    LeasesRenewed,
     ListBindings,
     PurgeQueue,
     QueueDescribed,
     QueueFound,
     Removed,
+    RenewLeases,
     Result,
     Unbind,
 )
@@ -261,7 +266,14 @@ class Requests:
             queue = self._port.queue(caller.vhost, command.queue, caller.holder)
         priority = _priority(queue, command.arguments)
         options = ConsumerOptions(
-            command.settled, command.exclusive, priority, command.credit, browse, command.filter, command.link
+            command.settled,
+            command.exclusive,
+            priority,
+            command.credit,
+            browse,
+            command.filter,
+            command.link,
+            _tells(queue, command.arguments),
         )
 
         def attached(consumer: int, refusal: Refusal | None) -> None:
@@ -288,6 +300,26 @@ class Requests:
 
         self._port.get(queue, command.settled, got)
 
+    def _renew_leases(self, caller: Caller, command: RenewLeases, answered: Answered) -> None:
+        queue = self._port.queue(caller.vhost, command.queue, caller.holder)
+        try:
+            numbers = sorted({number_of_bookmark(queue.id, one) for one in command.bookmarks})
+        except BookmarkError as error:
+            raise PreconditionFailedError(str(error)) from None
+
+        def renewed(until: int, ranges: list[Range], refusal: Refusal | None) -> None:
+            if refusal is None:
+                bookmarks = [bookmark_of(queue.id, number) for number in numbers_of(ranges)]
+                answered(LeasesRenewed(until, bookmarks))
+            else:
+                answered(refusal)
+
+        self._port.renew_leases(queue, ranges_of(numbers), renewed)
+
+
+_KEEPING_NAMES: Final = (Bind, Unbind, ListBindings, PurgeQueue, Consume, Cancel, Get, RenewLeases)
+"""The commands that RabbitMQ does not take line ends out of."""
+
 
 def _without_line_ends(command: Command) -> Command:
     """The command with CR and LF taken out of the name to declare, find or delete, as RabbitMQ does."""
@@ -295,9 +327,7 @@ def _without_line_ends(command: Command) -> Command:
         declaration = command.declaration
         if _has_line_end(declaration.name):
             return DeclareQueue(replace(declaration, name=_cleaned(declaration.name)))
-    elif isinstance(command, Bind | Unbind | ListBindings | PurgeQueue | Consume | Cancel | Get):
-        return command
-    elif _has_line_end(command.name):
+    elif not isinstance(command, _KEEPING_NAMES) and _has_line_end(command.name):
         return replace(command, name=_cleaned(command.name))
     return command
 
@@ -344,6 +374,16 @@ def _priority(queue: QueueRef, arguments: dict[str, Any]) -> int:
     return priority
 
 
+def _tells(queue: QueueRef, arguments: dict[str, Any]) -> bool:
+    """Whether the consumer asks for bookmarks and the ends of leases. Raises PreconditionFailedError."""
+    tells = arguments.get(X_TELL, False)
+    if not isinstance(tells, bool):
+        raise PreconditionFailedError(
+            f"invalid arg '{X_TELL}' for {queue}: \"expected boolean, got {type_name(tells)}\""
+        )
+    return tells
+
+
 _HANDLERS: Final[dict[type[Any], Callable[[Requests, Caller, Any, Answered], None]]] = {
     DeclareExchange: Requests._declare_exchange,
     FindExchange: Requests._find_exchange,
@@ -359,4 +399,5 @@ _HANDLERS: Final[dict[type[Any], Callable[[Requests, Caller, Any, Answered], Non
     Consume: Requests._consume,
     Cancel: Requests._cancel,
     Get: Requests._get,
+    RenewLeases: Requests._renew_leases,
 }

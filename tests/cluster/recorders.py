@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from cluster.peers.consumer_terms import ConsumerTerms
-from cluster.peers.link_messages import Delivery, Holders, Ranges, Tokens
+from cluster.peers.held_leases import HeldLeases
+from cluster.peers.link_messages import Delivery, Ranges
 from node.message.run import Run
 from node.ranges.range_set import Numbers
 
@@ -35,10 +36,8 @@ class RecordedOwner:
     def operations(self, front_end: int, epoch: int, number: int, data: bytes) -> None:
         self.calls.append(("operations", epoch, number, data))
 
-    def held(
-        self, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders, tokens: Tokens
-    ) -> None:
-        self.calls.append(("held", epoch, leases, holders, tokens))
+    def held(self, front_end: int, epoch: int, held: HeldLeases) -> None:
+        self.calls.append(("held", epoch, held))
 
     def attach(self, front_end: int, epoch: int, request: int, terms: ConsumerTerms) -> None:
         self.calls.append(("attach", epoch, request, terms))

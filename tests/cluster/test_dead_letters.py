@@ -349,3 +349,26 @@ def test_a_partition_that_the_catalog_does_not_show_yet_is_not_gone() -> None:
     assert not broker.transit.gone(known) and not broker.transit.gone(state.table.last + 1)
     del state.partitions[known]
     assert broker.transit.gone(known)
+
+
+@pytest.mark.requirement("A24.8")
+def test_a_lost_greeting_of_a_partition_that_sends_dead_letters_is_sent_again() -> None:
+    site = Site("n1", "n2", "n3")
+    there, client = site.client("n3"), site.client("n1")
+    there.declare("grave", queue_type="classic")
+    client.declare("q", dead_letter_exchange="", dead_letter_routing_key="grave")
+    transit, lost = client.node.broker.transit, list[Any]()
+    send, losing = transit._send, True
+
+    def lose(peer: str, parts: Any) -> None:
+        if losing:
+            lost.append(parts)
+        else:
+            send(peer, parts)
+
+    transit._send = lose
+    client.confirms(client.publish("q", b"1", expiration="1"))
+    site.until(lambda: len(lost) > 1)
+    losing = False
+    there.node.input(lambda: there.node.broker.peer_gap("n1", there.node.clock()))
+    assert [one.body for one in wait_for(there, "grave", 1)] == [b"1"]

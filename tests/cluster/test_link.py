@@ -11,6 +11,7 @@ import pytest
 from cluster.gateway.link import SETTLED_AT_ONCE, WINDOW_BYTES, PartitionLink
 from cluster.gateway.link_context import LinkContext
 from cluster.gateway.state import NO_HOLDER, Confirmation, LinkConsumer, Vote
+from cluster.peers.held_leases import TellsLeases
 from cluster.peers.latencies import Latencies
 from cluster.peers.link_messages import (
     GET_LINK,
@@ -38,14 +39,14 @@ CONSUMER = 16
 class Linked:
     """A link with an owner, an epoch and a session."""
 
-    def __init__(self, *, tokens: bool = False) -> None:
+    def __init__(self, *, tokens: bool = False, ends: bool = False) -> None:
         self.dirty = 0
         self.waiting = 0
         self.now = 0.0
         self.latencies = Latencies(lambda: self.now)
-        self.link = PartitionLink(
-            4, LinkContext("n1", 77, self.latencies, lambda: tokens), self._dirty, self._wait
-        )
+        tells = TellsLeases(lambda: tokens, lambda: ends)
+        context = LinkContext("n1", 77, self.latencies, tells)
+        self.link = PartitionLink(4, context, self._dirty, self._wait)
         self.owner = RecordedOwner()
         self.session = RecordedSubscriber()
         self.link.owner_elected("n2", 1, self.owner)
@@ -134,7 +135,7 @@ def test_a_new_owner_gets_what_is_not_committed_in_order_and_before_the_leases()
     names = [call[0] for call in successor.calls]
     assert names == ["hello", "operations", "operations", "operations", "held"]
     assert [number for _, number, _ in successor.named("operations")] == [2, 3, 4]
-    ((_, leases, _, _),) = successor.named("held")
+    ((_, (leases, _, _, _)),) = successor.named("held")
     assert leases == {QUEUE: [(102, 103)]}
     ((epoch, _, consumers, tried),) = successor.named("hello")
     assert tried == 3, "another owner may have what was sent to it"
@@ -398,7 +399,7 @@ def test_a_new_owner_is_told_which_consumer_has_what_of_a_queue_with_groups() ->
     linked.link.give_back(QUEUE, [(103, 103)], failed=True)
     successor = RecordedOwner()
     linked.link.owner_elected("n3", 2, successor)
-    ((_, leases, holders, _),) = successor.named("held")
+    ((_, (leases, holders, _, _)),) = successor.named("held")
     assert leases == {QUEUE: [(100, 100), (102, 102)]}
     assert holders == {QUEUE: [(100, 100, CONSUMER), (102, 102, CONSUMER)]}
 
@@ -437,7 +438,7 @@ def test_a_new_owner_is_told_the_tokens_if_every_node_reads_them(known: bool) ->
     linked.link.delivered(linked.epoch, [under(7, 1, 2), under(8, 2, 3)])
     successor = RecordedOwner()
     linked.link.owner_elected("n3", 2, successor)
-    ((_, leases, _, tokens),) = successor.named("held")
+    ((_, (leases, _, tokens, _)),) = successor.named("held")
     assert leases == {QUEUE: [(1, 3)]}
     assert tokens == ({QUEUE: [(1, 1, 7), (2, 3, 8)]} if known else {})
     linked.link.settle(QUEUE, [(1, 1)], 7)

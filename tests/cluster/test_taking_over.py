@@ -8,6 +8,7 @@ from cluster.owner.partition import PartitionOwner
 from cluster.owner.state import OwnerState
 from cluster.owner.transfers import FIRST_TRANSIT_ID
 from cluster.peers.consumer_terms import ConsumerTerms
+from cluster.peers.held_leases import HeldLeases
 from cluster.peers.latencies import Latencies
 from node.queue.entry_format import (
     encode_attach,
@@ -168,7 +169,7 @@ def greeted(node: Recording, *consumers: ConsumerTerms) -> PartitionOwner:
     owner = taken_over(node)
     owner.sessions.hello(FRONT_END, 1, "n1", list(consumers), 1)
     state_of(owner).operation(encode_mark(QUEUE, 10))
-    owner.sessions.held(FRONT_END, 1, {QUEUE: [(1, 1)]}, {}, {})
+    owner.sessions.held(FRONT_END, 1, HeldLeases({QUEUE: [(1, 1)]}, {}, {}, {}))
     return owner
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.peers.held_leases import HeldLeases
 from node.queue.entry_format import encode_publish, encode_settle
 from node.queue.transaction_format import encode_prepare
 from node.queue.transaction_operations import TransactionKey
@@ -57,7 +58,7 @@ def test_what_is_older_than_a_held_message_that_a_transaction_settles_is_marked(
     owner.sessions.hello(FRONT_END, 1, "n1", [], 1)
     prepare = encode_prepare(KEY.number, COORDINATOR, [encode_settle(QUEUE, [(2, 2)])])
     owner.sessions.operations(FRONT_END, 1, 2, b"".join(prepare))
-    owner.sessions.held(FRONT_END, 1, {}, {}, {})
+    owner.sessions.held(FRONT_END, 1, HeldLeases({}, {}, {}, {}))
     apply_all(node, owner, 4)
     delivery = owner.queues[QUEUE].delivery
     assert list(delivery.ready.ranges()) == [(1, 1), (3, 3)]

@@ -14,6 +14,7 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 import msgpack
 from hypothesis import strategies as st
 
+from cluster.peers.held_leases import TellsLeases
 from cluster.peers.link_messages import RemoteFrontEnd, RemoteOwner, receive_for_front_end, receive_for_owner
 from cluster.peers.registry import FAMILIES, MessageFamily, MessageKind
 from cluster.peers.tags import TO_FRONT_END, TO_OWNER
@@ -168,6 +169,9 @@ RECEIVERS: Final[dict[bytes, Callable[[Any, Parts], None]]] = {
 }
 
 
+TELLS_ALL: Final = TellsLeases(lambda: True, lambda: True)
+
+
 def sent_by(family: MessageFamily, method: str, arguments: tuple[Any, ...]) -> Parts:
     sent: list[Parts] = []
 
@@ -176,7 +180,7 @@ def sent_by(family: MessageFamily, method: str, arguments: tuple[Any, ...]) -> P
 
     remote: Any = RemoteOwner(PARTITION, send)
     if family.tag == TO_FRONT_END:
-        remote = RemoteFrontEnd(PARTITION, FRONT_END, send, tokens=lambda: True)
+        remote = RemoteFrontEnd(PARTITION, FRONT_END, send, tells=TELLS_ALL)
     getattr(remote, method)(*arguments)
     return sent[0]
 

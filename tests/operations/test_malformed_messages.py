@@ -15,6 +15,7 @@ from cluster.catalog.membership.leader_balance import LeaderBalance
 from cluster.catalog.membership.mover import Mover
 from cluster.catalog.replica import Catalog
 from cluster.peers.consumer_terms import ConsumerTerms
+from cluster.peers.held_leases import HeldLeases
 from cluster.peers.link_messages import (
     RemoteFrontEnd,
     RemoteOwner,
@@ -50,8 +51,8 @@ def calls_to_an_owner() -> list[Parts]:
     terms = ConsumerTerms(16, 1, 10, 0, no_ack=False, exclusive=False, priority=0)
     owner.hello(7, 1, "n1", [terms], 0)
     owner.operations(7, 1, 1, b"")
-    owner.held(7, 1, {1: [(1, 2)]}, {1: [(1, 2, 16)]}, {})
-    owner.held(7, 1, {1: [(1, 2)]}, {}, {1: [(1, 2, 1 << 32)]})
+    owner.held(7, 1, HeldLeases({1: [(1, 2)]}, {1: [(1, 2, 16)]}, {}, {}))
+    owner.held(7, 1, HeldLeases({1: [(1, 2)]}, {}, {1: [(1, 2, 1 << 32)]}, {1: [(1, 2, 1 << 40)]}))
     owner.attach(7, 1, 1, terms)
     owner.detach(7, 1, 16)
     owner.credit(7, 1, [(16, 20)])

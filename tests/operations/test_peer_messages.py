@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.peers import tags
+from cluster.peers.held_leases import HeldLeases
 from cluster.peers.link_messages import FrontEndCall, OwnerCall
 from cluster.peers.registry import FAMILIES
 from cluster.process.node import NodeProcess
@@ -49,7 +50,7 @@ def test_what_has_not_the_form_of_its_kind_raises_one_error(name: str, data: st.
 def test_the_end_of_a_greeting_that_is_no_list_is_refused() -> None:
     """The form depends on the number of its fields: no list has none."""
     family, _ = KINDS["Calls to owners: held"]
-    envelope, _ = encode(family, ("held", (0, 0, {}, {}, {})))
+    envelope, _ = encode(family, ("held", (0, 0, HeldLeases({}, {}, {}, {}))))
     with pytest.raises(MessageError):
         decode(family, [envelope, msgpack.packb(None)])
 

@@ -18,6 +18,7 @@ from cluster.peers.catalog_messages import (
     LeasePong,
 )
 from cluster.peers.consumer_terms import ConsumerTerms
+from cluster.peers.held_leases import HeldLeases
 from cluster.peers.inquiry_messages import InquiryAnswer, InquiryQuestion
 from cluster.peers.link_messages import Delivery
 from cluster.peers.membership_messages import ContactAges, PeerGreeting, VoteOffer
@@ -35,6 +36,7 @@ STRIDE = Run("", "q", 0, False, 1, 0, 3, None, 3, b"ccc")
 SEVERAL, ONE = Delivery(16, 1, [(1, 2)], True, LENGTHS), Delivery(17, 2, [(8, 8)], False, STRIDE)
 TOKEN = 3 << 32 | 1
 UNDER_TOKEN = Delivery(17, 2, [(8, 8)], False, STRIDE, TOKEN)
+UNDER_LEASE = Delivery(17, 2, [(8, 8)], False, STRIDE, TOKEN, 9)
 
 SAID: Final[list[tuple[Any, str]]] = [
     (
@@ -43,12 +45,17 @@ SAID: Final[list[tuple[Any, str]]] = [
     ),
     (("operations", (7, 1, 9, b"batch")), "4c020000010200000000000000070000000000000001 09 6261746368"),
     (
-        ("held", (7, 1, {1: [(1, 2)]}, {1: [(1, 2, 16)]}, {})),
+        ("held", (7, 1, HeldLeases({1: [(1, 2)]}, {1: [(1, 2, 16)]}, {}, {}))),
         "4c030000010200000000000000070000000000000001 92919201919201029192019193010210",
     ),
     (
-        ("held", (7, 1, {1: [(1, 2)]}, {}, {1: [(1, 2, TOKEN)]})),
+        ("held", (7, 1, HeldLeases({1: [(1, 2)]}, {}, {1: [(1, 2, TOKEN)]}, {}))),
         "4c030000010200000000000000070000000000000001 93919201919201029091920191930102cf0000000300000001",
+    ),
+    (
+        ("held", (7, 1, HeldLeases({1: [(1, 2)]}, {}, {1: [(1, 2, TOKEN)]}, {1: [(1, 2, 9)]}))),
+        "4c030000010200000000000000070000000000000001 "
+        "94919201919201029091920191930102cf00000003000000019192019193010209",
     ),
     (("attach", (7, 1, 4, TERMS)), "4c040000010200000000000000070000000000000001 92049910010a02c3c2fd0405"),
     (
@@ -76,6 +83,11 @@ SAID: Final[list[tuple[Any, str]]] = [
         "4f020000010200000000000000070000000000000001 "
         "919e110291920808c2a0a17100c2010003c003cf0000000300000001 636363",
     ),
+    (
+        ("delivered", (1, [UNDER_LEASE])),
+        "4f020000010200000000000000070000000000000001 "
+        "919f110291920808c2a0a17100c2010003c003cf000000030000000109 636363",
+    ),
     (("result", (1, 2, [404, "x"], None)), "4f030000010200000000000000070000000000000001 930292cd0194a178c0"),
     (
         ("result", (1, 2, 3, SEVERAL)),
@@ -85,6 +97,7 @@ SAID: Final[list[tuple[Any, str]]] = [
     (("consumer_cancelled", (1, 16)), "4f040000010200000000000000070000000000000001 10"),
     (("consumer_cancelled", (1, 16, True)), "4f040000010200000000000000070000000000000001 9210c3"),
     (("activity", (1, 16, 2, 3)), "4f060000010200000000000000070000000000000001 93100203"),
+    (("leases_renewed", (1, 2, [(8, 8)], 9)), "4f070000010200000000000000070000000000000001 93029192080809"),
     (("resync", ()), "4f050000010200000000000000070000000000000000 c0"),
     (Announcement([(1, 2), (3, 4)], 99, 1), "41 92920102920304 63 01"),
     (CommandProposal(b"command"), "43 9201c407636f6d6d616e64"),

@@ -7,8 +7,11 @@ import subprocess
 import sys
 import time
 
+import pika
 import pytest
 
+from tests.processes.conftest import Connect
+from tests.processes.management_client import Management, path_of, refused
 from tests.processes.nodes import Cluster
 
 
@@ -76,3 +79,28 @@ def test_publish_at_a_rate(cluster: Cluster, name: str) -> None:
     )
     assert "50 of 50 confirmed" in sent.stderr
     assert time.monotonic() - began >= 0.9
+
+
+@pytest.mark.requirement("D3.4", "D3.5")
+def test_a_lease_is_renewed_by_the_bookmark_that_its_consumer_was_told(
+    cluster: Cluster, channel: Connect, name: str
+) -> None:
+    at_consumer = channel(0)
+    at_consumer.queue_declare(name, durable=True, arguments={"x-lease-period": 120_000})
+    at_consumer.basic_publish("", name, b"long work", pika.BasicProperties(delivery_mode=2))
+    told = {"x-tell": True}
+    method, properties, _ = next(at_consumer.consume(name, arguments=told, inactivity_timeout=30))
+    bookmark, until = properties.headers["x-bookmark"], properties.headers["x-locked-until"]
+    api = Management(cluster[1])
+    path = path_of("queues", "/", name) + "/renew"
+    renewed = api.call("POST", path, {"bookmarks": [bookmark]}).value
+    assert renewed["renewed"] == [bookmark] and renewed["locked_until"] > until
+    at_consumer.basic_ack(method.delivery_tag)
+    at_consumer.connection.close()
+    told_by_command = quorate("queues", "renew", name, bookmark, "--url", cluster[2].http)
+    assert told_by_command.returncode == 0
+    assert told_by_command.stderr == f"{bookmark} is under no lease that ends\n"
+    assert "has 24 hexadecimal digits" in refused(
+        api.call("POST", path, {"bookmarks": ["x"]}), 400, "bad_request"
+    )
+    refused(api.call("POST", path, {"bookmarks": "x"}), 400, "bad_request")

@@ -19,7 +19,7 @@ from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.linearizable_reads import LinearizableReads
 from cluster.owner.sessions import FrontEndSessions
 from cluster.owner.state import OwnerState
-from cluster.peers.link_messages import Holders, Ranges, Tokens
+from cluster.peers.held_leases import HeldLeases
 from node.delivery.settlements import NO_TOKEN
 from node.message.run import Run
 from node.queue.delivery_state import DeliveryState
@@ -132,11 +132,9 @@ def unheard_leases() -> AbstractContextManager[object]:
         self: FrontEndSessions,
         front_end: int,
         epoch: int,
-        leases: dict[int, Ranges],
-        holders: Holders,
-        tokens: Tokens,
+        held: HeldLeases,
     ) -> None:
-        intact(self, front_end, epoch, {}, {}, {})
+        intact(self, front_end, epoch, HeldLeases({}, {}, {}, {}))
 
     return mock.patch.object(FrontEndSessions, "held", deaf)
 
@@ -155,6 +153,20 @@ def forgotten_losses() -> AbstractContextManager[object]:
 def untold_tokens() -> AbstractContextManager[object]:
     """A settlement names the lease under which its messages came. With the bug it does not."""
     return mock.patch.object(PartitionLink, "told_token", lambda *_: NO_TOKEN)
+
+
+def early_ends() -> AbstractContextManager[object]:
+    """A new owner ends leases when their consumers were told. With the bug it ends them earlier."""
+    intact = FrontEndSessions.held
+
+    def hasty(self: FrontEndSessions, front_end: int, epoch: int, held: HeldLeases) -> None:
+        ends = {
+            queue: [(first, last, until - 300) for first, last, until in spans]
+            for queue, spans in held.ends.items()
+        }
+        intact(self, front_end, epoch, held._replace(ends=ends))
+
+    return mock.patch.object(FrontEndSessions, "held", hasty)
 
 
 def replaced_annotations() -> AbstractContextManager[object]:

@@ -66,6 +66,9 @@ UNRELIABLE = (
 )
 """The faults of seeds about targets that are kept, and about messages that clients give back."""
 
+LAPSING = (("slow node",), ("slow node",), ("slow node", "kill", "isolated owner"))
+"""The faults of seeds about leases that lapse."""
+
 DISKS_EVERY = 5
 """One of so many seeds has disks that rot or fill up."""
 
@@ -171,9 +174,9 @@ def _of_restarts(seed: int, shape: Shape) -> Plan:
 def _of_consumers(seed: int, shape: Shape) -> Plan:
     shape.publishers, shape.seconds, shape.names = 1, 6.0, NAMES
     if seed % LAPSES_EVERY == 1:
-        # Late messages cross others on their way; a fault would end leases in other ways.
+        # Late messages cross others on their way.
         shape.trials, shape.network = (("lapses",),) * 5, NetworkFaults(late=0.3, late_s=0.05)
-        return shape, ("slow node",), 0.8
+        return shape, World(seed).chance("lapses").choice(LAPSING), 0.8
     if seed % MODIFICATIONS_EVERY == 2:
         shape.trials = (("modifications",),) * 4
     elif seed % RECOVERIES_EVERY == 3:

@@ -31,6 +31,7 @@ SHOWN_BY = {
     "group of two consumers": 32,
     "lease of a settled message": 319,
     "lease without a token": 1,
+    "lease that ends early": 49,
     "annotations that replace others": 2,
     "annotations that are not logged": 2,
     "links that are not logged": 3,

@@ -17,7 +17,7 @@ from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 from cluster.gateway.browsing import BEGINNING
 from node.refusal import NotFoundError
-from node.session.commands import DeclareQueue
+from node.session.commands import DeclareQueue, LeasesRenewed, RenewLeases
 from node.session.permissions import IMPERSONATOR
 from node.session.ports import Got, QueueDeclaration
 
@@ -90,6 +90,21 @@ async def _look(channel: InternalChannel, queue: str, count: int, show: Show) ->
             shown.append(show(Got(0, one.run, one.place.number, one.redelivered, left)))
         behind = found[-1].place
     return shown
+
+
+@endpoints.on("POST", "/queues/{vhost}/{name}/renew")
+async def renew_leases(services: Services, call: Call) -> dict[str, Any]:
+    """Let the leases of the messages with these `bookmarks` begin anew, those of any client."""
+    fields = call.fields()
+    fields.require("bookmarks")
+    bookmarks = fields.values["bookmarks"]
+    if not isinstance(bookmarks, list) or not all(isinstance(one, str) for one in bookmarks):
+        raise bad_request("bookmarks is no list of texts")
+    async with internal_channel(services.front_end, call.user, call.vhost) as channel:
+        renewed = await channel.call(RenewLeases(call.path["name"], tuple(bookmarks)))
+    assert isinstance(renewed, LeasesRenewed)
+    gone = sorted(set(bookmarks).difference(renewed.bookmarks))
+    return {"locked_until": renewed.until or None, "renewed": renewed.bookmarks, "not_leased": gone}
 
 
 async def _get(

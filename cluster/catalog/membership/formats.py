@@ -20,6 +20,7 @@ from cluster.catalog.replica import Catalog
 from cluster.config.formats import (
     CANCELS_IN_RETURNS,
     KEPT_TARGETS,
+    LEASE_ENDS,
     LEASE_TOKENS,
     LINKS_IN_TERMS,
     MAJORITIES_IN_VOTES,
@@ -75,6 +76,10 @@ class Formats:
     def know_tokens(self) -> bool:
         """Whether all members read tokens of leases, which operations of front ends may have then."""
         return self.everywhere >= LEASE_TOKENS
+
+    def know_lease_ends(self) -> bool:
+        """Whether all members read the ends of leases."""
+        return self.everywhere >= LEASE_ENDS
 
     def keep_remarks(self) -> bool:
         """Whether all members read octets about messages, which logs and operations of front ends may have

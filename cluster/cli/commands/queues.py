@@ -80,6 +80,19 @@ def browse_queue(client: ManagementClient, name: str, count: int, vhost: str) ->
         click.echo(base64.b64decode(message["payload"]).decode("utf-8", "backslashreplace"))
 
 
+@queues.command("renew")
+@click.argument("name")
+@click.argument("bookmarks", nargs=-1, required=True)
+@in_vhost
+@management_options
+def renew_leases(client: ManagementClient, name: str, bookmarks: tuple[str, ...], vhost: str) -> None:
+    """Let the leases of messages of the queue NAME begin anew, by the BOOKMARKS that consumers were told."""
+    answer = client.post("queues", vhost, name, "renew", body={"bookmarks": bookmarks})
+    click.echo(f"{len(answer['renewed'])} renewed")
+    for bookmark in answer["not_leased"]:
+        click.echo(f"{bookmark} is under no lease that ends", err=True)
+
+
 @queues.command("purge")
 @click.argument("name")
 @in_vhost

@@ -21,6 +21,7 @@ from node.session.amqp10.kept_termini import kept_retention, link_octets
 from node.session.amqp10.refusals import refusal_error
 from node.session.amqp10.subscriptions import EXCLUSIVE, Subscribing, ignored, queue_name
 from node.session.commands import (
+    X_TELL,
     Cancel,
     Consume,
     Consuming,
@@ -91,6 +92,7 @@ class Termini:
             effects.EndConsumer: self._end_consumer,
             effects.DeleteNode: self._delete_node,
             effects.AwaitSettled: self._await_settled,
+            effects.RenewLease: self._renew,
             **self._targets.handlers(),
         }
 
@@ -175,8 +177,15 @@ class Termini:
         """Raises FilterError and IncompleteUnsettledError."""
         asked = link.source.filter if self._port.knows_filters else None
         link.filters, condition = filter_set(asked)
+        asked_for = link.attach.properties or {}
         command = Consume(
-            queue, 0, link.presettled, browse=link.browses, filter=condition, link=self._kept_link(link)
+            queue,
+            0,
+            link.presettled,
+            arguments={X_TELL: asked_for[X_TELL]} if X_TELL in asked_for else {},
+            browse=link.browses,
+            filter=condition,
+            link=self._kept_link(link),
         )
         self._core.carry_out(link.session, command, partial(self._started, link))
 
@@ -226,6 +235,9 @@ class Termini:
             if not self._core.ended:
                 self._consuming(link, started)
                 self._session.answered()
+
+    def _renew(self, effect: effects.RenewLease) -> None:
+        self._port.renew(effect.lease, effect.ranges)
 
     def _await_settled(self, effect: effects.AwaitSettled) -> None:
         """The peer settles deliveries once the node has, and may forget them then."""

@@ -17,7 +17,7 @@ from node.wire.amqp091 import composing, contents, deaths, routing_keys, sender_
 from node.wire.amqp091.errors import ProtocolException
 from node.wire.amqp091.facts import Amqp091Facts
 from node.wire.amqp091.fields import Table
-from node.wire.amqp091.rewriting import with_delivery_count, with_properties
+from node.wire.amqp091.rewriting import with_delivery_count, with_lease, with_properties
 
 
 class Amqp091Format:
@@ -70,6 +70,9 @@ class Amqp091Format:
 
     def with_delivery_count(self, run: Run, failures: int) -> Run:
         return with_delivery_count(run, failures)
+
+    def with_lease(self, run: Run, bookmark: str, until: int | None) -> Run:
+        return with_lease(run, bookmark, until)
 
     @property
     def counts_down(self) -> bool:

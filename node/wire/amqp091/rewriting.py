@@ -24,7 +24,14 @@ from node.wire.amqp091.properties import PROPERTY_FLAGS, Traits, check_propertie
 DELIVERY_COUNT: Final = b"x-delivery-count"
 """The header with the number of a message's failed deliveries, for consumers; absent for 0."""
 
+BOOKMARK: Final = b"x-bookmark"
+"""The header with the bookmark of a message, for consumers that ask for it (`node.message.bookmarks`)."""
+
+LOCKED_UNTIL: Final = b"x-locked-until"
+"""The header with the end of a message's lease, in milliseconds since the epoch."""
+
 _COUNT: Final = Struct(">cq")
+_TEXT: Final = Struct(">cI")
 
 Headers = dict[bytes, bytes]
 """Encoded values, type octet included, by header name."""
@@ -90,5 +97,18 @@ def with_delivery_count(run: Run, failures: int) -> Run:
 
     def edit(headers: Headers) -> Headers:
         return {**headers, DELIVERY_COUNT: _COUNT.pack(b"l", failures)}
+
+    return with_properties(run, lambda properties: edit_properties(properties, edit))
+
+
+def with_lease(run: Run, bookmark: str, until: int | None) -> Run:
+    """The one message of a run with its bookmark, and the end of its lease if there is one, in headers."""
+    text = bookmark.encode()
+    told = {BOOKMARK: _TEXT.pack(b"S", len(text)) + text}
+    if until is not None:
+        told[LOCKED_UNTIL] = _COUNT.pack(b"l", until)
+
+    def edit(headers: Headers) -> Headers:
+        return {**headers, **told}
 
     return with_properties(run, lambda properties: edit_properties(properties, edit))

@@ -151,6 +151,14 @@ class SettleEffect:
 
 
 @dataclass(frozen=True, slots=True)
+class RenewLease:
+    """The peer goes on working on deliveries (part 3, section 3.4.1)."""
+
+    lease: int
+    ranges: list[Range]
+
+
+@dataclass(frozen=True, slots=True)
 class SettleTags:
     """The peer has settled deliveries with these tags, which the target keeps no more."""
 
@@ -249,6 +257,7 @@ Effect = (
     | DeleteNode
     | PublishEffect
     | SettleEffect
+    | RenewLease
     | SettleTags
     | TargetEnded
     | AwaitSettled

@@ -27,7 +27,9 @@ from node.wire.amqp10.facts import Amqp10Facts
 from node.wire.amqp10.from_amqp091 import run_from_amqp091
 from node.wire.amqp10.messages import (
     X_BCC,
+    X_BOOKMARK,
     X_CC,
+    X_LOCKED_UNTIL,
     annotation,
     annotation_pairs,
     application_pairs,
@@ -42,7 +44,7 @@ from node.wire.amqp10.messages import (
     with_heads,
 )
 from node.wire.amqp10.to_amqp091 import shown_contents
-from node.wire.amqp10.values import TimestampMs, TypedArray
+from node.wire.amqp10.values import AmqpValue, TimestampMs, TypedArray
 
 _MISSING = b"\xff"
 """Stands for a header that a message has not: no value begins with this octet."""
@@ -159,6 +161,12 @@ class Amqp10Format:
 
         return with_heads(run, counted)
 
+    def with_lease(self, run: Run, bookmark: str, until: int | None) -> Run:
+        told: dict[str, AmqpValue] = {X_BOOKMARK: bookmark}
+        if until is not None:
+            told[X_LOCKED_UNTIL] = until
+        return with_heads(run, partial(_with_annotations, told))
+
     @property
     def counts_down(self) -> bool:
         return True
@@ -205,6 +213,11 @@ def _with_time_left(left: int, limit: int | None, head: bytes) -> bytes:
     lives = ttl if limit is None else min(ttl, limit)
     header.ttl = max(1, ttl - max(0, lives - left)) if ttl else 0
     return edited(head, header, None)
+
+
+def _with_annotations(told: dict[str, AmqpValue], head: bytes) -> bytes:
+    pairs = annotation_pairs(head, sections_in(head).message_annotations)
+    return edited(head, None, deaths.changed_pairs(pairs, told, set()))
 
 
 def _octets(text: str | None) -> bytes | None:

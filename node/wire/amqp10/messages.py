@@ -33,6 +33,8 @@ from node.wire.amqp10.sections import (
 from node.wire.amqp10.values import AmqpValue, PairMap, Symbol
 
 X_CC: Final = Symbol("x-cc")
+X_BOOKMARK: Final = "x-bookmark"
+X_LOCKED_UNTIL: Final = "x-locked-until"
 X_BCC: Final = Symbol("x-bcc")
 DELAY: Final = "x-delay"
 DELIVERY_DELAY: Final = Symbol("x-opt-delivery-delay")

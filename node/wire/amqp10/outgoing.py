@@ -15,11 +15,12 @@ from node.message.run import Run
 from node.ranges.range_set import Numbers, merged, ranges_of
 from node.wire.amqp10.definitions import (
     Disposition,
+    Received,
     Role,
     TransactionalState,
     Transfer,
 )
-from node.wire.amqp10.effects import AwaitSettled, SettleEffect
+from node.wire.amqp10.effects import AwaitSettled, RenewLease, SettleEffect
 from node.wire.amqp10.field_readers import CompositeField
 from node.wire.amqp10.frames import frame_buffers
 from node.wire.amqp10.incoming_batch import FORMAT_OCTET
@@ -316,6 +317,8 @@ class OutgoingTransfers:
         outcome = outcome_of(state)
         if outcome is None and not disposition.settled:
             # No outcome: the peer tells how far it has come (section 3.4.1).
+            if isinstance(state, Received):
+                self._renew(first, last)
             return
         annotations = annotations_told(state)
         taken = self._take(first, last, disposition.settled)
@@ -323,6 +326,13 @@ class OutgoingTransfers:
             self._settle(one, outcome or default_outcome(one.consumer), annotations)
         if taken and not disposition.settled:
             self._settle_first(taken, disposition, bare(state))
+
+    def _renew(self, first: int, last: int) -> None:
+        """The peer works on deliveries, and has reached no outcome yet."""
+        taken = self.unsettled.take_between(first, last) if first <= last else []
+        self.unsettled.restore(taken)
+        for one in taken:
+            self._outbox.emit(RenewLease(one.lease, merged(ranges_of(one.numbers))))
 
     def _settle_first(self, taken: list[Taken], told: Disposition, state: CompositeField | None) -> None:
         """The peer settles deliveries after the node (receiver-settle-mode second). A delivery that outlives

@@ -76,9 +76,9 @@ def _check_priorities(trial: Trial, bodies: list[str], level: dict[str, int], ta
     trial.expect(came == wanted, f"{[(body, level[body]) for body in came]} came in this order")
 
 
-def _consume(prover: Prover, queue: str, prefetch: int) -> Steps:
+def _consume(prover: Prover, queue: str, prefetch: int, **arguments: Any) -> Steps:
     yield prover.ask(m.BasicQos(0, prefetch))
-    answer: Any = yield prover.ask(m.BasicConsume(queue))
+    answer: Any = yield prover.ask(m.BasicConsume(queue, arguments=arguments))
     assert isinstance(answer, m.BasicConsumeOk)
 
 
@@ -108,13 +108,15 @@ def returns(trial: Trial) -> Steps:
 
 
 def lapses(trial: Trial) -> Steps:
-    """A message whose lease has lapsed goes to one other consumer, whatever the first one answers late."""
+    """A message whose lease has lapsed goes to one other consumer, whatever the first one answers late. No
+    lease lapses before its consumer was told, whatever becomes of the owner (D3).
+    """
     chance = trial.chance
-    period_s = chance.choice((0.8, 1.2))
+    period_s = chance.choice((0.8, 1.2, 2.5))
     publisher, *provers = (trial.prover() for _ in range(7))
     yield trial.queue(publisher, lease_period=round(1000 * period_s))
     for prover in provers:
-        yield from _consume(prover, trial.name, chance.randint(2, 6))
+        yield from _consume(prover, trial.name, chance.randint(2, 6), **{"x-tell": True})
     sharing = Sharing(trial, provers, given_back=0.7, period_s=period_s)
     yield from _share(trial, sharing, publisher, numbered("m", chance.randint(4, 24)))
 

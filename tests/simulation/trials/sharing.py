@@ -13,7 +13,7 @@ from typing import Protocol
 
 from tests.simulation.connection import Wired
 from tests.simulation.history import Outcome
-from tests.simulation.node import SimulatedNode
+from tests.simulation.node import EPOCH_MS, SimulatedNode
 from tests.simulation.scripts import LostError
 from tests.simulation.trials.prover import Received
 from tests.simulation.trials.trial import Trial
@@ -32,6 +32,9 @@ UNDISTURBED_S = 1.0
 
 DELIVERED_S = 0.5
 """A delivery takes less where no fault holds it up, but slow nodes and late messages."""
+
+CLOCKS_MS = 25
+"""More than a node's time of day differs from the time of the world, where no fault sets it."""
 
 LEAVING = 0.01
 """The probability that a consumer leaves, each time that consumers act."""
@@ -156,6 +159,10 @@ class Sharing:
         """
         if self._period_s == inf:
             return False
+        told_ms = held.received.headers.get("x-locked-until")
+        if isinstance(told_ms, int) and self._trial.times_hold:
+            # The end holds whatever becomes of owners.
+            return EPOCH_MS + 1000 * self._trial.now >= told_ms - CLOCKS_MS
         disturbed = self._trial.nodes.world.disturbed >= held.received.time - UNDISTURBED_S
         late = self._trial.now - held.received.time >= self._period_s - DELIVERED_S
         return late or disturbed or not self._trial.times_hold
