@@ -18,8 +18,11 @@ from node.ranges.range_set import Range
 
 
 def makes_dead_letters(owner: OwnerState, number: int) -> bool:
-    """Whether messages that the queue discards become dead letters. True while the settings are unknown."""
-    return owner.known_settings(number) is None or owner.described(number).dead_letters is not None
+    """Whether messages that the queue discards become dead letters. True while the settings are unknown, or
+    may lack a policy of which a client has been told: dead letters wait for a catalog that is fresh.
+    """
+    known = owner.known_settings(number) is not None
+    return not known or owner.described(number).dead_letters is not None or not owner.catalog_fresh()
 
 
 def discard(

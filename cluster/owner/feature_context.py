@@ -24,6 +24,12 @@ class QueueContext:
     def wall_ms(self) -> int:
         return self._owner.wall_ms()
 
+    def settings_fresh(self) -> bool:
+        fresh = self._owner.catalog_fresh()
+        if not fresh:
+            self._owner.stale.add(self._number)
+        return fresh
+
     def log(self, operation: bytes) -> None:
         self._owner.operation(operation)
 

@@ -302,9 +302,18 @@ class PartitionOwner:
         if self._serving.dirty:
             self._state.wake()
         if self.active and now >= self._retry_at:
+            self._serve_stale()
             self._forget_dead_front_ends(now)
             self._dead_letters.retry()
             self._two_phase_commit.retry()
+
+    def _serve_stale(self) -> None:
+        """Serve the queues again for which the catalog was too old."""
+        if self._state.stale and self._context.catalog_fresh():
+            for queue in self._state.stale:
+                self._serving.mark(queue)
+            self._state.stale.clear()
+            self._state.wake()
 
     def propose(self) -> bool:
         """Propose the next entry, unless the disk is busy and the entry is small. Returns whether nothing

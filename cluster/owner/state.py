@@ -39,6 +39,7 @@ class OwnerState:
     `awaiting_marks` has the queues with a consumer that waits for a higher mark. `watched` has the queues
     whose settings decide about every incoming message. `upcoming` counts, for queues with limits, the
     messages that are taken and not applied yet. `marked` has the queues that may have messages to hand out.
+    `stale` has the queues that wait for a catalog which shows their present limits.
     """
 
     def __init__(
@@ -61,14 +62,14 @@ class OwnerState:
         self.latencies = context.latencies
         self.arrivals = Arrivals(context.latencies, self.next_sequence)
         self.proposal = Proposal()
-        self.awaiting_marks: set[int] = set()
-        self.watched: set[int] = set()
+        self.awaiting_marks, self.watched = set[int](), set[int]()
         self.upcoming: dict[int, Weights] = {}
         self.alarms = Alarms()
         self.unused_queues = UnusedQueues(context.auto_delete_after_s)
         self.tells_failures = context.queues.tells_failures
         self.keeps_remarks, self.knows_links = context.keeps_remarks, context.knows_links
-        self.knows_targets = context.knows_targets
+        self.knows_targets, self.catalog_fresh = context.knows_targets, context.catalog_fresh
+        self.stale: set[int] = set()
         self.entries = Contents(self.machine, source)
         self.marked: dict[int, None] = {}
         self.front_ends = FrontEnds()
@@ -89,6 +90,7 @@ class OwnerState:
         self.settings.clear()
         self._rules.clear()
         self.watched.clear()
+        self.stale.clear()
         self.alarms.clear()
         self.upcoming.clear()
         self.unused_queues.clear()

@@ -42,6 +42,11 @@ class FeatureContext(Protocol):
     def wall_ms(self) -> int:
         """Milliseconds since the epoch."""
 
+    def settings_fresh(self) -> bool:
+        """Whether the queue's settings show every change of a policy of which any client has been told. Where
+        they do not, the owner serves the queue again later.
+        """
+
     def log(self, operation: bytes) -> None:
         """Put an operation into the next entry, before the entry's messages."""
 

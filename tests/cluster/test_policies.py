@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from cluster.catalog.effective import applied_to_queue, settings_of
 from cluster.catalog.policies import ResourceKind
 from tests.cluster.kinds import KINDS, client, declare, declared
+from tests.cluster.test_leases import leader_of, reset
 from tests.site import Client, Site
 
 __all__ = ["client", "declared"]
@@ -230,3 +232,53 @@ def test_policies_are_in_snapshots(client: Client) -> None:
     assert state.snapshot() == before
     assert state.policies.applied("/", ResourceKind.CLASSIC_QUEUE, "ab") == ("p", "o", {"max-length": 1})
     assert state.vhosts["/"].exchanges.get("amq").alternate is None
+
+
+def cut_off_owner(**definition: Any) -> tuple[Client, Callable[[], None]]:
+    """A client beside the owner of a queue with a policy. The owner reaches a majority for the queue, and not
+    the leader of the catalog. The second result mends that.
+    """
+    site = Site("n1", "n2", "n3")
+    leader = leader_of(site)
+    at_owner, other = (name for name in site.nodes if name != leader)
+    declare(site.client(at_owner), "replicated")
+    beside = site.client(other)
+    put(beside, **definition)
+    return beside, reset(site, [(at_owner, leader), (leader, at_owner)])
+
+
+@pytest.mark.requirement("A16.3")
+def test_an_owner_whose_catalog_is_behind_drops_nothing_over_a_limit() -> None:
+    """A client has been told that the limit is gone."""
+    beside, mend = cut_off_owner(max_length=1)
+    drop(beside)
+    assert all(publish(beside, "q", b"1", b"2", b"3"))
+    beside.site.run(0.5)
+    mend()
+    beside.site.run(3.0)
+    assert beside.bodies("q") == [b"1", b"2", b"3"]
+
+
+@pytest.mark.requirement("A16.3")
+def test_an_owner_drops_what_is_over_a_limit_once_its_catalog_is_fresh() -> None:
+    beside, mend = cut_off_owner(max_length=1)
+    beside.site.run(1.0)
+    assert all(publish(beside, "q", b"1", b"2", b"3"))
+    mend()
+    beside.site.until(lambda: beside.depth("q") == 1)
+    assert beside.bodies("q") == [b"3"]
+
+
+@pytest.mark.requirement("A16.3", "A24.8")
+def test_an_owner_whose_catalog_is_behind_keeps_what_may_be_a_dead_letter() -> None:
+    """A client has been told that a policy has given the queue a dead-letter exchange."""
+    beside, mend = cut_off_owner(max_length=9)
+    beside.declare("grave")
+    put(beside, pattern="q", dead_letter_exchange="", dead_letter_routing_key="grave")
+    assert all(publish(beside, "q", b"1"))
+    beside.consume("q", prefetch=1)
+    beside.site.until(lambda: beside.deliveries)
+    beside.nack(beside.deliveries[0], requeue=False)
+    beside.site.run(0.5)
+    mend()
+    beside.site.until(lambda: beside.depth("grave") == 1)

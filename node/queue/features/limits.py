@@ -153,9 +153,13 @@ class Limits(Feature):
             self._weigh_some(context, self.weights)
 
     def served(self, context: FeatureContext, *, complete: bool) -> None:
-        """Drop the ready messages over the limits, after consumers have got what they have credit for."""
+        """Drop the ready messages over the limits, after consumers have got what they have credit for. A
+        limit that a client has been told to be gone drops nothing.
+        """
         ready, settings = self._delivery.ready, self._delivery.settings
         messages, octets = surplus(settings, len(ready), self.ready_octets()) if complete else (0, 0)
+        if (messages or octets) and not context.settings_fresh():
+            return
         while messages or octets:
             victims = ready.lowest()
             gone = None if victims is None else enough(self._sizes(*victims), messages, octets)
