@@ -33,4 +33,6 @@ def front_end(
     """
     residents = ClientConnections(parts.gateway.replica.state, access, usage, connections)
     parts.followers.add(residents)
-    return FrontEnd(parts.gateway, parts.local_queues, parts.lost_memory, access, residents, default_type)
+    made = FrontEnd(parts.gateway, parts.local_queues, parts.lost_memory, access, residents, default_type)
+    parts.followers.add(made.backlogs)
+    return made

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMAT_LEVEL: Final = 9
+FORMAT_LEVEL: Final = 10
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
@@ -17,6 +17,7 @@ leases. With level 6 returns of messages may have annotations, and logs and snap
 With level 7 the terms of consumers may name a link for which the queue keeps messages. With level 8 logs and
 snapshots may have the targets of links on which clients send, and count the messages that clients give back.
 With level 9 deliveries and greetings may have the ends of leases.
+With level 10 the terms of consumers may have backlogs.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -62,6 +63,9 @@ KEPT_TARGETS: Final = 8
 """From this level on nodes read logs, snapshots and operations of front ends that have the targets which a
 queue keeps for the links of clients that send (`node.queue.targets`).
 """
+
+BACKLOGS_IN_TERMS: Final = 10
+"""From this level on nodes read backlogs in the terms of consumers (`node.delivery.backlog`)."""
 
 SEALED_QUEUES: Final = 1
 """From this level on nodes read logs of partitions that seal a queue before it is deleted as empty or

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from cluster.catalog.access.control import Access
 from cluster.catalog.definitions import parse_local_queue_name
 from cluster.config.formats import FILTERS_IN_TERMS, METHODS_IN_RUNS, SECTIONS_IN_RUNS
+from cluster.gateway.backlogs import Backlogs
 from cluster.gateway.browsing import Bookmark, Shown, browse
 from cluster.gateway.browsing_consumers import BrowsingConsumers
 from cluster.gateway.cancellations import Cancellations
@@ -31,6 +33,7 @@ from cluster.gateway.routes import Routes, Targets
 from cluster.gateway.state import NO_HOLDER, Confirmation, LinkConsumer
 from cluster.gateway.targets import FrontEndTargets
 from cluster.peers.link_messages import FIRST_CONSUMER, Delivery
+from node.delivery.backlog import NO_BACKLOG
 from node.delivery.settlements import Modification, Outcome, Settlement, consumer_of, token_of
 from node.message.run import Run
 from node.queue.features.registry import rules_of
@@ -52,10 +55,10 @@ from node.session.ports import (
     QueueDescription,
     QueueRef,
     Route,
-    Subscriber,
     TargetPort,
     VhostConnection,
 )
+from node.session.subscriber import Subscriber
 from node.session.traffic import ExchangeFlow
 from node.wire.scram import ScramExchange
 
@@ -93,6 +96,7 @@ class FrontEnd:
         )
         self._drains, self._browsing = Drains(links), BrowsingConsumers(links)
         self._consumers: dict[int, Attached] = {}
+        self.backlogs = Backlogs(catalog.state, local, self._consumers)
         self._giving_back = GivingBack(self._consumers, links, formats)
         self.targets: TargetPort = FrontEndTargets(self._number, links, formats, self._next_number)
         self._gets = Gets(catalog.state, links, local, self._consumers, self._new_consumer)
@@ -358,12 +362,13 @@ class FrontEnd:
             return
         link = self._links.to(queue.partition)
         number = self._new_consumer(link, queue.id)
+        backlog = self.backlogs.begin(self._consumers[number], options.backlog, no_ack=options.no_ack)
         described = rules_of(self._settings_of(queue) or PLAIN).described
         consumer = LinkConsumer(
             number,
             queue.id,
             subscriber,
-            options.limit,
+            options.limit if backlog == NO_BACKLOG else min(options.limit, backlog),
             options.no_ack,
             options.exclusive,
             options.priority,
@@ -372,17 +377,25 @@ class FrontEnd:
             filter=options.filter,
             link=options.link,
             tells=options.tells,
+            backlog=options.backlog if self._formats.know_backlogs() else NO_BACKLOG,
         )
+        self._links.attach(link, consumer, partial(self._attached, queue, consumer, answer))
 
-        def attached(value: Any, _: Delivery | None) -> None:
-            refusal = refusal_of(queue, value)
-            if refusal is not None:
-                del self._consumers[number]
-            else:
-                self._consumers[number].for_link = consumer.kept is not None
-            answer(number, refusal)
-
-        self._links.attach(link, consumer, attached)
+    def _attached(
+        self,
+        queue: QueueRef,
+        consumer: LinkConsumer,
+        answer: Callable[[int, Refusal | None], None],
+        value: Any,
+        _: Delivery | None,
+    ) -> None:
+        """The owner has answered the attach of a consumer."""
+        refusal = refusal_of(queue, value)
+        if refusal is not None:
+            del self._consumers[consumer.id]
+        else:
+            self._consumers[consumer.id].for_link = consumer.kept is not None
+        answer(consumer.id, refusal)
 
     def consumer(self, number: int) -> LinkConsumer | None:
         """A consumer of this front end with its terms; None if it is gone."""
@@ -442,6 +455,9 @@ class FrontEnd:
 
     def unsettled_of(self, consumer: int) -> list[Range] | None:
         return self._giving_back.unsettled_of(consumer)
+
+    def backlog_of(self, consumer: int) -> int:
+        return self.backlogs.of(consumer)
 
     def when_settled(self, consumer: int, done: Callable[[], None]) -> None:
         self._giving_back.when_settled(consumer, done)

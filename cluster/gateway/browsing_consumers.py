@@ -19,7 +19,8 @@ from cluster.gateway.state import unanswered
 from cluster.peers.link_messages import NOT_FOUND, NOTHING_TO_GET, UNREACHABLE
 from node.queue.entry_format import read_run
 from node.refusal import Refusal
-from node.session.ports import QueueRef, Subscriber
+from node.session.ports import QueueRef
+from node.session.subscriber import Subscriber
 
 
 @dataclass(slots=True)

@@ -11,7 +11,8 @@ from cluster.catalog.observer import Observer
 from cluster.catalog.state import CatalogState
 from node.refusal import EntryRefusedError
 from node.session.permissions import Scope
-from node.session.ports import Subscriber, VhostConnection
+from node.session.ports import VhostConnection
+from node.session.subscriber import Subscriber
 
 
 class Resident(NamedTuple):

@@ -17,6 +17,7 @@ from cluster.gateway.link import PartitionLink
 from cluster.gateway.routes import Targets
 from cluster.gateway.state import Vote
 from cluster.peers.link_messages import Ranges
+from node.delivery.backlog import NO_BACKLOG
 from node.delivery.settlements import Outcome, Settlement, consumer_of, token_of
 from node.message.run import Run
 from node.queue.entry_format import Buffer, encode_discard, encode_publish, encode_return, encode_settle
@@ -29,12 +30,16 @@ from node.session.ports import Done, Route
 @dataclass(slots=True)
 class Attached:
     """The link and the queue of a consumer number of a front end. `for_link`: the queue keeps the consumer's
-    messages for its link (`node.queue.link_leases`).
+    messages for its link (`node.queue.link_leases`). `no_ack`: the consumer does not acknowledge. `asked` is
+    the backlog that the consumer asks for, and `backlog` the one that it has (`cluster.gateway.backlogs`).
     """
 
     link: PartitionLink
     queue: int
     for_link: bool = False
+    no_ack: bool = True
+    asked: int = NO_BACKLOG
+    backlog: int = NO_BACKLOG
 
     def under(self, lease: int, ranges: Ranges) -> Ranges:
         """The messages that no client of this front end has got since they came under the lease `lease`

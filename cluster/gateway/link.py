@@ -38,7 +38,7 @@ from node.queue.decision_format import encode_target
 from node.queue.entry_format import encode_discard, encode_publish, encode_return, encode_settle
 from node.queue.targets import UpdateTarget
 from node.ranges.range_set import count_of, merged
-from node.session.ports import Subscriber
+from node.session.subscriber import Subscriber
 
 EMPTY: Final[Mapping[int, Ranges]] = {}
 

@@ -12,11 +12,12 @@ from cluster.gateway.telling import told_runs
 from cluster.peers.consumer_terms import ConsumerTerms
 from cluster.peers.held_leases import HeldLeases, TellsLeases
 from cluster.peers.link_messages import FOR_LINK, Delivery, OwnerPort, Ranges
+from node.delivery.backlog import NO_BACKLOG
 from node.delivery.settlements import NO_TOKEN, TOKEN_SHIFT
 from node.queue.leasing import UNTOLD
 from node.ranges.range_map import RangeMap, Span
 from node.ranges.range_set import RangeSet, merged, numbers_of
-from node.session.ports import Subscriber
+from node.session.subscriber import Subscriber
 
 NO_HOLDER: Final = 0
 """No consumer has this number."""
@@ -134,6 +135,8 @@ class LinkConsumer:
     """The link for which the queue is to keep its messages; empty for none."""
     tells: bool = False
     """Whether the consumer is told bookmarks and the ends of leases."""
+    backlog: int = NO_BACKLOG
+    """The backlog that it asks for, where owners are to know that."""
     kept: Ranges | None = None
     """The messages that the link has had before it was attached, and has not settled. None where the queue
     keeps no messages for the link.
@@ -181,6 +184,7 @@ class LinkConsumer:
             self.activated,
             self.filter,
             self.link,
+            self.backlog,
         )
 
 

@@ -276,6 +276,7 @@ class FrontEndSessions:
                 activated=terms.activated,
                 selector=selector,
                 link=link,
+                backlog=terms.backlog,
             )
         except ExclusiveConsumerError:
             return ACCESS_REFUSED

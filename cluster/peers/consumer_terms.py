@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from node.delivery.backlog import NO_BACKLOG
 from replication.forms import expect
 
 _TERMS_FORM: Final = (int, int, int, int, bool, bool, int)
@@ -34,6 +35,8 @@ class ConsumerTerms:
     """The link for which the queue is to keep the consumer's messages (`node.delivery.link_terms`); empty for
     none.
     """
+    backlog: int = NO_BACKLOG
+    """The backlog that the consumer asks for (`node.delivery.backlog`)."""
 
 
 def terms_to_plain(terms: ConsumerTerms) -> tuple[Any, ...]:
@@ -49,17 +52,21 @@ def terms_to_plain(terms: ConsumerTerms) -> tuple[Any, ...]:
         terms.joined,
         terms.activated,
     )
-    # A release without filters does not read a further field, and one without links at most one.
+    # A release without filters does not read a further field, one without links at most one, and one without
+    # backlogs at most two.
+    if terms.backlog != NO_BACKLOG:
+        return (*plain, terms.filter, terms.link, terms.backlog)
     if terms.link:
         return (*plain, terms.filter, terms.link)
     return (*plain, terms.filter) if terms.filter else plain
 
 
 def terms_from_plain(plain: list[Any]) -> ConsumerTerms:
-    """Inverse of `terms_to_plain`. A release without links leaves out the last field, one without filters the
-    field before as well, and one without single active consumers the two fields before that.
+    """Inverse of `terms_to_plain`. A release without backlogs leaves out the last field, one without links
+    the field before as well, one without filters the next one, and one without single active consumers the
+    two fields before that.
 
     Raises MessageError.
     """
-    expect(plain, (*_TERMS_FORM, int, int, bytes, bytes)[: max(len(plain), len(_TERMS_FORM))])
+    expect(plain, (*_TERMS_FORM, int, int, bytes, bytes, int)[: max(len(plain), len(_TERMS_FORM))])
     return ConsumerTerms(*plain)

@@ -361,9 +361,11 @@ def _delivery_to_plain(delivery: Delivery, tells: TellsLeases) -> tuple[Any, ...
         lengths,
         run.largest_frame,
     )
+    if (delivery.token == NO_TOKEN and delivery.until == UNTOLD) or not tells.tokens():
+        return plain
     if delivery.until != UNTOLD and tells.ends():
         return (*plain, delivery.token, delivery.until)
-    return (*plain, delivery.token) if delivery.token != NO_TOKEN and tells.tokens() else plain
+    return (*plain, delivery.token)
 
 
 def _delivery_from_plain(plain: Sequence[Any], raw: bytes) -> Delivery:

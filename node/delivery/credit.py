@@ -4,6 +4,7 @@ The session is told cumulative limits: a consumer takes `limit` messages in all 
 is the lowest of
 
     settled + prefetch             the prefetch of a consumer that acknowledges
+    settled + backlog              the consumer's backlog (`node.delivery.backlog`)
     received + room                the client's bound on a channel or a link: shared prefetch, link credit
                                    (`FlowControl.room`)
     received + messages that fit   prefetch in octets (`node.delivery.octets`)
@@ -19,6 +20,7 @@ from collections.abc import Iterable
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
+from node.delivery.backlog import NO_BACKLOG
 from node.delivery.shares import Output
 
 REFILL: Final = 8
@@ -80,6 +82,7 @@ class ChannelConsumer:
     __slots__ = (
         "announced",
         "awaited_octets",
+        "backlog",
         "channel",
         "ended",
         "flow",
@@ -117,6 +120,8 @@ class ChannelConsumer:
         """The queue keeps a delivered message until it is settled, so an unsent delivery can go back."""
         self.prefetch = prefetch
         """0 for no limit."""
+        self.backlog = NO_BACKLOG
+        """The most messages that the consumer may have unsettled."""
         self.received = 0
         """Deliveries that the queue's owner has sent to the session, written or held."""
         self.settled = 0
@@ -133,6 +138,11 @@ class ChannelConsumer:
         self.octets_in_flight = 0
         self.awaited_octets = 0
         """The size of a message that did not fit into the octet windows; until it fits there is no room."""
+
+    @property
+    def full(self) -> bool:
+        """Whether the consumer has as many unsettled messages as its backlog admits, or more."""
+        return self.backlog != NO_BACKLOG and self.settled + self.backlog <= self.received
 
 
 class Granted(NamedTuple):
@@ -189,6 +199,14 @@ class Credits:
     def touch_all(self, consumers: Iterable[ChannelConsumer]) -> None:
         """As `touch`, for several consumers."""
         self._changed.update(consumers)
+
+    def set_backlog(self, number: int, backlog: int) -> None:
+        """The consumer of this number, if there is one, may have so many unsettled messages from now on."""
+        found = self.consumers.get(number)
+        if found is not None:
+            # The session hears the limit in any case: a drain of the link may wait for that.
+            found.backlog, found.announced = backlog, -1
+            self._changed.add(found)
 
     def delivered(self, consumer: ChannelConsumer, count: int, octets: int) -> None:
         """Count deliveries to the consumer: `count` messages of `octets` octets together, written or held."""
@@ -288,4 +306,7 @@ class Credits:
                 allowed = min(allowed, consumer.received + octet_room)
             if allowed <= limit:
                 limit, refill = allowed, (0 if consumer.prefetch or flow.limited else refill)
+        if consumer.backlog != NO_BACKLOG and consumer.settled + consumer.backlog <= limit:
+            # Messages that came before the backlog was lowered stay with the consumer.
+            return max(consumer.received, consumer.settled + consumer.backlog), 0
         return limit, refill

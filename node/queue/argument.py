@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -34,10 +34,11 @@ class Argument(Generic[T]):
 
     `read` raises UnacceptableError. Where it returns None or `default`, the settings have no value. An
     argument without a field is checked, and has no effect. `needs` is (name, reason): this argument is
-    refused, for the reason, without the argument of that name.
+    refused, for the reason, without the argument of that name. `misfit` gives the reason for which a value
+    is refused beside the others of a declaration, which it gets by name; empty for none.
     """
 
-    __slots__ = ("default", "field", "name", "needs", "policy", "read")
+    __slots__ = ("default", "field", "misfit", "name", "needs", "policy", "read")
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class Argument(Generic[T]):
         policy: PolicyUse = PolicyUse.NONE,
         default: T | None = None,
         needs: tuple[str, str] | None = None,
+        misfit: Callable[[T, Mapping[str, object]], str] | None = None,
     ) -> None:
         self.name = name
         self.read = read
@@ -55,6 +57,7 @@ class Argument(Generic[T]):
         self.policy = policy
         self.default = default
         self.needs = needs
+        self.misfit = misfit
 
     def of(self, settings: QueueSettings) -> T | None:
         """The argument's value in a queue's settings, or the default."""

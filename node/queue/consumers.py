@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from node.delivery.backlog import NO_BACKLOG
 from node.delivery.link_terms import LinkTerms
 from node.expressions.selector import Selector
 from node.ranges.range_set import Range, RangeSet
@@ -53,7 +54,9 @@ class Consumer:
     `no_ack` all messages are. `stopped`: it gets nothing more, whatever its credit. `undeliverable` are
     messages that it does not get, and `selector` is the filter of those that it gets; both are None for most
     consumers. `link` is its link, where the queue keeps messages for that, and `resuming` are
-    the messages of the link that it has still to get (`node.queue.link_leases`).
+    the messages of the link that it has still to get (`node.queue.link_leases`). `backlog` is the backlog
+    that it asks for (`node.delivery.backlog`), and `window` the most credit that it has had, where the queue
+    divides its messages by that (`node.queue.fairness`).
     """
 
     front_end: int
@@ -73,6 +76,8 @@ class Consumer:
     undeliverable: UndeliverableMessages | None = None
     selector: Selector | None = None
     link: LinkTerms | None = None
+    backlog: int = NO_BACKLOG
+    window: int = 0
     resuming: RangeSet | None = None
 
 
@@ -129,6 +134,7 @@ class Consumers:
         removes_soft: bool = False,
         selector: Selector | None = None,
         link: LinkTerms | None = None,
+        backlog: int = NO_BACKLOG,
     ) -> Consumer:
         """Add a consumer, without credit. The front end's ATTACH must have been applied before: a new owner
         asks the attached front ends for their leases.
@@ -141,7 +147,7 @@ class Consumers:
         self._admit(counted=counted, exclusive=exclusive)
         made = Consumer(front_end, number, priority, no_ack, exclusive, counted, sent, limit=sent)
         made.joined, made.activated, made.removes_soft = joined, activated, removes_soft
-        made.selector, made.link = selector, link
+        made.selector, made.link, made.backlog = selector, link, backlog
         self.refiltered |= selector is not None
         self._by_key[front_end, number] = made
         if link is not None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from enum import Enum
 
+from node.delivery.backlog import NO_BACKLOG
 from node.delivery.settlements import NO_TOKEN
 from node.message.reason import Reason
 from node.queue.annotations import Annotations
@@ -78,6 +80,19 @@ class Tally:
             self.delivered += count
 
 
+class Fairness(Enum):
+    """Which consumer of a line gets the next message."""
+
+    FAST = 1
+    """The first one that is found to have room."""
+
+    ROUND_ROBIN = 2
+    """Each in turn, as far as it has room."""
+
+    PROPORTIONAL = 3
+    """The one with the largest unused share (`node.queue.fairness`)."""
+
+
 class DeliveryState:
     """One queue's messages by place, and its consumers. `node.queue.life` has the transitions.
 
@@ -88,13 +103,15 @@ class DeliveryState:
     in `held`. `granted` is the newest message that an owner has ever delivered. `token` is that of the newest
     lease in `timed`: the term of the owner, and below it a count. `filtered` is `ready` where a consumer has
     a filter, and None elsewhere. `term` is the owner's term. `fresh`: no former owner can have leased a
-    message of the queue.
+    message of the queue. `backlog_cap` is the cap on the backlogs of consumers (`node.delivery.backlog`).
     """
 
     __slots__ = (
         "annotations",
         "awaited",
+        "backlog_cap",
         "consumers",
+        "fairness",
         "filtered",
         "fresh",
         "granted",
@@ -123,6 +140,7 @@ class DeliveryState:
         self.soft = SoftMessages()
         self.annotations = Annotations(state.annotations, self.soft.values)
         self.consumers = Consumers()
+        self.fairness, self.backlog_cap = Fairness.ROUND_ROBIN, NO_BACKLOG
         self.ready: Order = ReadyByAge(RangeSet())
         self.filtered: FilteredOrder | None = None
         self.scheduled: Schedule | None = None

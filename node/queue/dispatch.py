@@ -5,12 +5,14 @@ rebuilds.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from node.delivery.settlements import NO_TOKEN
 from node.message.run import Run
 from node.queue.consumers import Consumer, UndeliverableMessages
-from node.queue.delivery_state import DeliveryState
+from node.queue.delivery_state import DeliveryState, Fairness
+from node.queue.fairness import hand_out
 from node.queue.filtering import FilteredOrder, LookBudget, ReadMessages
 from node.queue.hooks import FeatureRegistry
 from node.queue.leasing import UNTOLD, begin_lease
@@ -199,9 +201,9 @@ class QueueOwner:
     def dispatch(self, budget: int, fit: Fit | None = None, looks: LookBudget | None = None) -> list[Grant]:
         """Grant up to `budget` ready messages, in the queue's order, to consumers with credit.
 
-        Consumers of higher priority come first. Consumers of one priority take turns, each with an equal
-        share of the ready messages, so that ranges stay long and no consumer starves. `fit` says how many
-        messages have room on the way to a front end. `looks` is what looking at messages may cost.
+        Consumers of higher priority come first. Those of one priority take turns, each with an equal share of
+        the ready messages, so that ranges stay long and no consumer starves, or get messages as the queue's
+        fairness has it. `fit`: how many messages have room to a front end. `looks`: what looks may cost.
         """
         delivery = self.delivery
         self.blocked = self.crowded = self.looking = self.unfinished = False
@@ -210,16 +212,18 @@ class QueueOwner:
         if delivery.filtered is not None:
             delivery.filtered.begin(looks or LookBudget())
         grants = self._resume(fit) if delivery.consumers.by_link else list[Grant]()
+        in_turn = delivery.fairness is Fairness.ROUND_ROBIN
         for line in delivery.consumers.lines:
-            stopped: list[Consumer] = []
-            turns = 0
-            while line and budget > 0 and delivery.ready:
+            turns, stopped = 0, list[Consumer]()
+            if not in_turn:
+                budget = hand_out(delivery, line, budget, partial(self._serve, grants, fit), self._room)
+            while in_turn and line and budget > 0 and delivery.ready:
                 if turns == 0:
                     turns = len(line)
                     share = -(-min(len(delivery.ready), budget) // turns)
                 turns -= 1
                 consumer = line.popleft()
-                granted = self._serve(consumer, min(budget, share), grants, fit, not line)
+                granted = self._serve(grants, fit, consumer, min(budget, share), not line)
                 budget -= granted
                 if not granted:
                     stopped.append(consumer)
@@ -235,7 +239,7 @@ class QueueOwner:
         return grants
 
     def _serve(
-        self, consumer: Consumer, share: int, grants: list[Grant], fit: Fit | None, alone: bool
+        self, grants: list[Grant], fit: Fit | None, consumer: Consumer, share: int, alone: bool
     ) -> int:
         """Grant the consumer up to `share` messages within its credit; return how many.
 

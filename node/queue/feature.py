@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from node.delivery.backlog import NO_BACKLOG
 from node.message.format import Asked
 from node.message.reason import Reason
 from node.message.run import Run
@@ -222,7 +223,7 @@ class Description:
     queue refuses are dead letters, too. `unused_ms`: the queue is deleted after so many milliseconds without
     use by a client; None for never. `by_consumer`: front ends must tell a new owner which of their consumers
     has which message. `takes_turns`: one consumer at a time is active, and front ends must tell a new owner
-    which one.
+    which one. `backlog_cap`: the most that the backlog of a consumer may be (`node.delivery.backlog`).
     """
 
     dead_letters: DeadLetterTarget | None = None
@@ -230,6 +231,7 @@ class Description:
     unused_ms: int | None = None
     by_consumer: bool = False
     takes_turns: bool = False
+    backlog_cap: int = NO_BACKLOG
 
 
 class Rule:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from node.delivery.backlog import NO_BACKLOG
 from node.ranges.range_set import Range
 from node.refusal import Refusal
 from node.routing.matching import Binding, Destination
@@ -236,13 +237,15 @@ class Consuming:
     `returnable`: the queue keeps a message until it is settled, so that a delivery can go back to the queue.
     `reply_to`: the address of direct replies, where the consumer's queue is that of direct replies; else
     empty. `unsettled`: the messages that the consumer's link has had before, and has not settled; None where
-    the queue keeps no messages for the link.
+    the queue keeps no messages for the link. `backlog`: how many unsettled messages the consumer may have, or
+    `node.delivery.backlog.NO_BACKLOG`.
     """
 
     consumer: int
     returnable: bool
     reply_to: str = ""
     unsettled: list[Range] | None = None
+    backlog: int = NO_BACKLOG
 
 
 @dataclass(frozen=True, slots=True)

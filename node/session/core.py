@@ -23,11 +23,12 @@ from node.session.commands import Answered, Command, Consuming, Result
 from node.session.consumers import Released, SessionConsumers, nothing
 from node.session.logins import CertifiedLogin, Login
 from node.session.permissions import NOWHERE
-from node.session.ports import Authenticated, BrokerPort, Done, Got, Route, Subscriber
+from node.session.ports import Authenticated, BrokerPort, Done, Got, Route
 from node.session.protocol_machine import ProtocolMachine
 from node.session.publish_routes import RoutedStretch, by_contents, by_keys
 from node.session.publishing_session import ENDED_SESSION, PublishingSession, none_in_use
 from node.session.requests import Caller, Requests
+from node.session.subscriber import Subscriber
 from node.session.traffic import Traffic
 from node.session.transaction_runs import HeldRun, TransactionRuns
 from node.session.transport import NO_TRANSPORT, Transport

@@ -1,4 +1,4 @@
-"""The broker, as sessions call it (`BrokerPort`), and sessions, as the broker calls them (`Subscriber`).
+"""The broker, as sessions call it (`BrokerPort`). `node.session.subscriber` has the other direction.
 
 `cluster.gateway.broker_port` implements `BrokerPort`. A method that needs an answer of another node takes a
 callback, and calls it once, at once or in a later turn, with the result or the refusal. No method blocks.
@@ -11,14 +11,16 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
+from node.delivery.backlog import NO_BACKLOG
 from node.delivery.settlements import Modification, Outcome, Settlement
 from node.message.run import Run
-from node.ranges.range_set import Numbers, Range
+from node.ranges.range_set import Range
 from node.refusal import Refusal
 from node.routing.exchange import Exchange
 from node.routing.matching import Binding, Destination
 from node.session.logins import Login
 from node.session.permissions import Permissions, Scope
+from node.session.subscriber import Subscriber
 from node.session.traffic import ExchangeFlow
 from node.wire.scram import ScramExchange
 
@@ -108,6 +110,8 @@ class ConsumerOptions:
 
     tells: bool = False
     """Deliveries state their bookmarks, and the ends of their leases (`MessageFormat.with_lease`)."""
+    backlog: int = NO_BACKLOG
+    """The backlog that the consumer asks for (`node.delivery.backlog`)."""
 
 
 @dataclass(init=False, slots=True)
@@ -148,38 +152,6 @@ class VhostConnection:
 
     scope: Scope
     holder: int
-
-
-class Subscriber(Protocol):
-    """A session, as the broker sees it. Its methods raise nothing: a defect ends the session."""
-
-    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool, lease: int) -> None:
-        """Deliver the messages of a run, with their sequence numbers, to a consumer that has credit
-        for them. The session settles them under the number `lease`
-        (`node.delivery.settlements.TOKEN_SHIFT`).
-        """
-
-    def confirm(self, channel: int, first: int, last: int) -> None:
-        """The publishes with the tags `first` to `last` of the channel are safe in their queues: a persistent
-        message of a replicated queue is on the disks of a majority.
-        """
-
-    def reject(self, channel: int, first: int, last: int) -> None:
-        """A queue has refused the publishes with the tags `first` to `last`, or may not have taken them."""
-
-    def consumer_cancelled(self, consumer: int, stolen: bool = False) -> None:
-        """The broker has ended the consumer: its queue is deleted or lost, or, if the consumer is `stolen`,
-        its link has been attached elsewhere.
-        """
-
-    def unblocked(self) -> None:
-        """The session may publish again, after a `publish` that returned False, or after `wait_ready`."""
-
-    def force_close(self, reason: str) -> None:
-        """Close the connection, with a reason for the client."""
-
-    @property
-    def channel_count(self) -> int: ...
 
 
 class Route(Protocol):
@@ -455,6 +427,11 @@ class BrokerPort(Protocol):
     def unsettled_of(self, consumer: int) -> list[Range] | None:
         """The messages that the link of a new consumer has had before, and has not settled: they are
         delivered again. None where the queue keeps no messages for links.
+        """
+
+    def backlog_of(self, consumer: int) -> int:
+        """How many unsettled messages a new consumer may have, or `node.delivery.backlog.NO_BACKLOG`; later
+        numbers come by `Subscriber.backlog_changed`.
         """
 
     def when_settled(self, consumer: int, done: Callable[[], None]) -> None:

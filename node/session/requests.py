@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
+from node.delivery.backlog import NO_BACKLOG
 from node.message.bookmarks import BookmarkError, bookmark_of, number_of_bookmark
 from node.names import REPLY_TO
 from node.ranges.range_set import Range, numbers_of, ranges_of
@@ -44,15 +45,8 @@ from node.session.commands import (
     Unbind,
 )
 from node.session.permissions import Scope
-from node.session.ports import (
-    BrokerPort,
-    ConsumerOptions,
-    DeclaredQueue,
-    Got,
-    QueueCounts,
-    QueueRef,
-    Subscriber,
-)
+from node.session.ports import BrokerPort, ConsumerOptions, DeclaredQueue, Got, QueueCounts, QueueRef
+from node.session.subscriber import Subscriber
 from node.type_names import type_name
 
 
@@ -264,23 +258,24 @@ class Requests:
             reply_to, browse = queue.name, False
         else:
             queue = self._port.queue(caller.vhost, command.queue, caller.holder)
-        priority = _priority(queue, command.arguments)
         options = ConsumerOptions(
             command.settled,
             command.exclusive,
-            priority,
+            _priority(queue, command.arguments),
             command.credit,
             browse,
             command.filter,
             command.link,
             _tells(queue, command.arguments),
+            _backlog(queue, command.arguments),
         )
 
         def attached(consumer: int, refusal: Refusal | None) -> None:
             if refusal is None:
                 returnable = not browse and self._port.keeps_until_settled(queue)
                 unsettled = self._port.unsettled_of(consumer) if command.link else None
-                answered(Consuming(consumer, returnable, reply_to, unsettled))
+                backlog = self._port.backlog_of(consumer)
+                answered(Consuming(consumer, returnable, reply_to, unsettled, backlog))
             else:
                 answered(refusal)
 
@@ -382,6 +377,19 @@ def _tells(queue: QueueRef, arguments: dict[str, Any]) -> bool:
             f"invalid arg '{X_TELL}' for {queue}: \"expected boolean, got {type_name(tells)}\""
         )
     return tells
+
+
+def _backlog(queue: QueueRef, arguments: dict[str, Any]) -> int:
+    backlog = arguments.get("x-max-backlog")
+    if backlog is None and "x-max-backlog" not in arguments:
+        return NO_BACKLOG
+    if not isinstance(backlog, int) or isinstance(backlog, bool):
+        reason = f'"expected integer, got {type_name(backlog)}"'
+    elif backlog < 0:
+        reason = f"{{value_negative,{backlog}}}"
+    else:
+        return int(backlog)
+    raise PreconditionFailedError(f"invalid arg 'x-max-backlog' for {queue}: {reason}")
 
 
 _HANDLERS: Final[dict[type[Any], Callable[[Requests, Caller, Any, Answered], None]]] = {

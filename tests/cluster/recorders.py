@@ -94,6 +94,7 @@ class RecordedSubscriber:
         self.confirmed: list[tuple[int, int, int]] = []
         self.rejected: list[tuple[int, int, int]] = []
         self.cancelled: list[int] = []
+        self.backlogs: list[tuple[int, int]] = []
         self.times_unblocked = 0
         self.closed_for: list[str] = []
 
@@ -109,6 +110,9 @@ class RecordedSubscriber:
 
     def consumer_cancelled(self, consumer: int, stolen: bool = False) -> None:
         self.cancelled.append(consumer)
+
+    def backlog_changed(self, consumer: int, backlog: int) -> None:
+        self.backlogs.append((consumer, backlog))
 
     def unblocked(self) -> None:
         self.times_unblocked += 1

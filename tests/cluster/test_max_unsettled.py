@@ -12,6 +12,7 @@ from tests.site import Client
 __all__ = ["client", "declared"]
 
 
+@pytest.mark.requirement("D6.3")
 @pytest.mark.parametrize("mode", [1, 2])
 def test_consumers_get_more_once_something_is_settled(client: Client, declared: Any, mode: int) -> None:
     queue = declared(max_unsettled=2)

@@ -18,7 +18,9 @@ ACCEPTED: dict[str, Any] = {
     "single_active_consumer": True, "queue_mode": "lazy", "queue_version": 2,
     "queue_leader_locator": "balanced", "queue_master_locator": "min-masters",
     "dead_letter_strategy": "at-least-once", "group_by": "customer", "deduplication_window": 1000,
-    "lease_period": 1, "max_unsettled": 1, "redelivery_backoff": {"initial": 5},
+    "lease_period": 1, "max_unsettled": 1, "max_per_subscription_backlog": 1,
+    "fairness": "fast",
+    "redelivery_backoff": {"initial": 5},
     "semantics": "at-most-once", "max_in_memory_length": 5,
     "of-a-plugin": {"any": [None, 1.5]},
 }  # fmt: skip
@@ -40,6 +42,11 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("max_unsettled", 0, "{value_zero,0}"),
     ("max_unsettled", -1, "{value_negative,-1}"),
     ("max_unsettled", "2", '"expected integer, got longstr"'),
+    ("fairness", "slow", "invalid_fairness"),
+    ("fairness", 1, "{unacceptable_type,"),
+    ("max_per_subscription_backlog", 0, "{value_zero,0}"),
+    ("max_per_subscription_backlog", -1, "{value_negative,-1}"),
+    ("max_per_subscription_backlog", "2", '"expected integer, got longstr"'),
 ]
 
 

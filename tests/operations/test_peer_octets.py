@@ -31,6 +31,7 @@ from tests.operations.peer_messages import decode, encode
 
 TERMS = ConsumerTerms(16, 1, 10, 2, True, False, -3, 4, 5)
 FILTERED = ConsumerTerms(16, 1, 10, 2, True, False, -3, 4, 5, b"f")
+BACKLOG = ConsumerTerms(16, 1, 10, 2, True, False, -3, 4, 5, b"f", b"", 300)
 LENGTHS = Run("x", "key", 3, True, 2, 21, 0, array("I", [4, 5]), 9, b"aaaabbbbb")
 STRIDE = Run("", "q", 0, False, 1, 0, 3, None, 3, b"ccc")
 SEVERAL, ONE = Delivery(16, 1, [(1, 2)], True, LENGTHS), Delivery(17, 2, [(8, 8)], False, STRIDE)
@@ -61,6 +62,10 @@ SAID: Final[list[tuple[Any, str]]] = [
     (
         ("attach", (7, 1, 4, FILTERED)),
         "4c040000010200000000000000070000000000000001 92049a10010a02c3c2fd0405c40166",
+    ),
+    (
+        ("attach", (7, 1, 4, BACKLOG)),
+        "4c040000010200000000000000070000000000000001 92049c10010a02c3c2fd0405c40166c400cd012c",
     ),
     (("detach", (7, 1, 16)), "4c050000010200000000000000070000000000000001 10"),
     (("credit", (7, 1, [(16, 20)])), "4c060000010200000000000000070000000000000001 91921014"),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from node.queue.delivery_state import Fairness
 from node.queue.features.arguments import read_arguments, read_queue_arguments
 from node.queue.features.backoff import RedeliveryBackoff
 from node.queue.features.limits import Overflow
@@ -37,6 +38,8 @@ def checked(arguments: dict[str, Any]) -> QueueSettings:
         ({"x-delivery-limit": 3}, QueueSettings(delivery_limit=3)),
         ({"x-max-cancels": 3}, QueueSettings(max_cancels=3)),
         ({"x-max-deliveries": 10}, QueueSettings(max_deliveries=10)),
+        ({"x-max-per-subscription-backlog": 7}, QueueSettings(backlog_cap=7)),
+        ({"x-fairness": "fast"}, QueueSettings(fairness=Fairness.FAST)),
         ({"x-delivery-limit": -1}, PLAIN),
         ({"x-single-active-consumer": True}, QueueSettings(single_active_consumer=True)),
         ({"x-group-by": "customer"}, QueueSettings(group_by="customer")),

@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 from hypothesis import settings
 
+from node.queue.delivery_state import Fairness
 from node.queue.features.backoff import RedeliveryBackoff
 from node.queue.life import LEGAL
 from node.queue.operations import Semantics
@@ -22,6 +23,18 @@ class PriorityOwnerAgainstModel(OwnerAgainstModel):
 
 class GroupOwnerAgainstModel(OwnerAgainstModel):
     settings = QueueSettings(group_by="key")
+
+
+class FastOwnerAgainstModel(OwnerAgainstModel):
+    settings = QueueSettings(fairness=Fairness.FAST)
+
+
+class ProportionalOwnerAgainstModel(OwnerAgainstModel):
+    settings = QueueSettings(backlog_cap=5)
+
+
+class ProportionalGroupOwnerAgainstModel(OwnerAgainstModel):
+    settings = QueueSettings(backlog_cap=5, group_by="key")
 
 
 BACKOFF = RedeliveryBackoff(REST_MS, 1.0, REST_MS)
@@ -99,6 +112,13 @@ TestPriorityOwnerAgainstModel = pytest.mark.requirement("A20.1")(PriorityOwnerAg
 TestPriorityOwnerAgainstModel.settings = RUNS_OF_MODEL
 TestGroupOwnerAgainstModel = pytest.mark.requirement("X3.1", "X3.2")(GroupOwnerAgainstModel.TestCase)
 TestGroupOwnerAgainstModel.settings = RUNS_OF_MODEL
+
+TestFastOwnerAgainstModel = FastOwnerAgainstModel.TestCase
+TestFastOwnerAgainstModel.settings = RUNS_OF_MODEL
+TestProportionalOwnerAgainstModel = ProportionalOwnerAgainstModel.TestCase
+TestProportionalOwnerAgainstModel.settings = RUNS_OF_MODEL
+TestProportionalGroupOwnerAgainstModel = ProportionalGroupOwnerAgainstModel.TestCase
+TestProportionalGroupOwnerAgainstModel.settings = RUNS_OF_MODEL
 
 TestRestingOwnerAgainstModel = RestingOwnerAgainstModel.TestCase
 TestRestingOwnerAgainstModel.settings = RUNS_OF_MODEL

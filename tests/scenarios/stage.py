@@ -30,7 +30,7 @@ from tests.simulation.node import SimulatedNode
 
 
 class Client:
-    """One client: publishes, or consumes one queue (`node.session.ports.Subscriber`)."""
+    """One client: publishes, or consumes one queue (`node.session.subscriber.Subscriber`)."""
 
     def __init__(self, stage: Stage, name: str, node: SimulatedNode, queue: str) -> None:
         self.stage = stage
@@ -59,6 +59,9 @@ class Client:
 
     def consumer_cancelled(self, consumer: int, stolen: bool = False) -> None:
         self.stage.tell(f"{self.name} is cancelled")
+
+    def backlog_changed(self, consumer: int, backlog: int) -> None:
+        """Ignored: the scenario gives its consumers their credit."""
 
     def unblocked(self) -> None:
         """Ignored: a few small messages fill no link."""

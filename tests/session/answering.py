@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from node.delivery.backlog import NO_BACKLOG
 from node.delivery.settlements import Modification, Outcome
 from node.message.run import Run
 from node.ranges.range_set import Range, numbers_of
@@ -21,9 +22,9 @@ from node.session.ports import (
     QueueCounts,
     QueueDeclaration,
     QueueRef,
-    Subscriber,
     VhostConnection,
 )
+from node.session.subscriber import Subscriber
 from node.session.traffic import ExchangeFlow
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.codec import PROTOCOL_HEADER, encode_method
@@ -232,6 +233,9 @@ class AnsweringBroker:
 
     def settle(self, consumer: int, ranges: list[Range]) -> None:
         self._release(consumer, ranges)
+
+    def backlog_of(self, consumer: int) -> int:
+        return NO_BACKLOG
 
     def give_back(
         self,

@@ -10,14 +10,8 @@ from node.delivery.settlements import Outcome
 from node.message.run import Run
 from node.refusal import NotFoundError, Refusal
 from node.session.amqp10.session import ConnectionSession
-from node.session.ports import (
-    ConsumerOptions,
-    DeclaredQueue,
-    QueueDeclaration,
-    QueueDescription,
-    QueueRef,
-    Subscriber,
-)
+from node.session.ports import ConsumerOptions, DeclaredQueue, QueueDeclaration, QueueDescription, QueueRef
+from node.session.subscriber import Subscriber
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.composite import Composite
 from node.wire.amqp10.connection import AMQP_HEADER, SASL_HEADER

@@ -276,6 +276,9 @@ class LineSession:
     def consumer_cancelled(self, consumer: int, stolen: bool = False) -> None:
         self._say(f"cancelled {consumer}")
 
+    def backlog_changed(self, consumer: int, backlog: int) -> None:
+        self._credits.set_backlog(consumer, backlog)
+
     def hold(self, channel: int) -> None:
         self.held_back = True
 

@@ -169,7 +169,7 @@ def test_a_browser_sees_copies_and_what_it_settles_stays_in_the_queue() -> None:
     client.say("declare q", *(f"publish  q {number}" for number in range(3)))
     began, *messages = client.say("browse q 2")
     consumer = began.split(" ")[1]
-    assert began == f"ok {consumer} False ", "no delivery can go back"
+    assert began == f"ok {consumer} False  -1", "no delivery can go back"
     assert [one.split(" ")[2:] for one in messages] == [["1", "0"], ["2", "1"]]
     assert client.say("accept 1 1", "reject 2 2", f"drain {consumer} 9") == [
         "ok", "ok", f"message {consumer} 3 2", "ok 3",

@@ -52,7 +52,9 @@ class LinkReceiver:
     share `marks`. Has the methods of a `Prover` that trials of sharing call.
     """
 
-    def __init__(self, place: Place, queue: str, link_credit: int, marks: count[int]) -> None:
+    def __init__(
+        self, place: Place, queue: str, link_credit: int, marks: count[int], backlog: int | None = None
+    ) -> None:
         self.node = place.node
         self.deliveries: list[Received] = []
         self.given: dict[int, int] = {}
@@ -62,7 +64,9 @@ class LinkReceiver:
         self._marks, self._credit = marks, link_credit
         self.connection = LinkConnection(place, self._told)
         self.connection.tell(SASL_HEADER, PLAIN)
-        opening = d.Open(queue, max_frame_size=LARGE), begin(), receiver(0, queue), credit(link_credit)
+        attach = receiver(0, queue)
+        attach.properties = None if backlog is None else {"x-max-backlog": backlog}
+        opening = d.Open(queue, max_frame_size=LARGE), begin(), attach, credit(link_credit)
         self.connection.tell(AMQP_HEADER, *opening)
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 from unittest import mock
 
 from cluster.catalog.replica import Catalog
-from cluster.gateway import gets
+from cluster.gateway import backlogs, gets
 from cluster.gateway.giving_back import GivingBack
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.routes import Routes, Targets
@@ -37,6 +37,15 @@ from node.ranges.range_map import Span
 from node.ranges.range_set import merged
 from node.session.permissions import Scope
 from node.wire.amqp091 import codec, routing_keys
+
+
+def forgotten_caps() -> AbstractContextManager[object]:
+    """D6: a consumer's backlog is at most its queue's cap. With the bug: what the consumer asks for."""
+
+    def uncapped(asked: int, cap: int, *, no_ack: bool) -> int:
+        return asked
+
+    return mock.patch.object(backlogs, "backlog_of", uncapped)
 
 
 def hasty_declarations() -> AbstractContextManager[object]:

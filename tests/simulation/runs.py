@@ -33,6 +33,9 @@ RESENDS_EVERY = 16
 CANCELS_EVERY = 32
 """One in so many seeds about consumers is about messages that clients give back again and again."""
 
+BACKLOGS_EVERY = 32
+"""One in so many seeds about consumers is about their backlogs."""
+
 GRAVES_EVERY = 4
 """One in so many seeds about leases is about dead letters."""
 
@@ -64,7 +67,7 @@ UNRELIABLE = (
     ("kill", "link", "reset"),
     ("isolated owner", "halves", "cornered owner", "freeze"),
 )
-"""The faults of seeds about targets that are kept, and about messages that clients give back."""
+"""The faults of seeds about targets that are kept, messages that clients give back, and backlogs."""
 
 LAPSING = (("slow node",), ("slow node",), ("slow node", "kill", "isolated owner"))
 """The faults of seeds about leases that lapse."""
@@ -187,6 +190,9 @@ def _of_consumers(seed: int, shape: Shape) -> Plan:
     elif seed % CANCELS_EVERY == 15:
         shape.trials = (("cancels",),) * 4
         return shape, World(seed).chance("cancels").choice(UNRELIABLE), 0.3
+    elif seed % BACKLOGS_EVERY == 20:
+        shape.trials = (("backlogs",),) * 4
+        return shape, World(seed).chance("backlogs").choice(UNRELIABLE), 0.3
     else:
         shape.trials = (("groups",), ("groups",), ("returns",), ("returns",), ("returns", "single active"))
     return shape, ("lost consumers",), 0.2

@@ -51,6 +51,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "node.queue": frozenset(
         {
             "node.queue",
+            "node.delivery.backlog",
             "node.delivery.link_terms",
             "node.delivery.settlements",
             "node.expressions",

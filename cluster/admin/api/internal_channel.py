@@ -240,6 +240,9 @@ class InternalChannel:
     def consumer_cancelled(self, consumer: int, stolen: bool = False) -> None:
         """This channel never consumes."""
 
+    def backlog_changed(self, consumer: int, backlog: int) -> None:
+        """This channel never consumes."""
+
     def unblocked(self) -> None:
         """Each request publishes little at a time, and waits for its own confirms only."""
 

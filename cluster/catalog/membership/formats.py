@@ -18,6 +18,7 @@ from typing import Any
 
 from cluster.catalog.replica import Catalog
 from cluster.config.formats import (
+    BACKLOGS_IN_TERMS,
     CANCELS_IN_RETURNS,
     KEPT_TARGETS,
     LEASE_ENDS,
@@ -94,6 +95,10 @@ class Formats:
     def know_cancels(self) -> bool:
         """Whether all members tell a client's word that a delivery has failed from other failed ones."""
         return self.everywhere >= CANCELS_IN_RETURNS
+
+    def know_backlogs(self) -> bool:
+        """Whether all members read backlogs in the terms of consumers."""
+        return self.everywhere >= BACKLOGS_IN_TERMS
 
     def know_targets(self) -> bool:
         """Whether all members read the targets that queues keep, which logs and operations of front ends may

@@ -62,12 +62,14 @@ def read_queue_arguments(arguments: Mapping[str, Any], queue: str, vhost: str) -
         known = BY_NAME.get(name)
         try:
             if known is not None:
-                known.read(value)
+                asked = known.read(value)
                 if known.needs is not None and known.needs[0] not in arguments:
                     raise UnacceptableError(known.needs[1])
-        except UnacceptableError as reason:
+                if known.misfit is not None and (reason := known.misfit(asked, arguments)):
+                    raise UnacceptableError(reason)
+        except UnacceptableError as error:
             raise PreconditionFailedError(
-                f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}': {reason}"
+                f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}': {error}"
             ) from None
     return read_arguments(arguments)
 

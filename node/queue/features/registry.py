@@ -9,6 +9,7 @@ from node.queue.argument import Argument
 from node.queue.feature import Declaration
 from node.queue.features import (
     attempts,
+    backlog,
     backoff,
     dead_letters,
     deduplication,
@@ -36,6 +37,7 @@ FEATURES: Final[tuple[Declaration, ...]] = (
     deduplication.FEATURE,
     limits.FEATURE,
     max_unsettled.FEATURE,
+    backlog.FEATURE,
     lease_period.FEATURE,
     ttl.FEATURE,
     expires.FEATURE,

@@ -224,7 +224,12 @@ class Session(MachineSession):
             elif isinstance(result, Consuming):
                 assert isinstance(method, methods.BasicConsume)
                 connection.consume_ok(
-                    channel, method.consumer_tag, result.consumer, result.returnable, result.reply_to
+                    channel,
+                    method.consumer_tag,
+                    result.consumer,
+                    result.returnable,
+                    result.reply_to,
+                    result.backlog,
                 )
             elif isinstance(result, Got):
                 run = result.run if result.run.format == AMQP_0_9_1 else converted(result.run, AMQP_0_9_1)
@@ -353,6 +358,12 @@ class Session(MachineSession):
         with self:
             if not self.closed:
                 self.connection.cancel_consumer(consumer)
+                self.answered()
+
+    def backlog_changed(self, consumer: int, backlog: int) -> None:
+        with self:
+            if not self.closed:
+                self.connection.set_backlog(consumer, backlog)
                 self.answered()
 
     def unblocked(self) -> None:

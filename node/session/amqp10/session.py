@@ -368,6 +368,12 @@ class ConnectionSession(MachineSession):
                 self.connection.sessions.cancelled(consumer, STOLEN if stolen else _DELETED)
                 self.answered()
 
+    def backlog_changed(self, consumer: int, backlog: int) -> None:
+        with self:
+            if not self._core.ended:
+                self.connection.sessions.set_backlog(consumer, backlog)
+                self.answered()
+
     def unblocked(self) -> None:
         """The session may publish again: process the input held back, then read from the socket."""
         with self:

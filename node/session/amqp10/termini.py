@@ -60,6 +60,9 @@ from node.wire.amqp10.values import AmqpValue, UInt
 
 LIFETIME: Final = {"lifetime-policy": DeleteOnClose()}
 
+CONSUMER_PROPERTIES: Final = (X_TELL, "x-max-backlog")
+"""The properties of links on which the node sends that are arguments of their consumers."""
+
 NO_FILTER: Final = "a subscription to an exchange takes no filter: bind a queue, and attach to the queue"
 
 
@@ -175,14 +178,14 @@ class Termini:
 
     def _consume(self, link: OutgoingLink, queue: str) -> None:
         """Raises FilterError and IncompleteUnsettledError."""
-        asked = link.source.filter if self._port.knows_filters else None
-        link.filters, condition = filter_set(asked)
-        asked_for = link.attach.properties or {}
+        filters = link.source.filter if self._port.knows_filters else None
+        link.filters, condition = filter_set(filters)
+        asked = link.attach.properties or {}
         command = Consume(
             queue,
             0,
             link.presettled,
-            arguments={X_TELL: asked_for[X_TELL]} if X_TELL in asked_for else {},
+            arguments={name: asked[name] for name in CONSUMER_PROPERTIES if name in asked},
             browse=link.browses,
             filter=condition,
             link=self._kept_link(link),
@@ -250,7 +253,8 @@ class Termini:
                 self._session.answered()
 
     def _consuming(self, link: OutgoingLink, started: Consuming) -> None:
-        if not self._connection.sessions.consuming(link, started.consumer, started.returnable):
+        sessions = self._connection.sessions
+        if not sessions.consuming(link, started.consumer, started.returnable, started.backlog):
             self._core.carry_out(link.session, Cancel(started.consumer), ignored)
 
     def _end_consumer(self, effect: effects.EndConsumer) -> None:

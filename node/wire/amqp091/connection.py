@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from math import inf
 
+from node.delivery.backlog import NO_BACKLOG
 from node.delivery.settlements import Outcome
 from node.delivery.shares import LEAST_PART
 from node.message.run import Run
@@ -294,19 +295,32 @@ class Connection:
             channel.fail(error, ids)
 
     def consume_ok(
-        self, channel: int, tag: str, consumer: int, returnable: bool = True, reply_to: str = ""
+        self,
+        channel: int,
+        tag: str,
+        consumer: int,
+        returnable: bool = True,
+        reply_to: str = "",
+        backlog: int = NO_BACKLOG,
     ) -> None:
         """The answer to basic.consume. `consumer` is the consumer's number in deliveries, settlements and
         credit.
 
         The consumer begins with the credit in the Request; `take_effects` returns changes since.
         `returnable`: the queue keeps messages until they are settled, so that deliveries can go back to it.
-        `reply_to`: messages of this channel that ask for direct replies get this address.
+        `reply_to`: messages of this channel that ask for direct replies get this address. `backlog`: see
+        `set_backlog`.
         """
         found = self.life.channels.get(channel)
         if found is not None:
             found.start_consumer(tag, consumer, returnable, reply_to)
+            if backlog != NO_BACKLOG:
+                self.set_backlog(consumer, backlog)
             self.reader.resume(channel)
+
+    def set_backlog(self, consumer: int, backlog: int) -> None:
+        """A consumer has another backlog (`node.delivery.backlog`)."""
+        self.life.credits.set_backlog(consumer, backlog)
 
     def deliver_get(
         self, channel: int, run: Run, sequence: int, redelivered: bool, message_count: int, lease: int = 0

@@ -35,7 +35,8 @@ class Draining:
         if not link.drain_due or link.drain_limit is not None or link.waiting or consumer is None:
             return
         limit, _ = self._credits.limit(consumer)
-        if link.limit <= consumer.received:
+        if link.limit <= consumer.received or consumer.full:
+            # A link whose backlog is full gets no message, and its peer may settle none before the answer.
             self.end(link)
         elif limit > consumer.received:
             link.drain_limit = consumer.announced = limit

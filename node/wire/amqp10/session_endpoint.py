@@ -301,12 +301,9 @@ class SessionEndpoint:
         links = responding_to(self.links.values(), link.attach.name)
         return bool(link.unanswered) or any(one.responses for one in links)
 
-    def consuming(self, link: OutgoingLink, consumer: int, returnable: bool) -> None:
+    def consuming(self, link: OutgoingLink, mine: ChannelConsumer) -> None:
         """The link has its consumer."""
-        link.consumer = mine = ChannelConsumer(
-            consumer, link.attach.name, self.number, link, no_ack=False, returnable=returnable
-        )
-        self._credits.consumers[consumer] = mine
+        link.consumer = self._credits.consumers[mine.number] = mine
         if self._answer(link, answer(link, self._limits.message_size)):
             link.state = LinkState.ATTACHED
             self._credits.touch(mine)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from node.delivery.credit import Credits
+from node.delivery.backlog import NO_BACKLOG
+from node.delivery.credit import ChannelConsumer, Credits
 from node.delivery.settlements import Outcome
 from node.delivery.unsettled import UnsettledRanges
 from node.message.run import Run
@@ -175,15 +176,26 @@ class SessionTable:
             session.refuse(link, error)
             self.look_at(session)
 
-    def consuming(self, link: OutgoingLink, consumer: int, returnable: bool) -> bool:
-        """A link has its consumer. False: the link has gone meanwhile, and the consumer must end."""
+    def consuming(
+        self, link: OutgoingLink, consumer: int, returnable: bool, backlog: int = NO_BACKLOG
+    ) -> bool:
+        """A link has its consumer, with this backlog (`node.delivery.backlog`). False: the link has gone
+        meanwhile, and the consumer must end.
+        """
         session = self._by_number.get(link.session)
         if session is None or link.state is not LinkState.ATTACHING:
             return False
         self._links[consumer] = link
-        session.consuming(link, consumer, returnable)
+        name = link.attach.name
+        mine = ChannelConsumer(consumer, name, link.session, link, no_ack=False, returnable=returnable)
+        mine.backlog = backlog
+        session.consuming(link, mine)
         self.look_at(session)
         return True
+
+    def set_backlog(self, consumer: int, backlog: int) -> None:
+        """A consumer has another backlog (`node.delivery.backlog`)."""
+        self.parts.credits.set_backlog(consumer, backlog)
 
     def responding(self, link: OutgoingLink) -> None:
         """A link is for the responses of the node's management."""

@@ -46,6 +46,7 @@ OF_CONSUMERS: dict[str, Kind] = {
     "modifications": order.modifications,
     "resends": keeping.resends,
     "cancels": limits.cancels,
+    "backlogs": order.backlogs,
 }
 """Only in seeds about consumers."""
 

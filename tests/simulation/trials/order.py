@@ -10,7 +10,7 @@ from tests.simulation.links import LATEST, LinkReceiver, marks_of
 from tests.simulation.scripts import Answer, Steps
 from tests.simulation.trials.limits import numbered
 from tests.simulation.trials.prover import Fate, Prover, Received
-from tests.simulation.trials.sharing import Held, Sharing
+from tests.simulation.trials.sharing import Consuming, Held, Sharing
 from tests.simulation.trials.trial import PAUSE_S, SLACK_S, Trial
 
 
@@ -76,9 +76,12 @@ def _check_priorities(trial: Trial, bodies: list[str], level: dict[str, int], ta
     trial.expect(came == wanted, f"{[(body, level[body]) for body in came]} came in this order")
 
 
-def _consume(prover: Prover, queue: str, prefetch: int, **arguments: Any) -> Steps:
+def _consume(prover: Prover, queue: str, prefetch: int, **arguments: int | None) -> Steps:
+    """Arguments have underscores for hyphens."""
+    given = {key: value for key, value in arguments.items() if value is not None}
+    named: dict[str, Any] = {f"x-{key.replace('_', '-')}": value for key, value in given.items()}
     yield prover.ask(m.BasicQos(0, prefetch))
-    answer: Any = yield prover.ask(m.BasicConsume(queue, arguments=arguments))
+    answer: Any = yield prover.ask(m.BasicConsume(queue, arguments=named))
     assert isinstance(answer, m.BasicConsumeOk)
 
 
@@ -116,9 +119,33 @@ def lapses(trial: Trial) -> Steps:
     publisher, *provers = (trial.prover() for _ in range(7))
     yield trial.queue(publisher, lease_period=round(1000 * period_s))
     for prover in provers:
-        yield from _consume(prover, trial.name, chance.randint(2, 6), **{"x-tell": True})
+        yield from _consume(prover, trial.name, chance.randint(2, 6), tell=True)
     sharing = Sharing(trial, provers, given_back=0.7, period_s=period_s)
     yield from _share(trial, sharing, publisher, numbered("m", chance.randint(4, 24)))
+
+
+def backlogs(trial: Trial) -> Steps:
+    """No consumer has more unsettled messages than its backlog, however the queue divides its messages."""
+    chance = trial.chance
+    publisher, *provers = (trial.prover() for _ in range(chance.randint(3, 5)))
+    cap = chance.randint(1, 6)
+    fairness = chance.choice((None, "fast", "round-robin", "proportional"))
+    by_policy = chance.random() < 0.4
+    yield trial.queue(publisher, fairness=fairness, max_per_subscription_backlog=None if by_policy else cap)
+    if by_policy:
+        yield trial.put_policy({"max-per-subscription-backlog": cap})
+    most: dict[Consuming, int] = {}
+    for prover in provers:
+        asked = chance.choice((None, 1, 3, 8))
+        most[prover] = min(asked or 1, cap)
+        yield from _consume(prover, trial.name, chance.choice((0, 2, 20)), max_backlog=asked)
+    marks = count(1)
+    for _ in range(chance.randint(0, 2)):
+        asked = chance.choice((None, 2, 8))
+        receiver = trial.receiver(trial.name, chance.choice((2, 20)), marks, asked)
+        most[receiver] = min(asked or 1, cap)
+    sharing = Sharing(trial, list(most), backlogs=most)
+    yield from _share(trial, sharing, publisher, numbered("m", chance.randint(4, 40)))
 
 
 def modifications(trial: Trial) -> Steps:

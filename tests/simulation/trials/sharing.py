@@ -57,6 +57,9 @@ class Consuming(Protocol):
     def nack(self, received: Received, *, requeue: bool) -> None: ...
 
 
+NO_BACKLOGS: Mapping[Consuming, int] = {}
+
+
 @dataclass(slots=True, eq=False)
 class Held:
     """One delivery, and what its consumer has done with it so far."""
@@ -80,10 +83,12 @@ class Sharing:
         rule: Rule = lambda held: None,
         given_back: float = 0.4,
         period_s: float = inf,
+        backlogs: Mapping[Consuming, int] = NO_BACKLOGS,
     ) -> None:
         """`rule` is asked about each delivery besides the rules of every queue. A void delivery follows
         no rule: its node has got it late. `given_back` is the share of the messages that consumers give back.
-        `period_s` is the queue's lease period, in seconds. Consumers answer soon after it.
+        `period_s` is the queue's lease period, in seconds. Consumers answer soon after it. `backlogs` are
+        those of the consumers that have one.
         """
         self.deliveries: list[Held] = []
         self._trial = trial
@@ -91,6 +96,7 @@ class Sharing:
         self._rule = rule
         self._given_back = given_back
         self._period_s = period_s
+        self._backlogs = backlogs
         self._zeal = {prover: trial.chance.choice(ZEAL) for prover in provers}
 
     def read(self) -> None:
@@ -104,6 +110,7 @@ class Sharing:
                 self._check_again(held)
                 self._rule(held)
             self.deliveries.append(held)
+            self._check_backlog(held)
 
     def act(self) -> None:
         """Have each consumer settle some messages, give some back, and keep others; sometimes one leaves.
@@ -182,6 +189,18 @@ class Sharing:
                 f"{body} comes again on {held.prover.node.name}, and {who}",
             )
         self._trial.expect(not earlier or held.received.redelivered, f"{body} comes again without saying so")
+
+    # -- backlogs -------------------------------------------------------------------------------
+
+    def _check_backlog(self, held: Held) -> None:
+        """D6: a consumer has no more unsettled messages than its backlog, void ones included."""
+        most = self._backlogs.get(held.prover)
+        if most is not None:
+            mine = [one for one in self.deliveries if one.prover is held.prover and one.outcome is None]
+            self._trial.expect(
+                len(mine) <= most,
+                f"a consumer on {held.prover.node.name} has {len(mine)} messages, and may have {most}",
+            )
 
     # -- groups ---------------------------------------------------------------------------------
 

@@ -97,12 +97,15 @@ class Trial:
         self.provers.append(prover)
         return prover
 
-    def receiver(self, queue: str, link_credit: int, marks: count[int]) -> LinkReceiver:
+    def receiver(
+        self, queue: str, link_credit: int, marks: count[int], backlog: int | None = None
+    ) -> LinkReceiver:
         """A client of AMQP 1.0 at some node, with a link to the queue. Raises LostError."""
         ready = self.nodes.ready_nodes()
         if not ready:
             raise LostError
-        receiver = LinkReceiver(self.nodes.place(self.chance.choice(ready)), queue, link_credit, marks)
+        place = self.nodes.place(self.chance.choice(ready))
+        receiver = LinkReceiver(place, queue, link_credit, marks, backlog)
         self.receivers.append(receiver)
         return receiver
 
