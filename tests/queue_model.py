@@ -23,7 +23,8 @@ class Terms:
     """The arguments of a queue; None for one that it lacks.
 
     `failures`: the number of deliveries of a message that may fail. `rest`: the rest of a message after its
-    first failed delivery, twice as long after each further one, up to `longest_rest`.
+    first failed delivery, twice as long after each further one, up to `longest_rest`. `without`: the queue's
+    filter takes no multiples of it. `below`: the filter takes lower priorities alone.
     """
 
     ttl: float | None = None
@@ -35,6 +36,13 @@ class Terms:
     window: float | None = None
     rest: float | None = None
     longest_rest: float = math.inf
+    without: int | None = None
+    below: int | None = None
+
+    def takes(self, message: Message) -> bool:
+        """Whether the queue's filter takes a message."""
+        divided = self.without is not None and message.number % self.without == 0
+        return not divided and (self.below is None or message.priority < self.below)
 
 
 @dataclass(eq=False)
@@ -104,8 +112,12 @@ class QueueModel:
     # -- what comes in --------------------------------------------------------------------------
 
     def publish(self, message: Message, now: float) -> bool:
-        """Publish; return whether the message is confirmed: the queue takes it, or it is a duplicate."""
+        """Publish; return whether the message is confirmed: the queue takes it, or it is a duplicate, or the
+        queue's filter does not take it.
+        """
         terms = self.terms
+        if not terms.takes(message):
+            return True
         named = message.name is not None and terms.window is not None
         if named and now < self.names.get(message.name, -math.inf) + terms.window:
             return True

@@ -223,6 +223,10 @@ class FrontEnd:
         return self._formats.everywhere >= FILTERS_IN_TERMS
 
     @property
+    def knows_expressions(self) -> bool:
+        return self._formats.know_expressions()
+
+    @property
     def knows_links(self) -> bool:
         return self._formats.know_links()
 

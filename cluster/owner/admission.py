@@ -6,13 +6,14 @@ owner know them. Soft messages are not in the log; the decisions about them go t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from cluster.owner.feature_context import QueueContext
 from cluster.owner.state import OwnerState
-from node.message.run import Run
-from node.queue.feature import NO_REPEATS, Incoming, Notes
+from node.message.run import Run, joined
+from node.queue.feature import NO_REPEATS, Incoming, KeptOut, Notes
 from node.queue.weights import Weights
 from node.ranges.range_set import Range, RangeSet
 
@@ -21,8 +22,67 @@ QueueNotes = dict[int, Notes]
 
 
 def may_leave_out(owner: OwnerState, queues: Sequence[int]) -> bool:
-    """Whether one of the queues may refuse messages, or leave out duplicates."""
+    """Whether one of the queues may refuse messages, or leave some out."""
     return any(owner.rules_of(number).leaves_out for number in queues)
+
+
+def left_out(owner: OwnerState, incoming: Incoming, queues: Sequence[int]) -> dict[int, KeptOut]:
+    """The messages of the run that the filter of each of the queues keeps out; mostly none."""
+    found: dict[int, KeptOut] = {}
+    for number in queues:
+        for rule in owner.rules_of(number).leave:
+            found[number] = rule.leave(incoming)
+    return found
+
+
+def count_left_out(owner: OwnerState, without: Mapping[int, KeptOut]) -> None:
+    """Count what filters have kept out, by queue."""
+    for number, one in without.items():
+        queue = owner.queues.get(number)
+        if queue is not None:
+            queue.delivery.tally.left_out += sum(last - first + 1 for first, last in one.ranges)
+            queue.delivery.tally.unreadable += one.unreadable
+
+
+class Entering(NamedTuple):
+    """Messages of a run that all of some queues' filters take. `places` are those of the messages in the run,
+    counted from 0.
+    """
+
+    incoming: Incoming
+    queues: tuple[int, ...]
+    places: list[Range]
+
+    def placed(self, parts: Iterable[Range]) -> list[Range]:
+        """The places of messages that are counted from the first of these."""
+        found, before = [], 0
+        wanted = RangeSet(parts)
+        for first, last in self.places:
+            away, behind = first - before, before + last - first
+            found += [(low + away, high + away) for low, high in wanted.intersection(before, behind)]
+            before = behind + 1
+        return found
+
+
+def entering(incoming: Incoming, queues: tuple[int, ...], without: Mapping[int, KeptOut]) -> list[Entering]:
+    """The messages of the run that queues are to get, in order. Messages for the same queues are one run
+    where nothing but messages for no queue stands between them: the log has no cuts for messages that it
+    does not have.
+    """
+    parts = {number: one.ranges for number, one in without.items() if one.ranges}
+    if not parts:
+        return [Entering(incoming, queues, [(0, incoming.run.count - 1)])]
+    alike: list[tuple[tuple[int, ...], list[Run], list[Range]]] = []
+    at = 0
+    for piece, taking in cut(incoming.run, queues, parts):
+        place = at, at + piece.count - 1
+        at += piece.count
+        if taking and alike and alike[-1][0] == taking:
+            alike[-1][1].append(piece)
+            alike[-1][2].append(place)
+        elif taking:
+            alike.append((taking, [piece], [place]))
+    return [Entering(Incoming(joined(runs)), taking, places) for taking, runs, places in alike]
 
 
 def refusals(owner: OwnerState, incoming: Incoming, queues: Sequence[int]) -> dict[int, list[Range]]:

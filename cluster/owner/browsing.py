@@ -94,16 +94,20 @@ def filtered_page(
         while first <= last and left > 0 and count < wanted:
             most = max(1, left // looking.message_steps)
             for start, run in queue.read_messages(first, min(last, first + most - 1)):
-                matching, steps = looking.look(start, run)
+                piece = looking.within(run, left)
+                matching, steps = looking.look(start, run.slice(0, piece))
                 found += [(level, part) for part in matching]
                 count += count_of(matching)
                 looks.left -= steps
                 left -= steps
-                first = start + run.count
+                first = start + piece
+                if piece < run.count:
+                    break
             place = level, first - 1
         if first <= last:
             more = True
             break
+    queue.delivery.tally.unreadable += looking.unreadable
     return FilteredPage(_rows(owner, question.queue, queue, found, wanted), *place, more)
 
 

@@ -13,10 +13,14 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from cluster.owner.admission import (
+    Entering,
     QueueNotes,
     await_arrival,
+    count_left_out,
     cut,
     decide,
+    entering,
+    left_out,
     may_leave_out,
     omissions,
     refusals,
@@ -212,12 +216,20 @@ class Taking:
 
         `dead_letters`: the run has dead letters, which are no duplicates of the messages that they were.
         """
-        owner = self.owner
-        incoming = Incoming(run)
+        owner, incoming = self.owner, Incoming(run)
+        without = left_out(owner, incoming, queues)
+        count_left_out(owner, without)
+        for each in entering(incoming, queues, without):
+            self._enter(each, index, dead_letters=dead_letters)
+
+    def _enter(self, those: Entering, index: int, *, dead_letters: bool) -> None:
+        """Take messages that their queues' filters take, of a run as in `take`."""
+        owner, incoming, queues = self.owner, those.incoming, those.queues
+        run = incoming.run
         refusing = refusals(owner, incoming, queues)
         for number, parts in refusing.items():
             owner.queues[number].delivery.tally.refused += sum(last - first + 1 for first, last in parts)
-            self.refused.update((index + first, index + last) for first, last in parts)
+            self.refused.update((index + first, index + last) for first, last in those.placed(parts))
         for piece, taking in cut(run, queues, refusing):
             others = [number for number in queues if number not in taking]
             dead_lettering = tuple(number for number in others if _keeps_refused(owner, number))

@@ -11,13 +11,23 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
-from cluster.owner.admission import await_arrival, may_leave_out, omissions, refusals
+from cluster.owner.admission import (
+    Entering,
+    await_arrival,
+    count_left_out,
+    entering,
+    left_out,
+    may_leave_out,
+    omissions,
+    refusals,
+)
 from cluster.owner.annotating import change, changes
 from cluster.owner.context import OwnerContext
 from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.intake import TAKERS, Taking, take_return
 from cluster.owner.removals import take_removal
 from cluster.owner.state import OwnerState
+from node.message.run import Run
 from node.queue.entry_format import (
     encode_discard,
     encode_return,
@@ -54,9 +64,13 @@ from node.queue.transaction_operations import (
     Prepared,
     TransactionKey,
 )
+from node.ranges.range_set import Range, merged
 
 ASK_OUTCOME: Final = "outcome"
 """The request of a participant to the coordinator: is the transaction committed?"""
+
+Reserved = tuple[tuple[int, ...], int, int]
+"""(queues, first, last): messages for which the queues have room."""
 
 TELL_OUTCOME: Final = "committed"
 """The request of a coordinator to a participant: conclude the transaction, which is committed."""
@@ -100,7 +114,7 @@ class TwoPhaseCommit:
             for queue, first, last in prepared.published:
                 if queue in self._owner.queues and self._owner.rules_of(queue).expect:
                     for start, run in self._owner.contents(first, last):
-                        await_arrival(self._owner, Incoming(run), start, (queue,))
+                        self._await(run, (queue,), start)
             for settlement in _settlements(prepared.settled):
                 self._entrust(TRANSACTION, settlement)
 
@@ -184,15 +198,13 @@ class TwoPhaseCommit:
         """Whether queues have room for all publishes and annotations of the share; with `keep` the room for
         publishes is reserved.
         """
-        owner, reserved = self._owner, list[tuple[tuple[int, ...], int, int]]()
+        owner, reserved = self._owner, list[Reserved]()
         first, room = owner.next_sequence, True
         for one in share:
             if room and type(one) is Publish:
                 if may_leave_out(owner, one.queues):
-                    incoming = Incoming(read_run(taking.data, one.position))
-                    room = not refusals(owner, incoming, one.queues)
-                    await_arrival(owner, incoming, first, one.queues)
-                    reserved.append((one.queues, first, first + one.count - 1))
+                    run = read_run(taking.data, one.position)
+                    room = self._reserve_run(run, one.queues, first, reserved)
                 first += one.count
             elif room and type(one) is Return and one.annotations:
                 room = changes(owner, front_end, one) is not None
@@ -200,6 +212,29 @@ class TwoPhaseCommit:
             for queue in queues:
                 owner.arrived(queue, start, end)
         return room
+
+    def _reserve_run(self, run: Run, queues: tuple[int, ...], first: int, reserved: list[Reserved]) -> bool:
+        """Whether queues have room for the messages of a run, numbered from `first` on, that their filters
+        take; adds the room that is reserved.
+        """
+        owner, incoming, room = self._owner, Incoming(run), True
+        for those in entering(incoming, queues, left_out(owner, incoming, queues)):
+            room = room and not refusals(owner, those.incoming, those.queues)
+            reserved += self._await_those(those, run, first)
+        return room
+
+    def _await(self, run: Run, queues: tuple[int, ...], first: int) -> None:
+        """Keep room for the messages of a prepared run, numbered from `first` on, that enter."""
+        incoming = Incoming(run)
+        for those in entering(incoming, queues, left_out(self._owner, incoming, queues)):
+            self._await_those(those, run, first)
+
+    def _await_those(self, those: Entering, run: Run, first: int) -> list[Reserved]:
+        """Keep room for messages of a run, numbered from `first` on."""
+        for low, high in those.places:
+            part = Incoming(run.slice(low, high - low + 1))
+            await_arrival(self._owner, part, first + low, those.queues)
+        return [(those.queues, first + low, first + high) for low, high in those.places]
 
     def _refuse(self, taking: Taking, front_end: int, share: Sequence[Operation], index: int) -> None:
         """Refuse the share: publish nothing, and return the messages that it would have settled."""
@@ -218,7 +253,7 @@ class TwoPhaseCommit:
         prepared = self._open.pop(key, None)
         if prepared is None:
             return []
-        found = self._without_duplicates(prepared) if committed else []
+        found = self._without_unwanted(prepared) if committed else []
         found.append(encode_conclude(key, committed))
         for queue, first, last in prepared.published:
             if committed:
@@ -236,21 +271,32 @@ class TwoPhaseCommit:
                 found += self._give_back(settlement)
         return found
 
-    def _without_duplicates(self, prepared: Prepared) -> list[bytes]:
-        """The operations that remove duplicates from a committed transaction. Queues remember the ids of its
-        messages only now: publishers may send the messages of an aborted transaction again.
+    def _without_unwanted(self, prepared: Prepared) -> list[bytes]:
+        """The operations that remove from a committed transaction what queues leave out: duplicates, and
+        messages that filters do not take. Queues remember the ids of its messages only now: publishers may
+        send the messages of an aborted transaction again.
         """
         owner, found = self._owner, []
         for number, first, last in prepared.published:
-            if number not in owner.queues or not owner.rules_of(number).omit:
+            rules = owner.rules_of(number)
+            if number not in owner.queues or not (rules.leave or rules.omit):
                 continue
             for start, run in owner.contents(first, last):
-                again = omissions(owner, Incoming(run), (number,)).get(number, [])
-                parts = [(start + low, start + high) for low, high in again]
+                parts = [(start + low, start + high) for low, high in self._unwanted(number, run)]
                 for part in parts:
                     owner.arrived(number, *part)
                 found += [encode_settle(number, parts)] if parts else []
         return found
+
+    def _unwanted(self, number: int, run: Run) -> list[Range]:
+        """The messages of a run, counted from 0, that the queue leaves out."""
+        owner, incoming = self._owner, Incoming(run)
+        without = left_out(owner, incoming, (number,))
+        count_left_out(owner, without)
+        found = [part for one in without.values() for part in one.ranges]
+        for those in entering(incoming, (number,), without):
+            found += those.placed(omissions(owner, those.incoming, (number,)).get(number, []))
+        return merged(sorted(found))
 
     def _give_back(self, settlement: SettlementOperation) -> list[bytes]:
         """The operations that return messages of a transaction to their queue, as after a failed delivery."""

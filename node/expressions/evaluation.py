@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from node.expressions.functions import FUNCTIONS
 from node.expressions.nodes import (
     AND,
     APPLICATION,
@@ -22,9 +23,11 @@ from node.expressions.nodes import (
     NEGATED,
     NOT,
     OR,
+    PATH,
     STANDARD,
     LiteralValue,
     Node,
+    names_of,
 )
 from node.expressions.operators import COMPARING, at_least, at_most, calculated, equal, negated
 from node.expressions.patterns import LikePattern
@@ -78,6 +81,26 @@ def _extension(node: Node) -> Evaluation:
 
     def evaluate(facts: Facts) -> object:
         return facts.extension(name)
+
+    return evaluate
+
+
+def _path(node: Node) -> Evaluation:
+    names = names_of(str(node.value))
+
+    def evaluate(facts: Facts) -> object:
+        return facts.in_body(names)
+
+    return evaluate
+
+
+def _call(node: Node) -> Evaluation:
+    """A function, all of whose values are asked for first."""
+    parts = [evaluation_of(part) for part in node.parts]
+    compute = FUNCTIONS[node.operator].compute
+
+    def evaluate(facts: Facts) -> object:
+        return compute([part(facts) for part in parts])
 
     return evaluate
 
@@ -222,6 +245,8 @@ _COMPILERS: Final[dict[str, Callable[[Node], Evaluation]]] = {
     STANDARD: _standard,
     APPLICATION: _application,
     EXTENSION: _extension,
+    PATH: _path,
+    **dict.fromkeys(FUNCTIONS, _call),
     AND: _and,
     OR: _or,
     NOT: _not,

@@ -2,7 +2,10 @@
 (LALR, https://lark-parser.readthedocs.io).
 
 Keywords are case-insensitive. Names are those of Java: letters, digits, `_` and `$`. A name may be delimited
-by brackets, and in the dialect of JMS by double quotes, which delimit texts in the dialect of OASIS.
+by brackets, and by double quotes, which delimit texts in the dialect of OASIS instead.
+
+A path into the body begins with `/` where an operand may stand, and ends where no `/` with a step follows at
+once. Where an operator may stand, `/` divides: the lexer knows from the parser which of both may stand.
 """
 
 from __future__ import annotations
@@ -66,6 +69,20 @@ NAME: /amqp\.(?:message-id|user-id|reply-to-group-id|reply-to|correlation-id|con
 
 %ignore /[ \t\r\n\f]+/
 """  # noqa: E501
+
+PATH_STEP: Final = r"""/(?:([\w$]+)|\[([^\[\]]+)\]|"((?:[^"]|"")*)")"""
+"""One step of a path: a plain name, or one in brackets or double quotes."""
+
+QUEUE_GRAMMAR: Final = (
+    GRAMMAR
+    + r"""
+%extend operand: PATH                               -> path
+    | NAME "(" sum ("," sum)* ")"                   -> call
+
+PATH: /(?:\/(?:[\w$]+|\[[^\[\]]+\]|"(?:[^"]|"")*"))+/
+"""
+)
+"""The grammar of the dialect QUEUE."""
 
 TOKEN: Final = r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[\w$.]+|[^\s\w$.]"""
 """About one token, to count them before the parser works on them."""

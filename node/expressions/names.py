@@ -68,11 +68,13 @@ EXTENSIONS: Final = frozenset(("x_exchange", "x_routing_key"))
 class Dialect(IntEnum):
     """The languages in which clients write expressions.
 
-    SELECTOR is that of JMS, SQL is that of the OASIS filter expressions.
+    SELECTOR is that of JMS, SQL is that of the OASIS filter expressions. QUEUE is that of the arguments of
+    queues and consumers: it has the names of SELECTOR, paths into the body, and functions.
     """
 
     SELECTOR = 1
     SQL = 2
+    QUEUE = 3
 
 
 class UnknownNameError(ValueError):

@@ -8,8 +8,11 @@ was in.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
+
+from node.expressions.functions import FUNCTIONS
+from node.expressions.operators import DIVIDED
 
 LiteralValue = bool | int | float | str | None
 
@@ -18,11 +21,11 @@ BINARY: Final = "octets"
 STANDARD: Final = "standard"
 APPLICATION: Final = "application"
 EXTENSION: Final = "extension"
+PATH: Final = "path"
 AND: Final = "and"
 OR: Final = "or"
 NOT: Final = "not"
 NEGATED: Final = "neg"
-DIVIDED: Final = "div"
 LIKE: Final = "like"
 IN: Final = "in"
 BETWEEN: Final = "between"
@@ -46,6 +49,7 @@ _PARTS: Final[dict[str, tuple[int, int]]] = {
     STANDARD: (0, 0),
     APPLICATION: (0, 0),
     EXTENSION: (0, 0),
+    PATH: (0, 0),
     AND: (2, MAX_NODES),
     OR: (2, MAX_NODES),
     NOT: (1, 1),
@@ -55,6 +59,7 @@ _PARTS: Final[dict[str, tuple[int, int]]] = {
     BETWEEN: (3, 3),
     IS_NULL: (1, 1),
     **dict.fromkeys((*COMPARISONS, *ARITHMETIC), (2, 2)),
+    **{name: (one.least, one.most or MAX_NODES) for name, one in FUNCTIONS.items()},
 }
 """The least and the largest number of parts of each operator."""
 
@@ -66,8 +71,9 @@ class TreeError(ValueError):
 
 
 class Node:
-    """One operator with its parts. `value` is that of a literal, the name of a property, the hexadecimal
-    digits of octets, or a pattern of LIKE, whose escape character is the backslash.
+    """One operator or function with its parts. `value` is that of a literal, the name of a property, a path
+    into the body, the hexadecimal digits of octets, or a pattern of LIKE, whose escape character is the
+    backslash.
 
     `depth` and `size` are those of the tree below, with this node. Raises TreeError beyond the limits.
     """
@@ -92,6 +98,16 @@ class Node:
             node = waiting.pop()
             yield node
             waiting += node.parts
+
+
+def path_of(names: Iterable[str]) -> str:
+    """A path into the body as a tree has it: a JSON Pointer (RFC 6901)."""
+    return "".join(["/" + name.replace("~", "~0").replace("/", "~1") for name in names])
+
+
+def names_of(path: str) -> tuple[str, ...]:
+    """The inverse of `path_of`."""
+    return tuple([name.replace("~1", "/").replace("~0", "~") for name in path.split("/")[1:]])
 
 
 def conjunction(nodes: list[Node]) -> Node:
@@ -146,4 +162,6 @@ def _fits(operator: str, value: object) -> bool:
         return value is None or isinstance(value, bool | int | float | str)
     if operator == BINARY:
         return isinstance(value, str) and not len(value) % 2 and all(c in "0123456789abcdef" for c in value)
+    if operator == PATH:
+        return isinstance(value, str) and value.startswith("/")
     return isinstance(value, str) if operator in _TEXT_VALUES else value is None

@@ -10,7 +10,12 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from node.expressions.nodes import DIVIDED
+LONG_LEAST: Final = -(1 << 63)
+LONG_MOST: Final = (1 << 63) - 1
+"""The range of exact numbers: the longs of Java."""
+
+DIVIDED: Final = "div"
+"""The division of longs that truncates. The operator `/` has a fraction."""
 
 _WRAP: Final = 1 << 64
 _HALF: Final = 1 << 63

@@ -16,24 +16,28 @@ from lark import Lark, Token, UnexpectedCharacters, UnexpectedInput
 from lark.exceptions import VisitError
 
 from node.expressions.errors import ExpressionError
-from node.expressions.grammar import GRAMMAR, TOKEN
+from node.expressions.functions import FUNCTIONS
+from node.expressions.grammar import GRAMMAR, PATH_STEP, QUEUE_GRAMMAR, TOKEN
 from node.expressions.names import Dialect, UnknownNameError, resolved
 from node.expressions.nodes import (
     AND,
     BETWEEN,
     BINARY,
-    DIVIDED,
     IN,
     IS_NULL,
     LIKE,
     LITERAL,
+    MAX_TREE_DEPTH,
     NEGATED,
     NOT,
     OR,
+    PATH,
     LiteralValue,
     Node,
     TreeError,
+    path_of,
 )
+from node.expressions.operators import DIVIDED, LONG_MOST
 from node.expressions.patterns import PatternError, escaped
 
 MAX_CHARACTERS: Final = 4096
@@ -41,10 +45,16 @@ MAX_CHARACTERS: Final = 4096
 
 MAX_TOKENS: Final = 256
 
-LONG_MAX: Final = (1 << 63) - 1
-"""The largest exact number: a long of Java."""
+QUEUE_TEXT_OCTETS: Final = 8192
+"""The largest length of a text of the dialect QUEUE, in octets of UTF-8."""
+
+QUEUE_TEXT_TOKENS: Final = 1024
+
+QUEUE_TREE_DEPTH: Final = 32
+"""The largest depth of a tree of the dialect QUEUE."""
 
 _TOKENS: Final = re.compile(TOKEN)
+_STEPS: Final = re.compile(PATH_STEP)
 
 Children = list[Any]
 
@@ -56,29 +66,30 @@ class Builder:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
+        self._deepest = QUEUE_TREE_DEPTH if dialect is Dialect.QUEUE else MAX_TREE_DEPTH
 
     # -- conditions -----------------------------------------------------------------------------
 
     def disjunction(self, children: Children) -> Node:
-        return _made(children, OR, None, *children[::2])
+        return self._made(children, OR, None, *children[::2])
 
     def conjunction(self, children: Children) -> Node:
-        return _made(children, AND, None, *children[::2])
+        return self._made(children, AND, None, *children[::2])
 
     def inverted(self, children: Children) -> Node:
-        return _made(children, NOT, None, children[1])
+        return self._made(children, NOT, None, children[1])
 
     def comparison(self, children: Children) -> Node:
         left, operator, right = children
-        return _made(children, "<>" if operator == "!=" else str(operator), None, left, right)
+        return self._made(children, "<>" if operator == "!=" else str(operator), None, left, right)
 
     def between(self, children: Children) -> Node:
         trees = [child for child in children if isinstance(child, Node)]
-        return _unless(children, _made(children, BETWEEN, None, *trees))
+        return self._unless(children, self._made(children, BETWEEN, None, *trees))
 
     def member(self, children: Children) -> Node:
         trees = [child for child in children if isinstance(child, Node)]
-        return _unless(children, _made(children, IN, None, *trees))
+        return self._unless(children, self._made(children, IN, None, *trees))
 
     def like(self, children: Children) -> Node:
         pattern, *escape = [child for child in children if isinstance(child, Token) and child.type == "TEXT"]
@@ -89,10 +100,10 @@ class Builder:
             made = escaped(_unquoted(pattern), character)
         except PatternError as error:
             raise _error(str(error), pattern) from None
-        return _unless(children, _made(children, LIKE, made, children[0]))
+        return self._unless(children, self._made(children, LIKE, made, children[0]))
 
     def is_null(self, children: Children) -> Node:
-        return _unless(children, _made(children, IS_NULL, None, children[0]))
+        return self._unless(children, self._made(children, IS_NULL, None, children[0]))
 
     # -- arithmetic -----------------------------------------------------------------------------
 
@@ -101,7 +112,7 @@ class Builder:
         name = str(operator)
         if name == "/" and self._dialect is Dialect.SELECTOR:
             name = DIVIDED
-        return _made(children, name, None, left, right)
+        return self._made(children, name, None, left, right)
 
     def signed(self, children: Children) -> Node:
         sign, tree = children
@@ -109,8 +120,8 @@ class Builder:
             if sign == "+":
                 return _in_range(sign, cast(Node, tree))
             return Node(LITERAL, -tree.value)
-        minus = _made(children, NEGATED, None, tree)
-        return minus if sign == "-" else _made(children, NEGATED, None, minus)
+        minus = self._made(children, NEGATED, None, tree)
+        return minus if sign == "-" else self._made(children, NEGATED, None, minus)
 
     # -- operands -------------------------------------------------------------------------------
 
@@ -150,6 +161,19 @@ class Builder:
     def name(self, children: Children) -> Node:
         return self._property(children[0], str(children[0]), quoted=False)
 
+    def path(self, children: Children) -> Node:
+        steps = [one.groups() for one in _STEPS.finditer(children[0])]
+        return Node(PATH, path_of([_step_name(*groups) for groups in steps]))
+
+    def call(self, children: Children) -> Node:
+        name, *trees = [child for child in children if not isinstance(child, Token) or child.type == "NAME"]
+        function = FUNCTIONS.get(name.lower())
+        if function is None:
+            raise _error(f"there is no function {name}", name)
+        if len(trees) < function.least or 0 < function.most < len(trees):
+            raise _error(f"{name.upper()} does not take {len(trees)} values", name)
+        return self._made(children, name.lower(), None, *trees)
+
     def _property(self, token: Token, name: str, *, quoted: bool) -> Node:
         try:
             return resolved(self._dialect, name, quoted=quoted)
@@ -158,31 +182,37 @@ class Builder:
 
     def _exact(self, token: Token, number: int) -> Node:
         # One more than the largest long is the smallest long behind a sign (`_checked`).
-        if number > LONG_MAX + 1:
+        if number > LONG_MOST + 1:
             raise _error(f"{token} is out of range", token)
         return Node(LITERAL, number)
 
+    def _made(self, children: Children, operator: str, value: LiteralValue, *parts: Node) -> Node:
+        try:
+            made = Node(operator, value, tuple(parts))
+            if made.depth > self._deepest:
+                raise TreeError(f"the expression is nested more than {self._deepest} deep")
+        except TreeError as error:
+            token = next((child for child in children if isinstance(child, Token)), None)
+            raise ExpressionError(str(error), 1 if token is None else _column(token)) from None
+        return made
 
-def _made(children: Children, operator: str, value: LiteralValue, *parts: Node) -> Node:
-    try:
-        return Node(operator, value, tuple(parts))
-    except TreeError as error:
-        token = next((child for child in children if isinstance(child, Token)), None)
-        raise ExpressionError(str(error), 1 if token is None else _column(token)) from None
-
-
-def _unless(children: Children, condition: Node) -> Node:
-    """The condition; its negation where NOT stands among the tokens."""
-    negated = any(isinstance(child, Token) and child.type == "NOT" for child in children)
-    return _made(children, NOT, None, condition) if negated else condition
+    def _unless(self, children: Children, condition: Node) -> Node:
+        """The condition; its negation where NOT stands among the tokens."""
+        negated = any(isinstance(child, Token) and child.type == "NOT" for child in children)
+        return self._made(children, NOT, None, condition) if negated else condition
 
 
 def _unquoted(token: Token) -> str:
     return str(token[1:-1]).replace("''", "'")
 
 
+def _step_name(plain: str | None, bracketed: str | None, quoted: str | None) -> str:
+    """The name that one step of a path has in one of its three forms."""
+    return plain or bracketed or (quoted or "").replace('""', '"')
+
+
 def _in_range(sign: Token, tree: Node) -> Node:
-    if isinstance(tree.value, int) and tree.value > LONG_MAX:
+    if isinstance(tree.value, int) and tree.value > LONG_MOST:
         raise _error(f"{tree.value} is out of range", sign)
     return tree
 
@@ -196,8 +226,9 @@ def _error(reason: str, token: Token) -> ExpressionError:
 
 
 def _parser(dialect: Dialect) -> Callable[[str], Any]:
+    grammar = QUEUE_GRAMMAR if dialect is Dialect.QUEUE else GRAMMAR
     made = Lark(
-        GRAMMAR, parser="lalr", lexer="contextual", transformer=Builder(dialect), maybe_placeholders=False
+        grammar, parser="lalr", lexer="contextual", transformer=Builder(dialect), maybe_placeholders=False
     )
     return cast(Callable[[str], Any], made.parse)
 
@@ -208,11 +239,11 @@ _PARSERS: Final = {dialect: _parser(dialect) for dialect in Dialect}
 
 def parse_expression(text: str, dialect: Dialect) -> Node:
     """The tree of an expression. Raises ExpressionError with the column of the error."""
-    if len(text) > MAX_CHARACTERS:
-        raise ExpressionError(f"the expression has more than {MAX_CHARACTERS} characters", MAX_CHARACTERS + 1)
+    _check_length(text, dialect)
+    most = QUEUE_TEXT_TOKENS if dialect is Dialect.QUEUE else MAX_TOKENS
     for count, token in enumerate(_TOKENS.finditer(text)):
-        if count == MAX_TOKENS:
-            raise ExpressionError(f"the expression has more than {MAX_TOKENS} tokens", token.start() + 1)
+        if count == most:
+            raise ExpressionError(f"the expression has more than {most} tokens", token.start() + 1)
     try:
         tree = _PARSERS[dialect](text)
     except UnexpectedInput as error:
@@ -220,6 +251,19 @@ def parse_expression(text: str, dialect: Dialect) -> Node:
     except VisitError as wrapped:
         raise wrapped.orig_exc from None
     return _checked(text, cast(Node, tree))
+
+
+def _check_length(text: str, dialect: Dialect) -> None:
+    """Raises ExpressionError with the column of the first character beyond the limit."""
+    if dialect is not Dialect.QUEUE:
+        if len(text) > MAX_CHARACTERS:
+            reason = f"the expression has more than {MAX_CHARACTERS} characters"
+            raise ExpressionError(reason, MAX_CHARACTERS + 1)
+        return
+    octets = text[: QUEUE_TEXT_OCTETS + 1].encode("utf-8", "surrogatepass")
+    if len(octets) > QUEUE_TEXT_OCTETS:
+        column = len(octets[:QUEUE_TEXT_OCTETS].decode("utf-8", "ignore")) + 1
+        raise ExpressionError(f"the expression has more than {QUEUE_TEXT_OCTETS} octets", column)
 
 
 def _syntax_error(text: str, error: UnexpectedInput) -> ExpressionError:
@@ -236,6 +280,6 @@ def _syntax_error(text: str, error: UnexpectedInput) -> ExpressionError:
 def _checked(text: str, tree: Node) -> Node:
     """The tree. Raises ExpressionError for a number that only a sign would bring into range."""
     for node in tree.walk():
-        if node.operator == LITERAL and type(node.value) is int and node.value > LONG_MAX:
+        if node.operator == LITERAL and type(node.value) is int and node.value > LONG_MOST:
             raise ExpressionError(f"{node.value} is out of range", max(0, text.find(str(node.value))) + 1)
     return tree

@@ -17,6 +17,7 @@ from node.expressions.nodes import (
     NAMES,
     NOT,
     OR,
+    PATH,
     Node,
     decode_tree,
 )
@@ -27,12 +28,13 @@ from node.message.facts import Facts
 class Selector:
     """The selector with these octets, which `encode_tree` has made.
 
-    `steps` is a measure of the work for a message. `by_key`: the selector asks for the routing key. `needle`
-    are octets that a message has which the selector takes; empty where there are none such. Messages without
-    them need not be looked at.
+    `steps` is a measure of the work for a message. `by_key`: the selector asks for the routing key.
+    `by_body`: it has paths into the body, so messages with equal properties have answers of their own.
+    `needle` are octets that a message has which the selector takes; empty where there are none such. Messages
+    without them need not be looked at.
     """
 
-    __slots__ = ("_evaluate", "by_key", "data", "needle", "steps")
+    __slots__ = ("_evaluate", "by_body", "by_key", "data", "needle", "steps")
 
     def __init__(self, data: bytes) -> None:
         """Raises TreeError for malformed octets."""
@@ -43,6 +45,7 @@ class Selector:
         self.by_key: Final = any(
             node.operator == EXTENSION and node.value == "quorate.x_routing_key" for node in tree.walk()
         )
+        self.by_body: Final = any(node.operator == PATH for node in tree.walk())
         self.needle: Final = needle_of(tree)
 
     def takes(self, facts: Facts) -> bool:

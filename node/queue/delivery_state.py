@@ -44,6 +44,11 @@ class Tally:
     duplicates: int = 0
     """Messages dropped because the queue had seen their id (queue argument x-deduplication-window)."""
 
+    left_out: int = 0
+    """Messages that the queue's filter kept out (queue argument x-filter)."""
+    unreadable: int = 0
+    """Times that a filter asked for the body of a message and could not read it."""
+
     refused: int = 0
     """Messages that the full queue refused (queue argument x-overflow)."""
     dead_rejected: int = 0

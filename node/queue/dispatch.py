@@ -412,6 +412,8 @@ class QueueOwner:
         self.unfinished = self.unfinished or ready.unfinished
         if delivery.filtered is not None:
             self.looking = self.looking or delivery.filtered.looking
+            delivery.tally.unreadable += delivery.filtered.unreadable
+            delivery.filtered.unreadable = 0
         if kept and offered:
             if not ready.by_consumer:
                 return first_of(_outside(kept, offered), limit)

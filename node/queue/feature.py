@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from node.delivery.backlog import NO_BACKLOG
 from node.message.format import Asked
@@ -207,6 +207,15 @@ class Repeats:
 NO_REPEATS: Final = Repeats()
 
 
+class KeptOut(NamedTuple):
+    """The messages of a run, counted from 0, that a filter keeps out of a queue. `unreadable` counts those of
+    the run whose body the filter asks for, and cannot read.
+    """
+
+    ranges: list[Range]
+    unreadable: int
+
+
 @dataclass(frozen=True, slots=True)
 class DeadLetterTarget:
     """The exchange for a queue's dead letters, and their routing key; None: each keeps its own key."""
@@ -247,6 +256,12 @@ class Rule:
 
     def describe(self, description: Description) -> None:
         """Set the feature's fields of the description."""
+
+    def leave(self, incoming: Incoming) -> KeptOut:
+        """The messages of a run that never enter the queue. No other hook of the queue's rules sees them. The
+        answer for a message is always the same.
+        """
+        return KeptOut([], 0)
 
     def repeats(self, share: Feature | None, incoming: Incoming, now: int) -> Repeats:
         """The duplicates in a run. The share remembers no id, as the queue may refuse the messages."""

@@ -33,6 +33,9 @@ _READ_STEPS: Final = 24
 
 _OCTETS_A_STEP: Final = 512
 
+_BODY_OCTETS_A_STEP: Final = 64
+"""A body is decoded where the selector has a path into it."""
+
 _REMEMBERED: Final = 256
 """The answers for so many different properties are remembered."""
 
@@ -67,12 +70,29 @@ class Looking:
     that has few octets.
     """
 
-    __slots__ = ("_answers", "message_steps", "selector")
+    __slots__ = ("_answers", "message_steps", "selector", "unreadable")
 
     def __init__(self, selector: Selector) -> None:
         self.selector = selector
         self.message_steps = _MESSAGE_STEPS + selector.steps
         self._answers: dict[tuple[int, str, str | None, bool, bytes], bool] = {}
+        self.unreadable = 0
+        """Messages in whose body the selector has found no members, as the body is none with members."""
+
+    def within(self, run: Run, steps: int) -> int:
+        """How many messages of a run, one at least, can be looked at in so many steps."""
+        if not self.selector.by_body:
+            return run.count
+        if run.lengths is None:
+            return min(run.count, max(1, steps // self._body_steps(run.stride)))
+        for index, length in enumerate(run.lengths):
+            steps -= self._body_steps(length)
+            if steps < 0:
+                return max(1, index)
+        return run.count
+
+    def _body_steps(self, octets: int) -> int:
+        return self.message_steps + octets // _BODY_OCTETS_A_STEP
 
     def look(self, first: int, run: Run) -> tuple[list[Range], int]:
         """The messages of a run, numbered from `first` on, that match, and the steps that this took."""
@@ -82,11 +102,25 @@ class Looking:
             for begin, one in self._by_key(piece):
                 messages = format_of(one)
                 for index, count, properties in messages.properties_in(one):
+                    low = first + start + begin + index
+                    if self.selector.by_body:
+                        piece = one.slice(index, count)
+                        steps += count * self.message_steps + len(piece.raw) // _BODY_OCTETS_A_STEP
+                        found += self._by_body(low, piece, properties)
+                        continue
                     steps += self.message_steps + len(properties) // _OCTETS_A_STEP
                     if self._takes(one, properties):
-                        low = first + start + begin + index
                         found.append((low, low + count - 1))
         return merged(found), steps
+
+    def _by_body(self, first: int, run: Run, properties: bytes) -> Iterator[Range]:
+        """The messages of a run with equal properties, numbered from `first` on, that match."""
+        messages = format_of(run)
+        for index in range(run.count):
+            facts = messages.facts(run.slice(index, 1), properties)
+            if self.selector.takes(facts):
+                yield first + index, first + index
+            self.unreadable += facts.unreadable
 
     def _candidates(self, run: Run) -> Iterator[tuple[int, Run]]:
         """(index, run) for the messages that may match: they have the selector's needle."""
@@ -189,16 +223,17 @@ class FilteredOrder(Order):
     """The ready messages of a queue, for consumers with filters and without. `whole` has all of them.
 
     `looking` is True after `offered` where the consumer may get one of the messages that the owner has still
-    to look at.
+    to look at. `unreadable` counts as that of `Looking`.
     """
 
-    __slots__ = ("_looks", "_next", "_read", "_steps", "_views", "looking", "whole")
+    __slots__ = ("_looks", "_next", "_read", "_steps", "_views", "looking", "unreadable", "whole")
 
     def __init__(self, whole: Order, read: ReadMessages) -> None:
         """Takes over `whole`. `read` may raise DamagedEntryError."""
         super().__init__(by_age=False, by_consumer=whole.by_consumer)
         self.whole = whole
         self.looking = False
+        self.unreadable = 0
         self._looks = LookBudget()
         self._steps = LOOK_STEPS
         self._next = 0
@@ -315,13 +350,17 @@ class FilteredOrder(Order):
         most = max(1, left // view.looking.message_steps)
         last = min(last, first + most - 1)
         matching: list[Range] = []
-        end, before = first, left
+        end, before, unreadable = first, left, view.looking.unreadable
         for start, run in self._read(first, last):
-            found, steps = view.looking.look(start, run)
+            count = view.looking.within(run, left)
+            found, steps = view.looking.look(start, run.slice(0, count))
             matching += found
             left -= steps
-            end = start + run.count - 1
+            end = start + count - 1
+            if count < run.count or (view.looking.selector.by_body and left <= 0):
+                break
         self._looks.left -= before - left
+        self.unreadable += view.looking.unreadable - unreadable
         if view.steps is None:
             self._steps = left
         else:

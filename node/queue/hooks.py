@@ -129,6 +129,7 @@ class Rules:
         "decide_special",
         "described",
         "expect",
+        "leave",
         "leaves_out",
         "omit",
         "refuse",
@@ -140,10 +141,11 @@ class Rules:
         self.decide_special = tuple(rule for rule in found if _has(rule, "decide"))
         self.decide = tuple(rule for rule in self.decide_special if not rule.special_only)
         self.expect = tuple(rule for rule in found if _has(rule, "expect"))
+        self.leave = tuple(rule for rule in found if _has(rule, "leave"))
         self.repeats = tuple(each for each in rules if _has(each[1], "repeats"))
         self.refuse = tuple(each for each in rules if _has(each[1], "refuse"))
         self.omit = tuple(each for each in rules if _has(each[1], "omit"))
-        self.leaves_out = bool(self.refuse or self.omit)
+        self.leaves_out = bool(self.leave or self.refuse or self.omit)
         self.described = Description()
         for rule in found:
             rule.describe(self.described)

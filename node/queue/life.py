@@ -58,7 +58,12 @@ LIFE: Final[tuple[Transition, ...]] = (
     Transition(N, "published in such a transaction with a delay", W, ("PUBLISH + PREPARED + ANNOTATE",)),
     Transition(W, "transaction committed", R, ("CONCLUDE",)),
     Transition(W, "transaction committed, with a delay", S, ("CONCLUDE",)),
-    Transition(W, "transaction rolled back, or a duplicate", G, ("CONCLUDE", "SETTLE + CONCLUDE")),
+    Transition(
+        W,
+        "transaction rolled back, or left out by the queue",
+        G,
+        ("CONCLUDE", "SETTLE + CONCLUDE"),
+    ),
     Transition(S, "due", R),
     Transition(S, "due, and a former owner may have given it out", H),
     Transition(S, "a front end says that it has the message", L),

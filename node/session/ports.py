@@ -309,6 +309,12 @@ class BrokerPort(Protocol):
         """Whether the owners on all nodes know the filters of consumers. Otherwise no filter is in force."""
 
     @property
+    def knows_expressions(self) -> bool:
+        """Whether the owners on all nodes read filters of the dialect of queues, and filter what enters a
+        queue.
+        """
+
+    @property
     def knows_links(self) -> bool:
         """Whether all nodes know links for which queues keep messages (`ConsumerOptions.link`)."""
 

@@ -44,6 +44,7 @@ from node.session.commands import (
     Result,
     Unbind,
 )
+from node.session.filter_arguments import check_queue_filter, consumer_filter
 from node.session.permissions import Scope
 from node.session.ports import BrokerPort, ConsumerOptions, DeclaredQueue, Got, QueueCounts, QueueRef
 from node.session.subscriber import Subscriber
@@ -171,6 +172,8 @@ class Requests:
         if declaration.name.startswith(REPLY_TO):
             self._find_reply_queue(caller, declaration.name, answered)
             return
+        known = self._port.knows_expressions
+        check_queue_filter(declaration.name, caller.vhost, declaration.arguments, known=known)
 
         def declare() -> None:
             self._port.declare_queue(caller.vhost, declaration, caller.holder, declared)
@@ -258,13 +261,15 @@ class Requests:
             reply_to, browse = queue.name, False
         else:
             queue = self._port.queue(caller.vhost, command.queue, caller.holder)
+        known = self._port.knows_expressions
+        condition = command.filter or consumer_filter(queue, command.arguments, known=known)
         options = ConsumerOptions(
             command.settled,
             command.exclusive,
             _priority(queue, command.arguments),
             command.credit,
             browse,
-            command.filter,
+            condition,
             command.link,
             _tells(queue, command.arguments),
             _backlog(queue, command.arguments),

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from node.expressions.nodes import Node
+from node.expressions.nodes import Node, path_of
 
 NAMES = ("a", "b", "c")
 COMPARING = ("=", "<>", "<", "<=", ">", ">=")
@@ -51,6 +51,7 @@ class KnownFacts:
 
     def __init__(self, values: Mapping[str, object]) -> None:
         self.values = values
+        self.unreadable = False
 
     def standard(self, name: str) -> object:
         return self.values.get(f"amqp.{name}")
@@ -60,6 +61,9 @@ class KnownFacts:
 
     def extension(self, name: str) -> object:
         return self.values.get(f"amqpx.{name}")
+
+    def in_body(self, path: tuple[str, ...]) -> object:
+        return self.values.get(path_of(path))
 
 
 # -- text -------------------------------------------------------------------------------------------

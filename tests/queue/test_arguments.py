@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from node.expressions.condition import encoded_condition
 from node.queue.delivery_state import Fairness
 from node.queue.features.arguments import read_arguments, read_queue_arguments
 from node.queue.features.backoff import RedeliveryBackoff
@@ -36,6 +37,7 @@ def checked(arguments: dict[str, Any]) -> QueueSettings:
             QueueSettings(dead_letter_exchange="", dead_letter_routing_key="dead"),
         ),
         ({"x-delivery-limit": 3}, QueueSettings(delivery_limit=3)),
+        ({"x-filter": "/a = 1"}, QueueSettings(entry_filter=encoded_condition("/a = 1"))),
         ({"x-max-cancels": 3}, QueueSettings(max_cancels=3)),
         ({"x-max-deliveries": 10}, QueueSettings(max_deliveries=10)),
         ({"x-max-per-subscription-backlog": 7}, QueueSettings(backlog_cap=7)),
@@ -91,6 +93,8 @@ def test_arguments_without_an_effect_are_taken(arguments: dict[str, Any]) -> Non
         ("x-queue-leader-locator", "nearest", "invalid_queue_locator_arg"),
         ("x-dead-letter-strategy", "exactly-once", "invalid_dlx_strategy"),
         ("x-semantics", "exactly-once", "invalid_semantics"),
+        ("x-filter", "/a = ", "the expression ends too early at column 6"),
+        ("x-filter", 1, "{unacceptable_type,signedint}"),
         ("x-redelivery-backoff", {"initial": 0}, "{value_zero,0}"),
         ("x-redelivery-backoff", {"initial": 1, "maximum": -1}, "{value_negative,-1}"),
     ],
@@ -118,6 +122,7 @@ NAMES = st.sampled_from(
     [
         "x-semantics", "x-max-priority", "x-message-ttl", "x-expires", "x-max-length", "x-overflow",
         "x-dead-letter-exchange", "x-delivery-limit", "x-single-active-consumer", "x-redelivery-backoff",
+        "x-filter",
     ]
 )  # fmt: skip
 

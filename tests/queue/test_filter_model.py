@@ -42,6 +42,20 @@ class FilterOwnerAgainstModel(OwnerAgainstModel):
         return [number for number in numbers if (number % 3 == 0) is (key[0] == 5)]
 
 
+class BodyFilterOwnerAgainstModel(FilterOwnerAgainstModel):
+    """The filters ask for the colour in the body, which differs between messages with equal properties."""
+
+    def run(self, first: int, count: int) -> Run:
+        colours = [COLOURS[number % 3] for number in range(first, first + count)]
+        return run_of([content(b'{"colour": "%s"}' % colour.encode()) for colour in colours])
+
+    def filter_of(self, key: tuple[int, int]) -> Selector | None:
+        texts = {5: "/colour = 'red'", 6: "LENGTH(/colour) > 3"}
+        if key[0] not in texts:
+            return None
+        return Selector(encode_tree(parse_expression(texts[key[0]], Dialect.QUEUE)))
+
+
 class PriorityFilterOwnerAgainstModel(FilterOwnerAgainstModel):
     settings = QueueSettings(max_priority=9)
 
@@ -60,6 +74,8 @@ RUNS_OF_MODEL = settings(max_examples=60, stateful_step_count=40)
 
 TestFilterOwner = pytest.mark.requirement("B12.1")(FilterOwnerAgainstModel.TestCase)
 TestFilterOwner.settings = RUNS_OF_MODEL
+TestBodyFilterOwner = pytest.mark.requirement("D9.1")(BodyFilterOwnerAgainstModel.TestCase)
+TestBodyFilterOwner.settings = RUNS_OF_MODEL
 TestPriorityFilterOwner = pytest.mark.requirement("B12.4")(PriorityFilterOwnerAgainstModel.TestCase)
 TestPriorityFilterOwner.settings = RUNS_OF_MODEL
 TestGroupFilterOwner = pytest.mark.requirement("B12.4")(GroupFilterOwnerAgainstModel.TestCase)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from node.expressions.names import Dialect
+from node.expressions.nodes import encode_tree
+from node.expressions.parsing import parse_expression
+from node.expressions.selector import Selector
 from node.message.run import Run
 from node.queue.dispatch import QueueOwner
 from node.queue.filtering import LookBudget
@@ -98,6 +102,28 @@ def test_other_filters_share_the_steps_of_a_turn() -> None:
         turns += 1
     assert found == [(B, 1, 10, 10), (B, 1, 20, 20), (B, 1, 30, 30)]
     assert turns < 100
+
+
+@pytest.mark.requirement("D9.1")
+def test_bodies_are_looked_at_in_bounded_steps() -> None:
+    class Bodies(Log):
+        def read(self, first: int, last: int) -> list[tuple[int, Run]]:
+            super().read(first, last)
+            padding = b" " * 6400
+            return [
+                (first, run_of([content(b'{"n": %d}' % n + padding) for n in range(first, last + 1)])),
+            ]
+
+    log = Bodies(at_once=1000)
+    owner = owner_over(log, 100)
+    attach(owner, A, selector=Selector(encode_tree(parse_expression("/n % 10 = 0", Dialect.QUEUE))))
+    found, turns = got(owner.dispatch(1000, None, LookBudget(500, 500))), 1
+    while owner.looking:
+        found += got(owner.dispatch(1000, None, LookBudget(500, 500)))
+        turns += 1
+    assert [first for *_, first, _ in found] == list(range(10, 101, 10))
+    # Each message takes a hundred steps, and its octets some more.
+    assert turns > 10
 
 
 def test_a_drain_waits_until_all_messages_have_been_looked_at() -> None:

@@ -47,6 +47,8 @@ class Defect(Exception):
 class AnsweringBroker:
     """Implements `node.session.ports.BrokerPort`. Call number `fails_at` of it raises Defect."""
 
+    knows_expressions = True
+
     def __init__(self, fails_at: int = 0) -> None:
         self.permissions = self
         self.calls = 0

@@ -39,6 +39,7 @@ def takes(filters: dict[str, Any], **facts: Any) -> bool:
         described(0x0000468C00000004, "a = 'x'"),
         described("amqp:sql-filter", "a = \"x\" AND p.to = 'there'"),
         described(0x120, "application_properties.a = 'x'"),
+        described("quorate:filter", "CONCAT(a, 'y') = 'xy'"),
         described(APPLICATION, {"a": "x"}),
         described(0x174, {"a": Symbol("x")}),
         described(APPLICATION, {"a": "&p:x", "b": None}),
@@ -120,3 +121,18 @@ def test_no_filter_is_in_force_while_a_node_does_not_know_filters() -> None:
     broker.knows_filters = False
     answer = Client(broker).send(attach)[0]
     assert answer.source.filter is None
+
+
+def test_a_filter_of_queues_is_not_in_force_while_a_node_does_not_read_it() -> None:
+    broker = NodeBroker()
+    attach = receiver(0)
+    assert isinstance(attach.source, Source)
+    attach.source.filter = {
+        "name": described(SELECTOR, "a = 1"),
+        "own": described("quorate:filter", "UPPER(/a) = 'B'"),
+    }
+    answer = Client(broker).send(attach)[0]
+    assert answer.source.filter == attach.source.filter
+    broker.knows_expressions = False
+    answer = Client(broker).send(attach)[0]
+    assert list(answer.source.filter) == ["name"]

@@ -224,6 +224,8 @@ BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[o
     "removed before it is sent": (SimulatedNode, planted_queues.early_removals),
     "limit counted twice": (SimulatedNode, planted_queues.doubled_limit),
     "expired messages delivered": (SimulatedNode, planted_queues.late_expiry),
+    "filtered by the first of a run": (SimulatedNode, planted_queues.filtered_by_the_first),
+    "filters that are forgotten": (SimulatedNode, planted_queues.forgotten_filters),
     "settlements that the feed leaves out": (SimulatedNode, planted_queues.untold_settlements),
 }
 
@@ -247,6 +249,8 @@ FOCUS = {
     "links that are not logged": Focus.CONSUMERS,
     "message of a lost link": Focus.CONSUMERS,
     "tags that are not kept": Focus.CONSUMERS,
+    "filtered by the first of a run": Focus.CONSUMERS,
+    "filters that are forgotten": Focus.CONSUMERS,
     "settled before its commit": Focus.CONSUMERS,
     "caps that are forgotten": Focus.CONSUMERS,
     "leases not taken over": Focus.RESTARTS,

@@ -17,13 +17,17 @@ from cluster.owner import annotating, intake, serving
 from cluster.owner.context import DeadLetterRoutes
 from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.linearizable_reads import LinearizableReads
+from cluster.owner.proposal import FrontEndState
 from cluster.owner.sessions import FrontEndSessions
 from cluster.owner.state import OwnerState
+from cluster.peers.consumer_terms import ConsumerTerms
 from cluster.peers.held_leases import HeldLeases
 from node.delivery.settlements import NO_TOKEN
 from node.message.run import Run
 from node.queue.delivery_state import DeliveryState
+from node.queue.feature import Incoming, KeptOut
 from node.queue.features import limits
+from node.queue.features.entry_filter import EntryFilter
 from node.queue.features.group import Group
 from node.queue.features.limits import surplus
 from node.queue.features.ttl import Lifetimes
@@ -84,6 +88,32 @@ def keys_of_the_first() -> AbstractContextManager[object]:
             yield pieces[0][0], replace(piece, routing_key=pieces[0][0])
 
     return mock.patch.object(codec, "by_key", mixed_up)
+
+
+def filtered_by_the_first() -> AbstractContextManager[object]:
+    """The filter of a queue looks at each message of a run. With the bug: at the first one."""
+    intact = EntryFilter.leave
+
+    def hasty(self: EntryFilter, incoming: Incoming) -> KeptOut:
+        found = intact(self, incoming)
+        out = bool(found.ranges) and found.ranges[0][0] == 0
+        return KeptOut([(0, incoming.run.count - 1)] if out else [], found.unreadable)
+
+    return mock.patch.object(EntryFilter, "leave", hasty)
+
+
+def forgotten_filters() -> AbstractContextManager[object]:
+    """A front end tells each new owner the filters of its consumers. With the bug the owner takes consumers
+    that come back for such without one.
+    """
+    intact = FrontEndSessions._join
+
+    def hasty(
+        self: FrontEndSessions, state: FrontEndState, terms: ConsumerTerms, *, anew: bool = True
+    ) -> list[Any] | None:
+        return intact(self, state, terms if anew else replace(terms, filter=b""), anew=anew)
+
+    return mock.patch.object(FrontEndSessions, "_join", hasty)
 
 
 def early_looks() -> AbstractContextManager[object]:

@@ -36,6 +36,9 @@ CANCELS_EVERY = 32
 BACKLOGS_EVERY = 32
 """One in so many seeds about consumers is about their backlogs."""
 
+FILTERS_EVERY = 32
+"""One in so many seeds about consumers is about filters by the content of messages."""
+
 GRAVES_EVERY = 4
 """One in so many seeds about leases is about dead letters."""
 
@@ -193,6 +196,9 @@ def _of_consumers(seed: int, shape: Shape) -> Plan:
     elif seed % BACKLOGS_EVERY == 20:
         shape.trials = (("backlogs",),) * 4
         return shape, World(seed).chance("backlogs").choice(UNRELIABLE), 0.3
+    elif seed % FILTERS_EVERY == 4:
+        shape.trials = (("filters",),) * 4
+        return shape, World(seed).chance("filters").choice(UNRELIABLE), 0.3
     else:
         shape.trials = (("groups",), ("groups",), ("returns",), ("returns",), ("returns", "single active"))
     return shape, ("lost consumers",), 0.2

@@ -42,6 +42,8 @@ SHOWN_BY = {
     "stale routes": 18,
     "limit counted twice": 30,
     "expired messages delivered": 65,
+    "filtered by the first of a run": 4,
+    "filters that are forgotten": 4,
     "settlements that the feed leaves out": 0,
     "lease counted from PONG": 3,
     "lease counted from its answer": 34,

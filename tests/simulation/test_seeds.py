@@ -25,6 +25,9 @@ FOCUSED = {
 }
 """Seeds that are about one kind of fault."""
 
+OF_FILTERS = (68, 100)
+"""Seeds about consumers that are about filters."""
+
 Outcome = tuple[int, int] | str
 """The numbers of confirmed and of redelivered messages, or the report of the seed that failed."""
 
@@ -103,6 +106,13 @@ def test_answers_are_true_where_those_who_give_them_are_deposed(seed: int) -> No
 @pytest.mark.parametrize("seed", FOCUSED[Focus.CONSUMERS])
 def test_consumers_that_share_a_queue_keep_what_they_have(seed: int) -> None:
     """A group is with one consumer, and comes in order, also where consumers are given up and come back."""
+    kept(seed, Focus.CONSUMERS)
+
+
+@pytest.mark.requirement("D9.1", "D9.2")
+@pytest.mark.parametrize("seed", OF_FILTERS)
+def test_queues_and_consumers_have_what_their_filters_take(seed: int) -> None:
+    """Also from the next owner; nothing that matches is lost."""
     kept(seed, Focus.CONSUMERS)
 
 

@@ -44,6 +44,8 @@ TALLIES: Final[Mapping[str, str]] = {
     "acknowledged": "Messages acknowledged.",
     "got_empty": "Times that basic.get found nothing.",
     "duplicates": "Messages that queues of this node dropped because they had seen their ids.",
+    "left_out": "Messages that filters kept out of queues of this node (queue argument x-filter).",
+    "unreadable": "Times that a filter asked for the body of a message and could not read it.",
     "refused": "Messages that queues of this node did not take because they were full.",
 }
 """Help texts of the counters of messages in queues, by field of `Tally`."""

@@ -25,6 +25,7 @@ from cluster.config.formats import (
     LEASE_TOKENS,
     LINKS_IN_TERMS,
     MAJORITIES_IN_VOTES,
+    QUEUE_EXPRESSIONS,
     REMARKS,
 )
 
@@ -99,6 +100,10 @@ class Formats:
     def know_backlogs(self) -> bool:
         """Whether all members read backlogs in the terms of consumers."""
         return self.everywhere >= BACKLOGS_IN_TERMS
+
+    def know_expressions(self) -> bool:
+        """Whether all members read the expressions of queues, and filter what enters a queue."""
+        return self.everywhere >= QUEUE_EXPRESSIONS
 
     def know_targets(self) -> bool:
         """Whether all members read the targets that queues keep, which logs and operations of front ends may

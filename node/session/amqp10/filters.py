@@ -2,7 +2,7 @@
 
 A filter that the node does not know is not in force, and the answer to the attach leaves it out. The property
 filters and `amqp:sql-filter` are those of the OASIS filter expressions, `apache.org:selector-filter:string`
-is that of JMS clients (https://www.amqp.org/specification/1.0/filters).
+is that of JMS clients (https://www.amqp.org/specification/1.0/filters). `quorate:filter` is this node's own.
 """
 
 from __future__ import annotations
@@ -45,13 +45,17 @@ class FilterSet(NamedTuple):
 NO_FILTERS: Final = FilterSet(None, b"")
 
 
-def filter_set(asked: Mapping[Any, AmqpValue] | None) -> FilterSet:
-    """The filters that a peer asks for. Raises FilterError where a filter is known and does not parse."""
+def filter_set(asked: Mapping[Any, AmqpValue] | None, *, expressions: bool = True) -> FilterSet:
+    """The filters that a peer asks for. `expressions`: every owner reads the expressions of queues.
+
+    Raises FilterError where a filter is known and does not parse.
+    """
     kept: dict[str, AmqpValue] = {}
     trees: list[Node] = []
     for name, value in (asked or {}).items():
         read = _READERS.get(_descriptor(value))
-        if read is not None and isinstance(value, Described):
+        known = read is not None and (expressions or read is not _expression)
+        if known and read is not None and isinstance(value, Described):
             try:
                 trees.append(read(value.value))
             except (ExpressionError, TreeError, ValueError) as error:
@@ -79,6 +83,10 @@ def _selector(value: AmqpValue) -> Node:
 
 def _sql(value: AmqpValue) -> Node:
     return _parsed(value, Dialect.SQL)
+
+
+def _expression(value: AmqpValue) -> Node:
+    return _parsed(value, Dialect.QUEUE)
 
 
 def _parsed(value: AmqpValue, dialect: Dialect) -> Node:
@@ -161,5 +169,6 @@ _READERS: Final[dict[str | int | None, Callable[[AmqpValue], Node]]] = {
     0x173: _properties,
     "amqp:application-properties-filter": _application_properties,
     0x174: _application_properties,
+    "quorate:filter": _expression,
 }
 """By descriptors."""

@@ -179,7 +179,7 @@ class Termini:
     def _consume(self, link: OutgoingLink, queue: str) -> None:
         """Raises FilterError and IncompleteUnsettledError."""
         filters = link.source.filter if self._port.knows_filters else None
-        link.filters, condition = filter_set(filters)
+        link.filters, condition = filter_set(filters, expressions=self._port.knows_expressions)
         asked = link.attach.properties or {}
         command = Consume(
             queue,

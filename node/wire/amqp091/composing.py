@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from node.message.run import Run
-from node.wire.amqp091.codec import END, FRAME, encode_frame
+from node.wire.amqp091.codec import FRAME, encode_frame
+from node.wire.amqp091.contents import body_of
 from node.wire.amqp091.incoming import IncomingContent
 from node.wire.amqp091.methods import FRAME_BODY, FRAME_HEADER
 from node.wire.amqp091.properties import HEADER_FIXED, PropertyChecks
@@ -49,9 +50,4 @@ def contents_of(run: Run) -> tuple[dict[str, Any], bytes]:
     (content,) = run.contents()
     (_, _, size) = FRAME.unpack_from(content)
     properties = read_properties(content[FRAME.size + HEADER_FIXED : FRAME.size + size])
-    body, at = bytearray(), FRAME.size + size + len(END)
-    while at < len(content):
-        (_, _, size) = FRAME.unpack_from(content, at)
-        body += content[at + FRAME.size : at + FRAME.size + size]
-        at += FRAME.size + size + len(END)
-    return properties, bytes(body)
+    return properties, body_of(run)

@@ -86,6 +86,17 @@ def body_size(run: Run) -> int:
     return size
 
 
+def body_of(run: Run) -> bytes:
+    """The body of the first message."""
+    content = next(run.contents())
+    body, at = bytearray(), content_header_end(content, 0)
+    while at < len(content):
+        (_, _, size) = FRAME.unpack_from(content, at)
+        body += content[at + FRAME.size : at + FRAME.size + size]
+        at += FRAME.size + size + len(END)
+    return bytes(body)
+
+
 def size_spans(run: Run) -> list[Span]:
     """(first, last, octets of the body) for messages in a row with bodies of one size, counted from 0."""
     sizes = body_sizes(run)

@@ -9,9 +9,10 @@ from struct import error as StructError
 from typing import Any, Final
 from uuid import UUID
 
+from node.message.json_body import MAX_DOCUMENT, json_document, member_at, states_json, value_of_json
 from node.message.placed_facts import DEFAULT_PRIORITY, as_text, delivery_mode, place_of_publish
 from node.message.run import Run
-from node.wire.amqp091.contents import read_headers_property
+from node.wire.amqp091.contents import body_of, body_size, read_headers_property
 from node.wire.amqp091.errors import ExpirationError, FieldSyntaxError
 from node.wire.amqp091.fields import Table, Timestamp
 from node.wire.amqp091.properties import parse_expiration, property_places
@@ -33,13 +34,15 @@ _TEXTS: Final = {
 class Amqp091Facts:
     """Implements `Facts`. `properties` is a property list, flags first."""
 
-    __slots__ = ("_headers", "_places", "_properties", "_run")
+    __slots__ = ("_body", "_headers", "_places", "_properties", "_run", "unreadable")
 
     def __init__(self, run: Run, properties: bytes) -> None:
         self._run = run
         self._properties = properties
         self._places: dict[str, tuple[int, int]] | None = None
         self._headers: Table | None = None
+        self._body: object = None
+        self.unreadable = False
 
     def standard(self, name: str) -> object:
         match name:
@@ -92,6 +95,13 @@ class Amqp091Facts:
 
     def extension(self, name: str) -> object:
         return place_of_publish(self._run, name)
+
+    def in_body(self, path: tuple[str, ...]) -> object:
+        if self._body is None and not self.unreadable:
+            readable = states_json(self.standard("content_type")) and body_size(self._run) <= MAX_DOCUMENT
+            body = json_document(body_of(self._run)) if readable else None
+            self._body, self.unreadable = body, body is None
+        return value_of_json(member_at(self._body, path))
 
 
 def _id_of(text: str | bytes) -> str | bytes:

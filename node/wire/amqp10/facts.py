@@ -5,25 +5,29 @@ application-properties.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 from uuid import UUID
 
+from node.message.json_body import MAX_DOCUMENT, OTHER, json_document, member_at, states_json, value_of_json
 from node.message.placed_facts import DEFAULT_PRIORITY, as_text, delivery_mode, place_of_publish
 from node.message.run import Run
 from node.wire.amqp10.definitions import Header, Properties
 from node.wire.amqp10.errors import SectionError
-from node.wire.amqp10.messages import annotation, application_pairs, properties_of_head, sections_in
+from node.wire.amqp10.messages import (
+    annotation,
+    application_pairs,
+    body_of,
+    octets_of_first_body,
+    properties_of_head,
+    sections_in,
+)
 from node.wire.amqp10.sections import header_of
 from node.wire.amqp10.values import AmqpValue, DecimalOctets
-
-OTHER: Final[tuple[object, ...]] = ()
-"""Stands for a value that expressions do not know, but for its being there."""
 
 
 class Amqp10Facts:
     """Implements `Facts`. A section is read when the first fact of it is asked for."""
 
-    __slots__ = ("_application", "_head", "_header", "_properties", "_run")
+    __slots__ = ("_application", "_body", "_decoded", "_head", "_header", "_properties", "_run", "unreadable")
 
     def __init__(self, run: Run, head: bytes) -> None:
         self._run = run
@@ -31,6 +35,8 @@ class Amqp10Facts:
         self._header: Header | None = None
         self._properties: Properties | None = None
         self._application: Mapping[str, AmqpValue] | None = None
+        self._body: object = None
+        self._decoded = self.unreadable = False
 
     def standard(self, name: str) -> object:
         match name:
@@ -64,6 +70,25 @@ class Amqp10Facts:
     def extension(self, name: str) -> object:
         found = place_of_publish(self._run, name)
         return value_of_field(annotation(self._head, f"amqpx.{name}")) if found is None else found
+
+    def in_body(self, path: tuple[str, ...]) -> object:
+        if self._body is None and not self.unreadable:
+            body = self._read_body()
+            self._body, self.unreadable = body, body is None
+        found = member_at(self._body, path)
+        return value_of_field(found) if self._decoded else value_of_json(found)
+
+    def _read_body(self) -> object:
+        """The members are in JSON, in data sections or in a string, or in a map or a list as amqp-value."""
+        if octets_of_first_body(self._run) > MAX_DOCUMENT:
+            return None
+        body = body_of(self._run)
+        if isinstance(body, dict | list):
+            self._decoded = True
+            return body
+        if isinstance(body, bytes) and states_json(self.standard("content_type")):
+            return json_document(body)
+        return None
 
 
 def value_of_field(value: object) -> object:

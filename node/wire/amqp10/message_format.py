@@ -36,8 +36,7 @@ from node.wire.amqp10.messages import (
     edited,
     header_in,
     heads_in,
-    messages_in,
-    octets_of_body,
+    octets_of_first_body,
     properties_of_head,
     sections_in,
     sizes_of_bodies,
@@ -62,8 +61,7 @@ class Amqp10Format:
         return sizes_of_bodies(run)
 
     def body_size(self, run: Run) -> int:
-        data, _, behind, end = next(messages_in(run))
-        return octets_of_body(data, behind, end)
+        return octets_of_first_body(run)
 
     def size_spans(self, run: Run) -> list[Span]:
         return spans_of(sizes_of_bodies(run), 0)

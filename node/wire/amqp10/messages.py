@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from itertools import repeat
+from struct import error as StructError
 from typing import Final
 
 from node.message.run import Run
+from node.wire.amqp10.decoding import read_value
 from node.wire.amqp10.definitions import Header, Properties
 from node.wire.amqp10.encoding import encode_amqp, write_encoded_map
-from node.wire.amqp10.errors import SectionError
+from node.wire.amqp10.errors import SectionError, WireError
 from node.wire.amqp10.format_codes import OCTETS_4
 from node.wire.amqp10.sections import (
     Sections,
@@ -46,6 +48,7 @@ _ASKING: Final = (b"x-cc", b"x-bcc", b"x-delay", b"x-opt-delivery-delay")
 """Names of annotations that ask something of a queue or of the routes to it."""
 
 _DATA: Final = 0x75
+_VALUE: Final = 0x77
 
 
 class MessageFacts:
@@ -174,6 +177,30 @@ def data_contents(data: bytes, sections: Sections) -> Iterator[SectionSpan]:
 def sizes_of_bodies(run: Run) -> array[int]:
     """The size in octets of each message's body."""
     return array("Q", [octets_of_body(data, behind, end) for data, _, behind, end in messages_in(run)])
+
+
+def octets_of_first_body(run: Run) -> int:
+    """The octets of the first message's body, as `octets_of_body` counts them."""
+    data, _, behind, end = next(messages_in(run))
+    return octets_of_body(data, behind, end)
+
+
+def body_of(run: Run) -> AmqpValue:
+    """The first message's body: the octets of its data sections, the octets of the text that is its
+    amqp-value, or another amqp-value. None for sequences, for no body, and for a malformed one.
+    """
+    data, _, behind, end = next(messages_in(run))
+    try:
+        sections = scan_sections(data, behind, end)
+        if sections.body_kind == _DATA:
+            return b"".join([data[first:last] for first, last in data_contents(data, sections)])
+        if sections.body_kind != _VALUE:
+            return None
+        span, *others = body_values(data, sections)
+        value = None if others else read_value(data, *span)[0]
+    except (WireError, IndexError, StructError):
+        return None
+    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
 
 
 # -- the sections of a head -------------------------------------------------------------------------
