@@ -331,7 +331,7 @@ def receive_for_owner(owner: OwnerPort, parts: Sequence[bytes]) -> None:
         case OwnerCall.HELD:
             expect(arguments, list)
             expect(arguments, _HELD_FORM[: max(len(arguments), 2)])
-            owner.held(front_end, epoch, HeldLeases(*map(_by_queue, (*arguments, (), ())[:4])))
+            owner.held(front_end, epoch, HeldLeases(*map(_by_queue, [*arguments, [], []][:4])))
         case OwnerCall.ATTACH:
             expect(arguments, (int, list))
             owner.attach(front_end, epoch, arguments[0], terms_from_plain(arguments[1]))
