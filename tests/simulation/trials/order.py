@@ -76,7 +76,7 @@ def _check_priorities(trial: Trial, bodies: list[str], level: dict[str, int], ta
     trial.expect(came == wanted, f"{[(body, level[body]) for body in came]} came in this order")
 
 
-def _consume(prover: Prover, queue: str, prefetch: int, **arguments: int | None) -> Steps:
+def _consume(prover: Prover, queue: str, prefetch: int, **arguments: Any) -> Steps:
     """Arguments have underscores for hyphens."""
     given = {key: value for key, value in arguments.items() if value is not None}
     named: dict[str, Any] = {f"x-{key.replace('_', '-')}": value for key, value in given.items()}
