@@ -50,9 +50,9 @@ def through_headers(stage: Stage) -> Samples:
     return {"rate": [stage.check("headers exchange", result).end_to_end_rate]}
 
 
-def share(stage: Stage, arguments: Mapping[str, Any], **options: int) -> Samples:
-    """The rate of messages that each ask for something else of a queue with these arguments, as a share of
-    the rate without. Of quorate alone: RabbitMQ's replicated queues have no such features.
+def share(stage: Stage, arguments: Mapping[str, Any], consumers: int = 1, **options: int) -> Samples:
+    """The rate of messages with these options through a queue with these arguments, as a share of the rate
+    without both. Of quorate alone: RabbitMQ's replicated queues have no such features.
     """
     if stage.cluster.name == "RabbitMQ":
         return {}
@@ -60,7 +60,7 @@ def share(stage: Stage, arguments: Mapping[str, Any], **options: int) -> Samples
     for given, asked in ((arguments, options), ({}, {})):
         with channel_to(stage.cluster.address(0)) as channel:
             channel.queue_declare("bench", durable=True, arguments={"x-queue-type": "quorum", **given})
-        result = stage.check(f"{dict(given)} {options}", local(stage, **asked))
+        result = stage.check(f"{dict(given)} {asked}", local(stage, consumers=consumers, **asked))
         with channel_to(stage.cluster.address(0)) as channel:
             channel.queue_delete("bench")
         rates.append(result.end_to_end_rate)

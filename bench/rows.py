@@ -73,6 +73,10 @@ def share_of_mixed(title: str) -> tuple[Figure]:
     )
 
 
+def share_of_plain(title: str, least: float) -> tuple[Figure]:
+    return (Figure(f"{title}: share of the mixed rate", "share", "", Goal.AT_LEAST, least),)
+
+
 def of_sink(program: str, title: str, package: str) -> Row:
     """The rate of a client against three nodes as a share of its rate against a broker that only answers."""
     figure = Figure(f"{title}: share of its rate against a sink", "share", "", Goal.AT_LEAST, 0.95)
@@ -159,6 +163,25 @@ MIXED: tuple[Row, ...] = (
     ),
 )
 """Messages as applications send them: each with an id, a time, headers and a length of its own."""
+
+OF_QUEUES: tuple[Row, ...] = (
+    Row(
+        "queue-lease",
+        share_of_plain("lease period", 0.95),
+        lambda stage: share(stage, {"x-lease-period": 600_000}),
+    ),
+    Row(
+        "queue-fair",
+        share_of_plain("10 consumers, proportional fairness", 0.95),
+        lambda stage: share(stage, {"x-fairness": "proportional"}, consumers=10),
+    ),
+    Row(
+        "queue-filter",
+        share_of_plain("a filter of the queue by a header, which takes all", 0.9),
+        lambda stage: share(stage, {"x-filter": "attempt >= 0"}),
+    ),
+)
+"""Queues with semantics of their own, beside plain ones with the same messages."""
 
 ALIKE: tuple[Row, ...] = (
     Row(
@@ -356,4 +379,4 @@ CLIENTS: tuple[Row, ...] = (
 )
 """Real clients, as they are, each the only load of the nodes."""
 
-ROWS: tuple[Row, ...] = (*MIXED, *ALIKE, *AMQP10, *CLIENTS)
+ROWS: tuple[Row, ...] = (*MIXED, *OF_QUEUES, *ALIKE, *AMQP10, *CLIENTS)
