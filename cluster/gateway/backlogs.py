@@ -36,9 +36,19 @@ class Backlogs(Observer):
         return NO_BACKLOG if attached is None else attached.backlog
 
     def policies_changed(self, vhost: str) -> None:
+        self._cap_again(vhost)
+
+    def replaced(self) -> None:
+        self._cap_again(None)
+
+    def _cap_again(self, vhost: str | None) -> None:
+        """Find the backlogs of the consumers in a virtual host, or in all, anew."""
         caps: dict[int, int] = {}
         for number, attached in list(self._consumers.items()):
             queue = attached.queue
+            defined = self._state.queues_by_id.get(queue)
+            if vhost is not None and defined is not None and defined.vhost != vhost:
+                continue
             if queue not in caps:
                 caps[queue] = self._cap(queue)
             before = attached.backlog
@@ -46,9 +56,6 @@ class Backlogs(Observer):
             consumer = attached.link.consumers.get(number)
             if attached.backlog != before and consumer is not None:
                 consumer.subscriber.backlog_changed(number, attached.backlog)
-
-    def replaced(self) -> None:
-        self.policies_changed("")
 
     def _cap(self, queue: int) -> int:
         """The most that a queue lets the backlog of a consumer be."""

@@ -34,6 +34,8 @@ class GivingBack:
 
     def __init__(self, consumers: Mapping[int, Attached], links: Links, formats: Formats) -> None:
         self._consumers, self._links, self._formats = consumers, links, formats
+        # By the number of a lease whose renewal is under way, the messages to renew next.
+        self._renewing: dict[int, Ranges] = {}
 
     def keep_from(self, consumer: int, ranges: Ranges) -> None:
         """Have the owner keep messages from their consumer, before the queue has the messages again."""
@@ -92,9 +94,28 @@ class GivingBack:
         attached = self._consumers.get(consumer_of(lease))
         mine = [] if attached is None else attached.under(lease, ranges)
         # Without a known end there is nothing to renew, or the owner is of an earlier release.
-        if attached is not None and mine and attached.queue in attached.link.held.ends:
-            arguments = [*NOTHING_TO_GET, attached.queue, mine, token_of(lease)]
-            self._links.request(attached.link, "renew", arguments, unanswered)
+        if attached is None or not mine or attached.queue not in attached.link.held.ends:
+            return
+        waiting = self._renewing.get(lease)
+        if waiting is None:
+            self._renew(lease, attached, mine)
+        else:
+            waiting.extend(mine)
+
+    def _renew(self, lease: int, attached: Attached, ranges: Ranges) -> None:
+        """Ask the owner. Later messages of the lease wait for the answer, and go with the next request."""
+        if attached.link.owner is None:
+            self._renewing.pop(lease, None)
+            return
+        self._renewing[lease] = []
+
+        def answered(value: Any, _: object) -> None:
+            more = merged(self._renewing.pop(lease, []))
+            if more and value != UNREACHABLE:
+                self._renew(lease, attached, more)
+
+        arguments = [*NOTHING_TO_GET, attached.queue, ranges, token_of(lease)]
+        self._links.request(attached.link, "renew", arguments, answered)
 
     def give_back(self, lease: int, ranges: Ranges, outcome: Outcome, change: Modification | None) -> None:
         attached = self._consumers.get(consumer_of(lease))

@@ -220,6 +220,10 @@ class HeldMessages:
                 ends = self.ends.setdefault(delivery.queue, RangeMap())
                 for first, last in delivery.ranges:
                     ends.set(first, last, delivery.until)
+        elif delivery.queue in self.tokens:
+            # The queue has lost its lease period since.
+            self.tokens[delivery.queue].remove_all(merged(delivery.ranges))
+            self.ends.get(delivery.queue, RangeMap()).remove_all(merged(delivery.ranges))
         if holder != NO_HOLDER:
             holders = self.holders.setdefault(delivery.queue, RangeMap())
             for first, last in delivery.ranges:

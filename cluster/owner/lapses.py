@@ -9,6 +9,7 @@ from cluster.owner.resting import let_rest
 from cluster.owner.state import OwnerState
 from cluster.peers.link_messages import Ranges
 from node.queue.dispatch import QueueOwner
+from node.queue.leasing import UNTOLD
 
 
 def let_lapse(owner: OwnerState, number: int, queue: QueueOwner, now: int) -> None:
@@ -28,8 +29,18 @@ def let_lapse(owner: OwnerState, number: int, queue: QueueOwner, now: int) -> No
             owner.operation(spent)
         let_rest(owner, number, front_end, ranges)
         owner.proposal.add_return(number, queue.delivery.state, ranges, failed=True)
+        _tell(owner, number, front_end, lapsing)
         owner.after_proposed(partial(_lapsed, owner, number, front_end, ranges))
         owner.wake()
+
+
+def _tell(owner: OwnerState, number: int, front_end: int, ranges: Ranges) -> None:
+    """Tell a front end that these leases have lapsed. Their end, which is past, is not to end leases by which
+    the front end may have the messages once more, when it greets.
+    """
+    state = owner.front_ends.current(front_end)
+    if state is not None:
+        state.port.leases_renewed(state.epoch, number, ranges, UNTOLD)
 
 
 def _lapsed(owner: OwnerState, number: int, front_end: int, ranges: Ranges) -> None:

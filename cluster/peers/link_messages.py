@@ -178,8 +178,8 @@ class FrontEndPort(Protocol):
         """
 
     def leases_renewed(self, epoch: int, queue: int, ranges: Ranges, until: int) -> None:
-        """The leases of these messages end at another time, in milliseconds since the epoch. A front end of
-        an earlier release ignores the call.
+        """The leases of these messages end at another time, in milliseconds since the epoch; UNTOLD: they
+        have lapsed. A front end of an earlier release ignores the call.
         """
 
     def resync(self) -> None:

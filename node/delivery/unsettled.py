@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -162,6 +163,18 @@ class UnsettledDeliveries:
         else:
             del self._runs[low:high]
         return taken
+
+    def between(self, first: int, last: int) -> Iterator[tuple[int, Numbers]]:
+        """The lease and the sequence numbers of those of the deliveries `first` to `last` that are unsettled,
+        by runs.
+        """
+        position = max(self._head, bisect_right(self._runs, first, lo=self._head, key=_FIRST) - 1)
+        for run in islice(self._runs, position, None):
+            if run.first > last:
+                return
+            numbers = run.numbers[max(0, first - run.first) : last - run.first + 1]
+            if numbers:
+                yield run.lease, numbers
 
     def _split(self, number: int) -> int:
         """The index of the first run that begins with this number or later. A run that has the number behind

@@ -10,7 +10,8 @@ from node.expressions.names import Dialect
 from node.expressions.nodes import TreeError, encode_tree
 from node.expressions.parsing import parse_expression
 
-_CACHED: Final = 256
+_CACHED: Final = 4096
+"""The trees of so many texts are remembered: a change of policies asks for those of all queues."""
 
 
 @lru_cache(_CACHED)

@@ -12,7 +12,7 @@ from typing import Final
 
 from node.expressions.operators import LONG_LEAST, LONG_MOST, wrapped
 
-LONGEST_TEXT: Final = 16_384
+LONGEST_TEXT: Final = 1024
 """The largest text that a function takes or makes, in characters. LENGTH and SUBSTR take longer ones."""
 
 

@@ -73,6 +73,16 @@ def _in_proportion(
             granted[i] = serve(waiting[i], shares[i], len(waiting) == 1)
             if not granted[i]:
                 stopped.append(waiting[i])
+        others = [] if any(granted) else [i for i, share in enumerate(shares) if not share and unused[i]]
+        left = messages
+        for i in others:
+            # None of the first can have the messages. One pass asks all the others, each for an equal share:
+            # a step for each of them would cost the square of their number.
+            shares[i] = -(-messages // len(others))
+            granted[i] = serve(waiting[i], min(shares[i], left), False) if left else 0
+            left -= granted[i]
+            if not granted[i]:
+                stopped.append(waiting[i])
         budget -= sum(granted)
         line.clear()
         for i in order_after(unused, windows, granted):

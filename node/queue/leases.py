@@ -11,7 +11,7 @@ costs a redelivery or time, and no message.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
@@ -51,7 +51,7 @@ class Leases:
     `lapsing` are the messages whose lease has lapsed, and that have not been settled or given back since.
     """
 
-    __slots__ = ("_deadlines", "_leases", "_left", "_renewed", "_tokens", "lapsing")
+    __slots__ = ("_deadlines", "_leases", "_left", "_looks", "_renewed", "_tokens", "lapsing")
 
     def __init__(self) -> None:
         self._tokens = RangeMap()
@@ -60,7 +60,9 @@ class Leases:
         self._left: dict[int, int] = {}
         # The deadline of each message for which that differs from its lease's.
         self._renewed = RangeMap()
-        # A heap of (deadline, token); leases that have ended may still be in it.
+        # By token, when `lapse` looks at the lease next: at the earliest deadline of its messages, or before.
+        self._looks: dict[int, int] = {}
+        # A heap of (deadline, token) with all looks; looks that are not due any more may still be in it.
         self._deadlines: list[tuple[int, int]] = []
         self.lapsing = RangeSet()
 
@@ -88,19 +90,12 @@ class Leases:
 
     def _await(self, deadline: int, token: int) -> None:
         """Have `lapse` look at a lease at its deadline, or at that of some of its messages."""
-        if deadline >= NO_DEADLINE:
+        if deadline >= self._looks.get(token, NO_DEADLINE):
             return
+        self._looks[token] = deadline
         heappush(self._deadlines, (deadline, token))
-        if len(self._deadlines) > 2 * (len(self._leases) + self._renewed.span_count) + REPLACED_DEADLINES:
-            self._deadlines = [
-                (one.deadline, one.token) for one in self._leases.values() if one.deadline < NO_DEADLINE
-            ]
-            renewed = [
-                (deadline, token)
-                for first, last, deadline in self._renewed.all()
-                for _, _, token in self._tokens.spans(first, last)
-            ]
-            self._deadlines += [one for one in set(renewed) if one[0] < NO_DEADLINE]
+        if len(self._deadlines) > 2 * len(self._looks) + REPLACED_DEADLINES:
+            self._deadlines = [(look, of) for of, look in self._looks.items()]
             heapify(self._deadlines)
 
     def _postpone(self, ranges: list[Range], token: int, deadline: int) -> None:
@@ -112,19 +107,22 @@ class Leases:
     def renew(
         self, ranges: list[Range], deadline: int, token: int = NO_TOKEN
     ) -> list[tuple[int, list[Range]]]:
-        """Give the messages another deadline, as far as they are under a lease; with a `token`, as far as
-        they are under that lease. Returns (front end, its messages that have the deadline now).
+        """Give the messages a later deadline, as far as they are under a lease that ends earlier; with a
+        `token`, as far as they are under that lease. Returns (front end, its messages with the deadline).
         """
-        found: dict[int, list[Range]] = {}
         renewed: dict[int, list[Range]] = {}
         for one in ranges:
             for first, last, current in self._tokens.spans(*one):
-                if token in (NO_TOKEN, current):
-                    renewed.setdefault(current, []).append((first, last))
+                if token not in (NO_TOKEN, current):
+                    continue
+                for start, end, former in self._renewed.cover(first, last, self._leases[current].deadline):
+                    if former < deadline:
+                        renewed.setdefault(current, []).append((start, end))
+        found: dict[int, list[Range]] = {}
         for current, parts in renewed.items():
             self._postpone(parts, current, deadline)
             found.setdefault(self._leases[current].front_end, []).extend(parts)
-        return [(front_end, merged(sorted(parts))) for front_end, parts in found.items()]
+        return [(front_end, merged(parts)) for front_end, parts in found.items()]
 
     def end(self, ranges: list[Range]) -> None:
         """End the leases of the messages, which are settled or given back."""
@@ -135,6 +133,7 @@ class Leases:
                     self._left[token] = left
                 else:
                     del self._left[token], self._leases[token]
+                    self._looks.pop(token, None)
             self._tokens.remove(*one)
             if self._renewed:
                 self._renewed.remove(*one)
@@ -183,33 +182,46 @@ class Leases:
         """The time at which `lapse` is to be called, in milliseconds since the epoch; NO_DEADLINE
         for never.
         """
-        while self._deadlines and self._deadlines[0][1] not in self._leases:
+        while self._deadlines:
+            look, token = self._deadlines[0]
+            if self._looks.get(token) == look:
+                return look
             heappop(self._deadlines)
-        return self._deadlines[0][0] if self._deadlines else NO_DEADLINE
+        return NO_DEADLINE
 
     def lapse(self, now: int) -> list[tuple[int, list[Range]]]:
         """End leases whose deadline has come, up to a bound for one step. Returns (front end, the messages
         still under the lease) for each. Messages with a later deadline stay under their lease.
         """
         found: list[tuple[int, list[Range]]] = []
-        ranges = 0
-        while ranges < STEP_RANGES and self.wake <= now:
+        steps = 0
+        while steps < STEP_RANGES and self.wake <= now:
             _, token = heappop(self._deadlines)
+            del self._looks[token]
             lease = self._leases[token]
-            due = [part for one in lease.ranges for part in self._due(lease, *one, now)]
-            if not due:
-                continue
-            self.end(due)
-            self.lapsing.update(due)
-            found.append((lease.front_end, due))
-            ranges += len(due)
+            due, looked_at = self._look(lease, now)
+            steps += looked_at
+            if due:
+                self.end(due)
+                self.lapsing.update(due)
+                found.append((lease.front_end, due))
         return found
 
-    def _due(self, lease: Lease, first: int, last: int, now: int) -> Iterator[Range]:
-        """The messages of the range that are under the lease, and whose deadline has come."""
-        for low, high, current in self._tokens.spans(first, last):
-            if current != lease.token:
-                continue
-            for start, end, deadline in self._renewed.cover(low, high, lease.deadline):
+    def _look(self, lease: Lease, now: int) -> tuple[list[Range], int]:
+        """The messages under the lease whose deadline has come, and the number of ranges looked at, one at
+        least. Sets the time of the next look.
+        """
+        due, rest, later = list[Range](), list[Range](), NO_DEADLINE
+        for low, high, current in [span for one in lease.ranges for span in self._tokens.spans(*one)]:
+            for first, last, deadline in self._renewed.cover(low, high, lease.deadline):
+                if current != lease.token:
+                    continue
                 if deadline <= now:
-                    yield start, end
+                    due.append((first, last))
+                else:
+                    rest.append((first, last))
+                    later = min(later, deadline)
+        looked_at = max(1, len(due) + len(rest))
+        lease.ranges[:] = merged(rest)
+        self._await(later, lease.token)
+        return merged(due), looked_at

@@ -256,7 +256,7 @@ class Nothing:
 @dataclass(frozen=True, slots=True)
 class LeasesRenewed:
     """The leases of the messages with these bookmarks end at `until`, in milliseconds since the epoch. The
-    other messages are under no lease that ends.
+    other messages are under no lease that ends earlier.
     """
 
     until: int

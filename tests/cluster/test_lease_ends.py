@@ -313,3 +313,24 @@ def test_a_user_who_may_not_read_the_queue_renews_no_lease(site: Site, client: C
     patterns = {"configure": ".*", "write": ".*", "read": "other"}
     site.submit("n1", "set_permissions", {"vhost": "/", "user": "guest", **patterns})
     assert isinstance(Renewal(site, "n1", "0" * 24).answer, AccessRefusedError)
+
+
+@pytest.mark.requirement("D3.2")
+def test_a_lapsed_message_that_its_consumer_still_has_fails_once(site: Site) -> None:
+    """The front end greets again, and tells the message, which is ready by then."""
+    client = site.client("n1")
+    client.declare(QUEUE, lease_period=1000)
+    client.confirms(client.publish(QUEUE, b"1"))
+    holding = elsewhere(site)[0]
+    holder = site.client(holding)
+    holder.consume(QUEUE, prefetch=1)
+    site.until(lambda: client.depth(QUEUE) == 1 and holder.deliveries)
+    node = site.nodes[owner(site)]
+    for _ in range(3):
+        node.input(lambda: node.broker.peer_gap(holding, node.clock()))
+        site.run(0.2)
+    holder.close()
+    site.run(0.2)
+    got = client.get(QUEUE)
+    assert got is not None
+    assert got.headers["x-delivery-count"] <= 2

@@ -99,7 +99,7 @@ def test_a_lease_is_renewed_by_the_bookmark_that_its_consumer_was_told(
     at_consumer.connection.close()
     told_by_command = quorate("queues", "renew", name, bookmark, "--url", cluster[2].http)
     assert told_by_command.returncode == 0
-    assert told_by_command.stderr == f"{bookmark} is under no lease that ends\n"
+    assert told_by_command.stderr == f"{bookmark} is under no lease that ends earlier\n"
     assert "has 24 hexadecimal digits" in refused(
         api.call("POST", path, {"bookmarks": ["x"]}), 400, "bad_request"
     )

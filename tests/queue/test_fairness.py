@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from node.queue.consumers import Consumer
 from node.queue.delivery_state import Fairness
 from node.queue.dispatch import QueueOwner
-from node.queue.fairness import in_proportion, order_after, served_first
+from node.queue.fairness import hand_out, in_proportion, order_after, served_first
 from node.queue.features.backlog import fairness_of
 from node.queue.operations import Semantics
 from node.queue.settings import PLAIN, QueueSettings
@@ -271,3 +272,20 @@ def test_a_policy_changes_the_division_while_consumers_wait() -> None:
     owner.lifecycle.reconfigure(PLAIN)
     assert owner.delivery.fairness is Fairness.ROUND_ROBIN
     assert counts(owner) == {A: 2}
+
+
+def test_a_message_that_no_consumer_can_have_is_offered_to_each_once() -> None:
+    owner = owner_of(state_with(1), settings=PROPORTIONAL)
+    for number in range(200):
+        attach(owner, A, number + 1, limit=5)
+    (line,) = owner.delivery.consumers.lines
+    asked: list[int] = []
+
+    def refuse(consumer: Consumer, share: int, alone: bool) -> int:
+        asked.append(consumer.number)
+        return 0
+
+    waiting = list(line)
+    assert hand_out(owner.delivery, line, 100, refuse, lambda _, wanted: wanted) == 100
+    assert sorted(asked) == list(range(1, 201))
+    assert list(line) == waiting

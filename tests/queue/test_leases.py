@@ -14,6 +14,8 @@ from node.queue.settings import QueueSettings
 from tests.queue.building import uniform_run
 from tests.queue.owners import A, B, attach, got, marked, owner_of, state_with
 
+FIRST_TOKEN = (3 << TERM_SHIFT) + 1
+
 PERIOD = QueueSettings(lease_period_ms=100)
 
 
@@ -304,3 +306,50 @@ def test_of_two_front_ends_that_tell_a_message_the_one_with_the_newer_lease_has_
     assert owner.lifecycle.settle(A, [(1, 1)], OLDER).count == 0
     assert owner.lifecycle.settle(B, [(1, 1)], NEWER).count == 1
     assert owner.delivery.leased_count == 0
+
+
+def test_a_renewed_message_lapses_later_than_its_lease() -> None:
+    leases = Leases()
+    leases.begin(A, 1, FIRST_TOKEN, [(1, 10)], 100)
+    assert leases.renew([(4, 6), (20, 30)], 150) == [(A, [(4, 6)])]
+    assert leases.lapse(100) == [(A, [(1, 3), (7, 10)])]
+    assert leases.wake == 150
+    assert leases.lapse(149) == []
+    assert leases.lapse(150) == [(A, [(4, 6)])]
+    assert (leases.wake, len(leases)) == (NO_DEADLINE, 0)
+
+
+def test_a_renewal_shortens_no_lease() -> None:
+    leases = Leases()
+    leases.begin(A, 1, FIRST_TOKEN, [(1, 2)], 100)
+    assert leases.renew([(1, 2)], 50) == []
+    assert leases.lapse(99) == []
+
+
+def test_only_the_lease_of_the_token_is_renewed() -> None:
+    leases = Leases()
+    leases.begin(A, 1, FIRST_TOKEN, [(1, 2)], 100)
+    leases.begin(B, 1, FIRST_TOKEN + 1, [(3, 4)], 100)
+    assert leases.renew([(1, 4)], 200, FIRST_TOKEN + 1) == [(B, [(3, 4)])]
+    assert leases.renew([(1, 4)], 300) == [(A, [(1, 2)]), (B, [(3, 4)])]
+
+
+def test_a_message_that_joins_its_lease_twice_lapses_once() -> None:
+    leases = Leases()
+    leases.begin(A, 1, FIRST_TOKEN, [(1, 10)], 100)
+    leases.renew([(6, 10)], 200)
+    assert leases.lapse(100) == [(A, [(1, 5)])]
+    for _ in range(3):
+        leases.begin(A, 1, FIRST_TOKEN, [(1, 5)], 200)
+    assert leases.lapse(200) == [(A, [(1, 10)])]
+
+
+def test_renewals_leave_one_look_for_each_lease() -> None:
+    leases = Leases()
+    leases.begin(A, 1, FIRST_TOKEN, [(0, 999)], 100)
+    for deadline in range(200, 210):
+        for number in [*range(0, 1000, 2), *range(1, 1000, 2)]:
+            leases.renew([(number, number)], deadline)
+    assert len(leases._deadlines) == 1
+    assert leases.lapse(208) == []
+    assert leases.lapse(209) == [(A, [(0, 999)])]

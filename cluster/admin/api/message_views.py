@@ -104,7 +104,7 @@ async def renew_leases(services: Services, call: Call) -> dict[str, Any]:
         renewed = await channel.call(RenewLeases(call.path["name"], tuple(bookmarks)))
     assert isinstance(renewed, LeasesRenewed)
     gone = sorted(set(bookmarks).difference(renewed.bookmarks))
-    return {"locked_until": renewed.until or None, "renewed": renewed.bookmarks, "not_leased": gone}
+    return {"locked_until": renewed.until or None, "renewed": renewed.bookmarks, "not_renewed": gone}
 
 
 async def _get(

@@ -89,8 +89,8 @@ def renew_leases(client: ManagementClient, name: str, bookmarks: tuple[str, ...]
     """Let the leases of messages of the queue NAME begin anew, by the BOOKMARKS that consumers were told."""
     answer = client.post("queues", vhost, name, "renew", body={"bookmarks": bookmarks})
     click.echo(f"{len(answer['renewed'])} renewed")
-    for bookmark in answer["not_leased"]:
-        click.echo(f"{bookmark} is under no lease that ends", err=True)
+    for bookmark in answer["not_renewed"]:
+        click.echo(f"{bookmark} is under no lease that ends earlier", err=True)
 
 
 @queues.command("purge")

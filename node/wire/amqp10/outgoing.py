@@ -12,7 +12,7 @@ from node.delivery.credit import ChannelConsumer
 from node.delivery.settlements import Outcome
 from node.delivery.unsettled import Taken, UnsettledDeliveries, UnsettledRanges
 from node.message.run import Run
-from node.ranges.range_set import Numbers, merged, ranges_of
+from node.ranges.range_set import Numbers, Range, merged, ranges_of
 from node.wire.amqp10.definitions import (
     Disposition,
     Received,
@@ -329,10 +329,11 @@ class OutgoingTransfers:
 
     def _renew(self, first: int, last: int) -> None:
         """The peer works on deliveries, and has reached no outcome yet."""
-        taken = self.unsettled.take_between(first, last) if first <= last else []
-        self.unsettled.restore(taken)
-        for one in taken:
-            self._outbox.emit(RenewLease(one.lease, merged(ranges_of(one.numbers))))
+        renewed: dict[int, list[Range]] = {}
+        for lease, numbers in self.unsettled.between(first, last):
+            renewed.setdefault(lease, []).extend(ranges_of(numbers))
+        for lease, ranges in renewed.items():
+            self._outbox.emit(RenewLease(lease, merged(ranges)))
 
     def _settle_first(self, taken: list[Taken], told: Disposition, state: CompositeField | None) -> None:
         """The peer settles deliveries after the node (receiver-settle-mode second). A delivery that outlives
