@@ -112,6 +112,12 @@ class DeadLetters:
         """Publish the dead letters of soft messages, which are not in the log."""
         soft, self._dead_messages.soft = self._dead_messages.soft, []
         for number, first, run, reason, time_ms in soft:
+            if (
+                self._owner.known_settings(number) is not None
+                and not self._owner.described(number).dead_letters
+            ):
+                # The owner did not know then whether the queue has a dead-letter exchange.
+                continue
             router = self._router(number)
             for dead in () if router is None else router.dead_runs(first, run, reason, time_ms):
                 for partition, queues in by_partition(dead).items():

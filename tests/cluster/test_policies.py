@@ -282,3 +282,18 @@ def test_an_owner_whose_catalog_is_behind_keeps_what_may_be_a_dead_letter() -> N
     beside.site.run(0.5)
     mend()
     beside.site.until(lambda: beside.depth("grave") == 1)
+
+
+@pytest.mark.parametrize("mode", [1, 2])
+def test_what_an_owner_keeps_as_a_dead_letter_by_mistake_is_gone(mode: int) -> None:
+    beside, mend = cut_off_owner(max_length=9)
+    assert all(publish(beside, "q", b"1", delivery_mode=mode))
+    beside.consume("q", prefetch=1)
+    beside.site.until(lambda: beside.deliveries)
+    beside.site.run(1.0)
+    beside.nack(beside.deliveries[0], requeue=False)
+    beside.site.run(0.5)
+    mend()
+    beside.site.run(3.0)
+    assert len(beside.deliveries) == 1
+    assert beside.depth("q") == 0

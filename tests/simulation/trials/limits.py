@@ -149,15 +149,21 @@ def late_graves(trial: Trial) -> Steps:
     at_owner, editor = trial.prover(), trial.prover()
     exchange, grave = trial.name, f"{trial.name} grave"
     trial.exchanges.append(exchange)
-    yield trial.queue(at_owner, max_length=1, dead_letter_exchange=exchange)
+    yield trial.queue(at_owner, dead_letter_exchange=exchange)
     yield trial.queue(editor, " grave")
-    first, *others = numbered("m", trial.chance.randint(2, 5))
-    yield editor.publish("", trial.name, [first])
+    bodies = numbered("m", trial.chance.randint(1, 4))
+    yield editor.publish("", trial.name, bodies)
     yield editor.ask(m.ExchangeDeclare(exchange, "fanout", durable=True))
     yield editor.ask(m.QueueBind(grave, exchange))
-    for body in others:
-        yield editor.publish("", trial.name, [body])
-    yield from dead_lettered(trial, editor, [first, *others[:-1]], "maxlen", trial.name)
+    left = len(bodies)
+    while left:
+        got = yield editor.get(trial.name)
+        if got is None:
+            yield from trial.pause()
+            continue
+        editor.nack(got, requeue=False)
+        left -= 1
+    yield from dead_lettered(trial, editor, bodies, "rejected", trial.name)
 
 
 def delivery_limit(trial: Trial) -> Steps:
