@@ -54,6 +54,7 @@ from node.session.ports import (
     QueueDeclaration,
     QueueDescription,
     QueueRef,
+    RenewalAnswer,
     Route,
     TargetPort,
     VhostConnection,
@@ -466,12 +467,7 @@ class FrontEnd:
     def when_settled(self, consumer: int, done: Callable[[], None]) -> None:
         self._giving_back.when_settled(consumer, done)
 
-    def renew_leases(
-        self,
-        queue: QueueRef,
-        ranges: list[Range],
-        answer: Callable[[int, list[Range], Refusal | None], None],
-    ) -> None:
+    def renew_leases(self, queue: QueueRef, ranges: list[Range], answer: RenewalAnswer) -> None:
         self._requests.renew_leases(queue, ranges, answer)
 
     def renew(self, lease: int, ranges: list[Range]) -> None:

@@ -14,7 +14,7 @@ from cluster.peers.link_messages import NOTHING_TO_GET, UNREACHABLE, Ranges
 from node.delivery.settlements import Modification, Outcome, consumer_of, token_of
 from node.message.run import Run
 from node.queue.entry_format import encode_return
-from node.ranges.range_set import Numbers, merged, ranges_of
+from node.ranges.range_set import Numbers, RangeSet, merged, ranges_of
 from node.session.publishing_session import GoneSession
 
 
@@ -35,7 +35,7 @@ class GivingBack:
     def __init__(self, consumers: Mapping[int, Attached], links: Links, formats: Formats) -> None:
         self._consumers, self._links, self._formats = consumers, links, formats
         # By the number of a lease whose renewal is under way, the messages to renew next.
-        self._renewing: dict[int, Ranges] = {}
+        self._renewing: dict[int, RangeSet] = {}
 
     def keep_from(self, consumer: int, ranges: Ranges) -> None:
         """Have the owner keep messages from their consumer, before the queue has the messages again."""
@@ -100,17 +100,16 @@ class GivingBack:
         if waiting is None:
             self._renew(lease, attached, mine)
         else:
-            waiting.extend(mine)
+            waiting.update(mine)
 
     def _renew(self, lease: int, attached: Attached, ranges: Ranges) -> None:
         """Ask the owner. Later messages of the lease wait for the answer, and go with the next request."""
         if attached.link.owner is None:
-            self._renewing.pop(lease, None)
             return
-        self._renewing[lease] = []
+        self._renewing[lease] = RangeSet()
 
         def answered(value: Any, _: object) -> None:
-            more = merged(self._renewing.pop(lease, []))
+            more = list(self._renewing.pop(lease).ranges())
             if more and value != UNREACHABLE:
                 self._renew(lease, attached, more)
 

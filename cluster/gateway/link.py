@@ -428,7 +428,7 @@ class PartitionLink:
         if epoch == self._epoch and attached is not None:
             attached.joined, attached.activated = joined, activated
 
-    def leases_renewed(self, epoch: int, queue: int, ranges: Ranges, until: int) -> None:
+    def lease_ends_changed(self, epoch: int, queue: int, ranges: Ranges, until: int) -> None:
         if epoch == self._epoch:
             self.held.renewed(queue, ranges, until)
 

@@ -11,7 +11,7 @@ from cluster.peers.link_messages import NOTHING_TO_GET, Delivery, Ranges
 from node.delivery.settlements import NO_TOKEN
 from node.queue.leasing import UNTOLD
 from node.refusal import Refusal
-from node.session.ports import QueueCounts, QueueRef
+from node.session.ports import QueueCounts, QueueRef, RenewalAnswer
 
 
 class OwnerRequests:
@@ -49,9 +49,7 @@ class OwnerRequests:
         link = self._links.to(queue.partition)
         self._links.request(link, "last", [*NOTHING_TO_GET, queue.id], known)
 
-    def renew_leases(
-        self, queue: QueueRef, ranges: Ranges, answer: Callable[[int, Ranges, Refusal | None], None]
-    ) -> None:
+    def renew_leases(self, queue: QueueRef, ranges: Ranges, answer: RenewalAnswer) -> None:
         """See `node.session.ports.BrokerPort.renew_leases`."""
 
         def renewed(value: Any, _: Delivery | None) -> None:

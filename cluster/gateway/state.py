@@ -212,18 +212,10 @@ class HeldMessages:
         if leased is None:
             leased = self.leases[delivery.queue] = RangeSet()
         leased.update(merged(delivery.ranges))
-        if delivery.token != NO_TOKEN:
-            tokens = self.tokens.setdefault(delivery.queue, RangeMap())
-            for first, last in delivery.ranges:
-                tokens.set(first, last, delivery.token)
-            if delivery.until != UNTOLD or delivery.queue in self.ends:
-                ends = self.ends.setdefault(delivery.queue, RangeMap())
-                for first, last in delivery.ranges:
-                    ends.set(first, last, delivery.until)
-        elif delivery.queue in self.tokens:
-            # The queue has lost its lease period since.
-            self.tokens[delivery.queue].remove_all(merged(delivery.ranges))
-            self.ends.get(delivery.queue, RangeMap()).remove_all(merged(delivery.ranges))
+        if delivery.token != NO_TOKEN or self.tokens:
+            # A queue may have lost its lease period since a former delivery.
+            _note(self.tokens, delivery.queue, delivery.ranges, delivery.token, NO_TOKEN)
+            _note(self.ends, delivery.queue, delivery.ranges, delivery.until, UNTOLD)
         if holder != NO_HOLDER:
             holders = self.holders.setdefault(delivery.queue, RangeMap())
             for first, last in delivery.ranges:
@@ -240,20 +232,16 @@ class HeldMessages:
         leased = self.leases.get(queue)
         if leased is not None:
             leased.remove_all(ranges)
-        if queue in self.holders:
-            self.holders[queue].remove_all(ranges)
-        if queue in self.tokens:
-            self.tokens[queue].remove_all(ranges)
-        if queue in self.ends:
-            self.ends[queue].remove_all(ranges)
+        for by_queue in (self.holders, self.tokens, self.ends):
+            if queue in by_queue:
+                by_queue[queue].remove_all(ranges)
 
     def renewed(self, queue: int, ranges: Ranges, until: int) -> None:
         """The leases of messages have another end, as far as the front end still has the messages."""
         leased = self.leases.get(queue)
         if leased is not None:
-            ends = self.ends.setdefault(queue, RangeMap())
-            for part in [part for one in ranges for part in leased.intersection(*one)]:
-                ends.set(*part, until)
+            mine = [part for one in ranges for part in leased.intersection(*one)]
+            _note(self.ends, queue, mine, until, UNTOLD)
 
     def under(self, queue: int, token: int, ranges: Ranges) -> Ranges:
         """The messages among `ranges`, which came under the lease `token`, that have not come again since."""
@@ -269,6 +257,16 @@ class HeldMessages:
         tokens = self.tokens if tells.tokens() else {}
         ends = self.ends if tokens and tells.ends() else {}
         return HeldLeases(leases, _spans(self.holders), _spans(tokens), _spans(ends))
+
+
+def _note(by_queue: dict[int, RangeMap], queue: int, ranges: Ranges, value: int, none: int) -> None:
+    """Note the value of messages; `none` takes their former values away."""
+    if value != none:
+        spans = by_queue.setdefault(queue, RangeMap())
+        for first, last in ranges:
+            spans.set(first, last, value)
+    elif queue in by_queue:
+        by_queue[queue].remove_all(merged(ranges))
 
 
 def _spans(by_queue: dict[int, RangeMap]) -> dict[int, list[Span]]:

@@ -15,6 +15,7 @@ from typing import Final
 from cluster.owner.annotating import annotated_from
 from cluster.owner.context import DeadLetterRoutes
 from cluster.owner.dead_letter_routing import NO_TARGET, DeadLetterRouter, DeadRun
+from cluster.owner.discarding import lacks_exchange
 from cluster.owner.intake import publish_own
 from cluster.owner.state import OwnerState
 from cluster.owner.transfers import TransferLink
@@ -112,13 +113,7 @@ class DeadLetters:
         """Publish the dead letters of soft messages, which are not in the log."""
         soft, self._dead_messages.soft = self._dead_messages.soft, []
         for number, first, run, reason, time_ms in soft:
-            if (
-                self._owner.known_settings(number) is not None
-                and not self._owner.described(number).dead_letters
-            ):
-                # The owner did not know then whether the queue has a dead-letter exchange.
-                continue
-            router = self._router(number)
+            router = None if lacks_exchange(self._owner, number) else self._router(number)
             for dead in () if router is None else router.dead_runs(first, run, reason, time_ms):
                 for partition, queues in by_partition(dead).items():
                     if partition == self._owner.partition:
@@ -157,7 +152,7 @@ class DeadLetters:
     def _move_some(self, number: int) -> bool:
         """Move some dead letters of a queue. Returns whether there were any to move now."""
         owner = self._owner
-        if owner.known_settings(number) is not None and owner.described(number).dead_letters is None:
+        if lacks_exchange(owner, number):
             # The messages died while the owner did not know whether the queue has a dead-letter exchange.
             self._forget(number)
             return True

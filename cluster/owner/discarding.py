@@ -17,12 +17,16 @@ from node.queue.operations import Aspect, Discard
 from node.ranges.range_set import Range
 
 
+def lacks_exchange(owner: OwnerState, number: int) -> bool:
+    """Whether the queue has no dead-letter exchange, by the settings that the owner knows."""
+    return owner.known_settings(number) is not None and owner.described(number).dead_letters is None
+
+
 def makes_dead_letters(owner: OwnerState, number: int) -> bool:
     """Whether messages that the queue discards become dead letters. True while the settings are unknown, or
     may lack a policy of which a client has been told: dead letters wait for a catalog that is fresh.
     """
-    known = owner.known_settings(number) is not None
-    return not known or owner.described(number).dead_letters is not None or not owner.catalog_fresh()
+    return not lacks_exchange(owner, number) or not owner.catalog_fresh()
 
 
 def discard(

@@ -23,24 +23,19 @@ def let_lapse(owner: OwnerState, number: int, queue: QueueOwner, now: int) -> No
     if timed is None:
         return
     queue.delivery.now = now
+    told: dict[int, Ranges] = {}
     for front_end, lapsing in timed.lapse(now):
         spent, ranges = discard_exhausted(owner, number, front_end, lapsing)
         if spent:
             owner.operation(spent)
         let_rest(owner, number, front_end, ranges)
         owner.proposal.add_return(number, queue.delivery.state, ranges, failed=True)
-        _tell(owner, number, front_end, lapsing)
+        told.setdefault(front_end, []).extend(lapsing)
         owner.after_proposed(partial(_lapsed, owner, number, front_end, ranges))
         owner.wake()
-
-
-def _tell(owner: OwnerState, number: int, front_end: int, ranges: Ranges) -> None:
-    """Tell a front end that these leases have lapsed. Their end, which is past, is not to end leases by which
-    the front end may have the messages once more, when it greets.
-    """
-    state = owner.front_ends.current(front_end)
-    if state is not None:
-        state.port.leases_renewed(state.epoch, number, ranges, UNTOLD)
+    for front_end, lapsing in told.items():
+        # The front end may still have the messages when it greets: their past end must not end them again.
+        owner.front_ends.tell_lease_end(front_end, number, lapsing, UNTOLD)
 
 
 def _lapsed(owner: OwnerState, number: int, front_end: int, ranges: Ranges) -> None:

@@ -192,6 +192,12 @@ class FrontEnds:
         if state is not None:
             state.port.result(state.epoch, request, value, delivery)
 
+    def tell_lease_end(self, front_end: int, queue: int, messages: Ranges, until: int) -> None:
+        """Tell a front end that leases have another end, unless the front end is lost."""
+        state = self.greeting.get(front_end)
+        if state is not None:
+            state.port.lease_ends_changed(state.epoch, queue, messages, until)
+
     # -- expected greetings ---------------------------------------------------------------------
 
     def expect_no_more(self, front_ends: Iterable[int]) -> None:

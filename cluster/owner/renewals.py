@@ -21,7 +21,5 @@ def renew(owner: OwnerState, number: int, ranges: Ranges, token: int) -> Renewed
     queue.delivery.now = owner.wall_ms()
     renewed = renew_leases(queue.delivery, queue.lifecycle.hooks.lease_until, ranges, token)
     for front_end, messages in renewed.messages:
-        state = owner.front_ends.current(front_end)
-        if state is not None:
-            state.port.leases_renewed(state.epoch, number, messages, renewed.until)
+        owner.front_ends.tell_lease_end(front_end, number, messages, renewed.until)
     return renewed

@@ -150,5 +150,5 @@ class TransferLink:
     def activity(self, epoch: int, consumer: int, joined: int, activated: int) -> None:
         """Not called: the link has no consumers."""
 
-    def leases_renewed(self, epoch: int, queue: int, ranges: Ranges, until: int) -> None:
+    def lease_ends_changed(self, epoch: int, queue: int, ranges: Ranges, until: int) -> None:
         """Not called: the link has no consumers."""

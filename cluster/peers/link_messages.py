@@ -69,7 +69,6 @@ FOR_LINK: Final = 0
 second one has the messages that the link has had before, and has not settled.
 """
 
-
 UNREACHABLE: Final = [404, "the node that holds the queue is down"]
 """The front end's own answer to requests for a queue whose only node is down."""
 
@@ -177,7 +176,7 @@ class FrontEndPort(Protocol):
         earlier such numbers.
         """
 
-    def leases_renewed(self, epoch: int, queue: int, ranges: Ranges, until: int) -> None:
+    def lease_ends_changed(self, epoch: int, queue: int, ranges: Ranges, until: int) -> None:
         """The leases of these messages end at another time, in milliseconds since the epoch; UNTOLD: they
         have lapsed. A front end of an earlier release ignores the call.
         """
@@ -233,7 +232,7 @@ class FrontEndCall(IntEnum):
     CONSUMER_CANCELLED = 4
     RESYNC = 5
     ACTIVITY = 6
-    LEASES_RENEWED = 7
+    LEASE_ENDS_CHANGED = 7
 
 
 def address(parts: Sequence[bytes]) -> tuple[int, int]:
@@ -450,8 +449,8 @@ class RemoteFrontEnd:
     def activity(self, epoch: int, consumer: int, joined: int, activated: int) -> None:
         self._call(FrontEndCall.ACTIVITY, epoch, [consumer, joined, activated])
 
-    def leases_renewed(self, epoch: int, queue: int, ranges: Ranges, until: int) -> None:
-        self._call(FrontEndCall.LEASES_RENEWED, epoch, [queue, ranges, until])
+    def lease_ends_changed(self, epoch: int, queue: int, ranges: Ranges, until: int) -> None:
+        self._call(FrontEndCall.LEASE_ENDS_CHANGED, epoch, [queue, ranges, until])
 
     def resync(self) -> None:
         self._call(FrontEndCall.RESYNC, 0, None)
@@ -492,8 +491,8 @@ def receive_for_front_end(front_end: FrontEndPort, parts: Sequence[bytes]) -> No
         case FrontEndCall.ACTIVITY:
             expect(arguments, (int, int, int))
             front_end.activity(epoch, *arguments)
-        case FrontEndCall.LEASES_RENEWED:
+        case FrontEndCall.LEASE_ENDS_CHANGED:
             expect(arguments, (int, [(int, int)], int))
-            front_end.leases_renewed(epoch, arguments[0], _ranges(arguments[1]), arguments[2])
+            front_end.lease_ends_changed(epoch, arguments[0], _ranges(arguments[1]), arguments[2])
         case FrontEndCall.RESYNC:
             front_end.resync()

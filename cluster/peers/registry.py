@@ -200,7 +200,7 @@ _TO_FRONT_END: Final = MessageFamily("Calls to front ends", tags.TO_FRONT_END, N
         "The consumer's place in the order of a queue with a single active one, and whether it is that one.",
     ),
     MessageKind(
-        "leases_renewed", FrontEndPort.leases_renewed, OWNER, FRONT_END,
+        "lease_ends_changed", FrontEndPort.lease_ends_changed, OWNER, FRONT_END,
         "The end of the leases of these messages has changed.",
     ),
 ))  # fmt: skip

@@ -115,6 +115,9 @@ class PurgeQueue:
     queue: str
 
 
+X_MAX_BACKLOG: Final = "x-max-backlog"
+"""The argument of a consumer that asks for a backlog (`node.delivery.backlog`)."""
+
 X_TELL: Final = "x-tell"
 """The argument of a consumer that is told the bookmark of each message, and the end of its lease."""
 
@@ -133,7 +136,7 @@ class Consume:
     settled: bool = False
     exclusive: bool = False
     arguments: dict[str, Any] = field(default_factory=dict)
-    """`x-priority`, and `x-tell` (`X_TELL`)."""
+    """`x-priority`, `X_MAX_BACKLOG`, `X_TELL`, and `x-filter` (`node.session.filter_arguments`)."""
     browse: bool = False
     filter: bytes = b""
     """The consumer gets the messages alone that this selector takes (`node.expressions.nodes`); empty for

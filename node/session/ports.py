@@ -167,6 +167,11 @@ class Route(Protocol):
 Done = Callable[[Refusal | None], None]
 
 
+RenewalAnswer = Callable[[int, list[Range], Refusal | None], None]
+"""Called with the end of renewed leases in milliseconds since the epoch, and their messages; those under no
+lease that ends earlier are left out.
+"""
+
 TargetAnswer = Callable[[int, Sequence[bytes], Refusal | None], None]
 """Called with the number of an attached target, 0 where the queue keeps none, and the tags of the deliveries
 that the queue has and that their client has not settled.
@@ -448,15 +453,8 @@ class BrokerPort(Protocol):
     def renew(self, lease: int, ranges: list[Range]) -> None:
         """The client goes on working on the messages: where their lease has an end, the lease begins anew."""
 
-    def renew_leases(
-        self,
-        queue: QueueRef,
-        ranges: list[Range],
-        answer: Callable[[int, list[Range], Refusal | None], None],
-    ) -> None:
-        """Let the leases of messages begin anew, those of other clients too. Answers their end in
-        milliseconds since the epoch, and the messages among `ranges` that are under a lease which ends.
-        """
+    def renew_leases(self, queue: QueueRef, ranges: list[Range], answer: RenewalAnswer) -> None:
+        """Let the leases of messages begin anew, those of other clients too."""
 
     def abandon(self, lease: int, ranges: list[Range]) -> None:
         """The client has gone without an outcome for these messages. The queue keeps them for the link of the

@@ -18,6 +18,7 @@ from node.session.access_checks import AccessChecks
 from node.session.commands import (
     COMPLETED,
     NOTHING,
+    X_MAX_BACKLOG,
     X_TELL,
     Answered,
     Bind,
@@ -368,9 +369,7 @@ def _alternate(vhost: str, command: DeclareExchange) -> str | None:
 def _priority(queue: QueueRef, arguments: dict[str, Any]) -> int:
     priority = arguments.get("x-priority", 0)
     if not isinstance(priority, int) or isinstance(priority, bool):
-        raise PreconditionFailedError(
-            f"invalid arg 'x-priority' for {queue}: \"expected integer, got {type_name(priority)}\""
-        )
+        raise _misfit(queue, "x-priority", _expected("integer", priority))
     return priority
 
 
@@ -378,23 +377,28 @@ def _tells(queue: QueueRef, arguments: dict[str, Any]) -> bool:
     """Whether the consumer asks for bookmarks and the ends of leases. Raises PreconditionFailedError."""
     tells = arguments.get(X_TELL, False)
     if not isinstance(tells, bool):
-        raise PreconditionFailedError(
-            f"invalid arg '{X_TELL}' for {queue}: \"expected boolean, got {type_name(tells)}\""
-        )
+        raise _misfit(queue, X_TELL, _expected("boolean", tells))
     return tells
 
 
 def _backlog(queue: QueueRef, arguments: dict[str, Any]) -> int:
-    backlog = arguments.get("x-max-backlog")
-    if backlog is None and "x-max-backlog" not in arguments:
+    """The backlog that the consumer asks for, or NO_BACKLOG. Raises PreconditionFailedError."""
+    if X_MAX_BACKLOG not in arguments:
         return NO_BACKLOG
+    backlog = arguments[X_MAX_BACKLOG]
     if not isinstance(backlog, int) or isinstance(backlog, bool):
-        reason = f'"expected integer, got {type_name(backlog)}"'
-    elif backlog < 0:
-        reason = f"{{value_negative,{backlog}}}"
-    else:
-        return int(backlog)
-    raise PreconditionFailedError(f"invalid arg 'x-max-backlog' for {queue}: {reason}")
+        raise _misfit(queue, X_MAX_BACKLOG, _expected("integer", backlog))
+    if backlog < 0:
+        raise _misfit(queue, X_MAX_BACKLOG, f"{{value_negative,{backlog}}}")
+    return int(backlog)
+
+
+def _expected(kind: str, value: object) -> str:
+    return f'"expected {kind}, got {type_name(value)}"'
+
+
+def _misfit(queue: QueueRef, argument: str, reason: str) -> PreconditionFailedError:
+    return PreconditionFailedError(f"invalid arg '{argument}' for {queue}: {reason}")
 
 
 _HANDLERS: Final[dict[type[Any], Callable[[Requests, Caller, Any, Answered], None]]] = {

@@ -13,13 +13,15 @@ from node.session.core import SessionCore
 from node.session.publishing_session import none_in_use
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.definitions import Role
-from tests.cluster.kept_links import owner
+from tests.cluster.kept_links import owner, site
 from tests.cluster.links import LinkClient
 from tests.cluster.recorders import RecordedSubscriber
 from tests.cluster.test_modified_annotations import annotations_of, sent
 from tests.site import ChannelClosedError, Client, Site
 from tests.wire.amqp10.performatives import credit, receiver, settled
 from tests.wire.amqp10.sections import annotated, message
+
+__all__ = ["site"]
 
 QUEUE = "q"
 PERIOD_MS = 4000
@@ -29,10 +31,8 @@ CLOCKS_S = 0.1
 
 TELL = {"x-tell": True}
 
-
-@pytest.fixture
-def site() -> Site:
-    return Site("n1", "n2", "n3")
+WORKING = d.Disposition(Role.RECEIVER, 0, 0, settled=False, state=d.Received(0, 0))
+"""The client works on its first delivery, and has reached no outcome."""
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ class TellingLink(LinkClient):
 
     def works(self) -> None:
         """Tell the node that the client works on its first delivery."""
-        self.send(d.Disposition(Role.RECEIVER, 0, 0, settled=False, state=d.Received(0, 0)))
+        self.send(WORKING)
 
 
 @pytest.mark.requirement("D3.4")
@@ -334,3 +334,23 @@ def test_a_lapsed_message_that_its_consumer_still_has_fails_once(site: Site) -> 
     got = client.get(QUEUE)
     assert got is not None
     assert got.headers["x-delivery-count"] <= 2
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_a_lease_has_one_renewal_under_way(site: Site, client: Client, away: bool) -> None:
+    """The others wait for the answer, also if the owner is lost meanwhile."""
+    holding, _ = elsewhere(site)
+    client.confirms(client.publish(QUEUE, b"1"))
+    link = TellingLink(site, holding)
+    site.until(lambda: link.payloads)
+    if away:
+        site.nodes[owner(site)].stop(power=False)
+    for _ in range(50):
+        link.submit(WORKING)
+    asked = [
+        request
+        for one in site.nodes[holding].broker.links.by_partition.values()
+        for request in one._requests.values()
+        if request.name == "renew"
+    ]
+    assert len(asked) == 1

@@ -21,6 +21,7 @@ from node.session.amqp10.kept_termini import kept_retention, link_octets
 from node.session.amqp10.refusals import refusal_error
 from node.session.amqp10.subscriptions import EXCLUSIVE, Subscribing, ignored, queue_name
 from node.session.commands import (
+    X_MAX_BACKLOG,
     X_TELL,
     Cancel,
     Consume,
@@ -60,7 +61,7 @@ from node.wire.amqp10.values import AmqpValue, UInt
 
 LIFETIME: Final = {"lifetime-policy": DeleteOnClose()}
 
-CONSUMER_PROPERTIES: Final = (X_TELL, "x-max-backlog")
+CONSUMER_PROPERTIES: Final = (X_MAX_BACKLOG, X_TELL)
 """The properties of links on which the node sends that are arguments of their consumers."""
 
 NO_FILTER: Final = "a subscription to an exchange takes no filter: bind a queue, and attach to the queue"

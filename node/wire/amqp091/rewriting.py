@@ -30,7 +30,7 @@ BOOKMARK: Final = b"x-bookmark"
 LOCKED_UNTIL: Final = b"x-locked-until"
 """The header with the end of a message's lease, in milliseconds since the epoch."""
 
-_COUNT: Final = Struct(">cq")
+_LONG: Final = Struct(">cq")
 _TEXT: Final = Struct(">cI")
 
 Headers = dict[bytes, bytes]
@@ -94,11 +94,7 @@ def with_properties(run: Run, change: Callable[[bytes], bytes]) -> Run:
 
 def with_delivery_count(run: Run, failures: int) -> Run:
     """The messages with the number of failed deliveries in the header `x-delivery-count`."""
-
-    def edit(headers: Headers) -> Headers:
-        return {**headers, DELIVERY_COUNT: _COUNT.pack(b"l", failures)}
-
-    return with_properties(run, lambda properties: edit_properties(properties, edit))
+    return _with_headers(run, {DELIVERY_COUNT: _LONG.pack(b"l", failures)})
 
 
 def with_lease(run: Run, bookmark: str, until: int | None) -> Run:
@@ -106,7 +102,12 @@ def with_lease(run: Run, bookmark: str, until: int | None) -> Run:
     text = bookmark.encode()
     told = {BOOKMARK: _TEXT.pack(b"S", len(text)) + text}
     if until is not None:
-        told[LOCKED_UNTIL] = _COUNT.pack(b"l", until)
+        told[LOCKED_UNTIL] = _LONG.pack(b"l", until)
+    return _with_headers(run, told)
+
+
+def _with_headers(run: Run, told: Headers) -> Run:
+    """The messages with further headers, or with other values of theirs."""
 
     def edit(headers: Headers) -> Headers:
         return {**headers, **told}
