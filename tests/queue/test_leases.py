@@ -293,6 +293,18 @@ def test_a_new_owner_keeps_the_tokens_that_front_ends_tell() -> None:
     assert owner.lifecycle.settle(A, [(2, 2)], NEWER).durable == [(2, 2)]
 
 
+@pytest.mark.parametrize("lapsed", [False, True])
+def test_a_message_that_a_front_end_gives_back_late_stays_with_the_one_that_has_it(lapsed: bool) -> None:
+    owner, timed = successor(1)
+    owner.lifecycle.reattached(A, [])
+    # The lease of A has lapsed at the former owner, or has not: A need not know.
+    assert owner.lifecycle.release(A, 1, 1) == 0
+    assert not owner.delivery.ready
+    owner.lifecycle.reattached(B, [(1, 1)] if lapsed else [], tokens=[(1, 1, NEWER)] if lapsed else [])
+    assert [timed.of(1) is not None, bool(owner.delivery.ready)] == [lapsed, not lapsed]
+    assert owner.delivery.redelivered.intersection(1, 1)
+
+
 @pytest.mark.parametrize("newer_first", [False, True])
 def test_of_two_front_ends_that_tell_a_message_the_one_with_the_newer_lease_has_it(newer_first: bool) -> None:
     owner, timed = successor(1)

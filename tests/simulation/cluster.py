@@ -21,6 +21,7 @@ from tests.simulation.leases import Leases
 from tests.simulation.network import Network, NetworkFaults
 from tests.simulation.node import NodeSettings, SimulatedNode
 from tests.simulation.outages import Outages
+from tests.simulation.postponed import Postponed
 from tests.simulation.routes import Path, path_of
 from tests.simulation.scripts import Answer, Caller, LostError, Script, Steps
 from tests.simulation.transactors import KEEPING, Transactor
@@ -101,6 +102,7 @@ class Cluster:
         self.paths: dict[tuple[str, ...], Path] = {}
         self.leases = Leases(self.world, lambda: self.nodes.values())
         self.groups = Groups()
+        self.postponed = Postponed(lambda: self.world.now)
         self.healed = False
         self.nodes: dict[str, SimulatedNode] = {}
         for name in self.names + self.newcomers:
@@ -117,7 +119,12 @@ class Cluster:
     def turned(self, node: SimulatedNode) -> None:
         """A node's event loop has made a turn: check the node."""
         self.agreement.leaders(node)
+        self.look(node)
+
+    def look(self, node: SimulatedNode) -> None:
+        """Look at the owners on the node after a turn."""
         self.groups.check(node)
+        self.postponed.check(node)
 
     def received(self, node: SimulatedNode) -> None:
         """A node has received a message from another one: check the node."""

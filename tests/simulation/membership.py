@@ -175,7 +175,7 @@ class ChangingCluster(Cluster):
         node.start()
 
     def turned(self, node: SimulatedNode) -> None:
-        self.groups.check(node)
+        self.look(node)
         if self.agreement.leaders(node):
             self._danger[node.name] = self._danger_of(node)
         danger = self._danger[node.name]

@@ -60,8 +60,10 @@ def length_limit(trial: Trial) -> Steps:
     )
     taken: list[Received] = []
     yield from trial.take(one, trial.name, kept, taken)
-    trial.check_taken(kept, taken)
-    dead = gone if letters and overflow != "reject-publish" else []
+    spared = [] if keeps_first else trial.spared(gone, taken)
+    trial.check_taken([*kept, *spared], taken)
+    dropped = [body for body in gone if body not in spared]
+    dead = dropped if letters and overflow != "reject-publish" else []
     yield from dead_lettered(trial, other, dead, "maxlen", trial.name)
 
 

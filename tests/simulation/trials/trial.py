@@ -19,6 +19,7 @@ from tests.simulation.groups import Groups
 from tests.simulation.links import LinkReceiver
 from tests.simulation.node import SimulatedNode
 from tests.simulation.outages import Outages
+from tests.simulation.postponed import Postponed
 from tests.simulation.scripts import Answer, LostError, Steps
 from tests.simulation.trials.prover import Prover, Received
 from tests.simulation.world import Violation, World
@@ -36,6 +37,7 @@ class Nodes(Protocol):
     world: World
     outages: Outages
     groups: Groups
+    postponed: Postponed
 
     def given_up(self, node: str, since: float) -> bool:
         """Whether owners may have given up the node's front end since then, or directly before."""
@@ -208,6 +210,13 @@ class Trial:
     def _may_be_back(self, settler: Prover) -> bool:
         """Whether messages that this client settled last may be in their queue again."""
         return settler.gone or self.nodes.outages.during(settler.node.name, self.began)
+
+    def spared(self, gone: Iterable[str], taken: list[Received]) -> list[str]:
+        """The messages over a limit that came, because an owner waited for a fresh catalog before it dropped
+        anything: consumers that have credit meanwhile get them.
+        """
+        came = {one.body for one in taken}
+        return [body for body in gone if body in came and self.nodes.postponed.since(self.queues, self.began)]
 
     def check_taken(self, wanted: Iterable[str], taken: list[Received]) -> None:
         """Check that no other message came, and none twice except those that had been lost on their way."""
