@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMAT_LEVEL: Final = 11
+FORMAT_LEVEL: Final = 12
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
@@ -19,6 +19,7 @@ snapshots may have the targets of links on which clients send, and count the mes
 With level 9 deliveries and greetings may have the ends of leases.
 With level 10 the terms of consumers may have backlogs.
 With level 11 filters may have paths into bodies and functions, and queues may have filters.
+With level 12 queues may have priority expressions.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -72,6 +73,9 @@ QUEUE_EXPRESSIONS: Final = 11
 """From this level on nodes read filters with paths and functions (`node.expressions.names.Dialect.QUEUE`),
 and owners filter what enters a queue by its argument `x-filter`.
 """
+
+PRIORITY_EXPRESSIONS: Final = 12
+"""From this level on owners deliver by the queue argument `x-priority-expression`."""
 
 SEALED_QUEUES: Final = 1
 """From this level on nodes read logs of partitions that seal a queue before it is deleted as empty or

@@ -228,6 +228,10 @@ class FrontEnd:
         return self._formats.know_expressions()
 
     @property
+    def knows_priority_expressions(self) -> bool:
+        return self._formats.know_priority_expressions()
+
+    @property
     def knows_links(self) -> bool:
         return self._formats.know_links()
 

@@ -9,6 +9,7 @@ from cluster.gateway.link import Links
 from cluster.peers.link_messages import NOTHING_TO_GET
 from node.message.run import Run
 from node.queue.entry_format import read_run
+from node.ranges.ranked_numbers import HIGHEST_RANK
 from node.session.ports import QueueRef
 
 
@@ -19,8 +20,8 @@ class Bookmark(NamedTuple):
     number: int
 
 
-BEGINNING: Final = Bookmark(256, 0)
-"""The place before the first message: every priority is below 256."""
+BEGINNING: Final = Bookmark(HIGHEST_RANK, 0)
+"""The place before the first message: no message has a higher priority, and none the number 0."""
 
 
 class Shown(NamedTuple):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from node.expressions.evaluation import evaluation_of
+from node.expressions.expression import Expression
 from node.expressions.nodes import (
     AND,
     APPLICATION,
     COMPARISONS,
-    EXTENSION,
     IN,
     IS_NULL,
     LIKE,
@@ -17,7 +16,6 @@ from node.expressions.nodes import (
     NAMES,
     NOT,
     OR,
-    PATH,
     Node,
     decode_tree,
 )
@@ -25,32 +23,23 @@ from node.expressions.patterns import LikePattern
 from node.message.facts import Facts
 
 
-class Selector:
+class Selector(Expression):
     """The selector with these octets, which `encode_tree` has made.
 
-    `steps` is a measure of the work for a message. `by_key`: the selector asks for the routing key.
-    `by_body`: it has paths into the body, so messages with equal properties have answers of their own.
     `needle` are octets that a message has which the selector takes; empty where there are none such. Messages
     without them need not be looked at.
     """
 
-    __slots__ = ("_evaluate", "by_body", "by_key", "data", "needle", "steps")
+    __slots__ = ("needle",)
 
     def __init__(self, data: bytes) -> None:
         """Raises TreeError for malformed octets."""
-        self.data: Final = data
-        tree = decode_tree(data)
-        self._evaluate = evaluation_of(tree)
-        self.steps: Final = tree.size
-        self.by_key: Final = any(
-            node.operator == EXTENSION and node.value == "quorate.x_routing_key" for node in tree.walk()
-        )
-        self.by_body: Final = any(node.operator == PATH for node in tree.walk())
-        self.needle: Final = needle_of(tree)
+        super().__init__(data)
+        self.needle: Final = needle_of(decode_tree(data))
 
     def takes(self, facts: Facts) -> bool:
         """Whether the selector is true for a message."""
-        return self._evaluate(facts) is True
+        return self.value(facts) is True
 
 
 def needle_of(tree: Node) -> bytes:

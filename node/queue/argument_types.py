@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from node.expressions.condition import encoded_condition
+from node.expressions.errors import ExpressionError
 from node.type_names import type_name
 
 MAX_TIME_MS: Final = 2**32 - 1
@@ -58,6 +60,14 @@ def read_boolean(value: object) -> bool:
     if not isinstance(value, bool):
         raise UnacceptableError(f"{{unacceptable_type,{type_name(value)}}}")
     return value
+
+
+def read_expression(value: object) -> bytes:
+    """The octets of an expression's tree. Raises UnacceptableError with the column of the error."""
+    try:
+        return encoded_condition(read_text(value))
+    except ExpressionError as error:
+        raise UnacceptableError(str(error)) from None
 
 
 def read_text(value: object) -> str:

@@ -16,6 +16,7 @@ from node.expressions.selector import Selector
 from node.message.run import Run
 from node.queue.consumers import Consumer, ConsumerKey
 from node.queue.order import Order, PlacedOrder
+from node.queue.values import Values
 from node.ranges.range_set import Range, RangeSet, merged
 from node.wire.formats import format_of
 
@@ -35,9 +36,6 @@ _OCTETS_A_STEP: Final = 512
 
 _BODY_OCTETS_A_STEP: Final = 64
 """A body is decoded where the selector has a path into it."""
-
-_REMEMBERED: Final = 256
-"""The answers for so many different properties are remembered."""
 
 _AT_ONCE: Final = 8
 """So many filters of a queue at most look at messages in one turn."""
@@ -66,16 +64,16 @@ class LookBudget:
 
 
 class Looking:
-    """Looks which messages a selector takes, and remembers answers. `message_steps` are those for a message
+    """Looks which messages a selector takes. `message_steps` are those for a message
     that has few octets.
     """
 
-    __slots__ = ("_answers", "message_steps", "selector", "unreadable")
+    __slots__ = ("_values", "message_steps", "selector", "unreadable")
 
     def __init__(self, selector: Selector) -> None:
         self.selector = selector
         self.message_steps = _MESSAGE_STEPS + selector.steps
-        self._answers: dict[tuple[int, str, str | None, bool, bytes], bool] = {}
+        self._values = Values(selector)
         self.unreadable = 0
         """Messages in whose body the selector has found no members, as the body is none with members."""
 
@@ -99,7 +97,7 @@ class Looking:
         steps = _READ_STEPS + run.count + len(run.raw) // _OCTETS_A_STEP
         found: list[Range] = []
         for start, piece in self._candidates(run):
-            for begin, one in self._by_key(piece):
+            for begin, one in self._values.pieces(piece):
                 messages = format_of(one)
                 for index, count, properties in messages.properties_in(one):
                     low = first + start + begin + index
@@ -109,7 +107,7 @@ class Looking:
                         found += self._by_body(low, piece, properties)
                         continue
                     steps += self.message_steps + len(properties) // _OCTETS_A_STEP
-                    if self._takes(one, properties):
+                    if self._values.value(one, properties) is True:
                         found.append((low, low + count - 1))
         return merged(found), steps
 
@@ -146,28 +144,6 @@ class Looking:
         else:
             for index in candidates:
                 yield index, run.slice(index, 1)
-
-    def _by_key(self, run: Run) -> Iterator[tuple[int, Run]]:
-        """(index, run) for the messages as runs of one routing key each, where the selector asks for the
-        key.
-        """
-        if not self.selector.by_key or run.routing_key is not None:
-            yield 0, run
-            return
-        index = 0
-        for _, piece in format_of(run).by_key(run):
-            yield index, piece
-            index += piece.count
-
-    def _takes(self, run: Run, properties: bytes) -> bool:
-        key = run.format, run.exchange, run.routing_key, run.persistent, properties
-        answer = self._answers.get(key)
-        if answer is None:
-            answer = self.selector.takes(format_of(run).facts(run, properties))
-            if len(self._answers) >= _REMEMBERED:
-                self._answers.clear()
-            self._answers[key] = answer
-        return answer
 
 
 class FilteredMessages:

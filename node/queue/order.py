@@ -8,8 +8,11 @@ from collections.abc import Callable, Iterator
 from node.queue.annotations import Annotations
 from node.queue.consumers import Consumer, ConsumerKey
 from node.queue.settings import QueueSettings
-from node.ranges.range_map import ABOVE_ALL
+from node.ranges.range_map import ABOVE_ALL, Span
 from node.ranges.range_set import Range, RangeSet
+
+Levels = Callable[[int, int], list[Span]]
+"""(first, last) -> the whole closed range as spans of one level each."""
 
 
 class Order:

@@ -1,4 +1,4 @@
-"""The argument `x-filter` of consumers and of queues (requirement D9)."""
+"""The argument `x-filter` of consumers, and the arguments of queues with expressions (D9, D10)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from node.type_names import type_name
 
 FILTER_ARGUMENT: Final = "x-filter"
 
+RANK_ARGUMENT: Final = "x-priority-expression"
+
 
 def consumer_filter(queue: QueueRef, arguments: Mapping[str, Any], *, known: bool) -> bytes:
     """The condition in the arguments of a consumer; empty for none. `known`: every owner reads it.
@@ -23,7 +25,7 @@ def consumer_filter(queue: QueueRef, arguments: Mapping[str, Any], *, known: boo
         return b""
     text = arguments[FILTER_ARGUMENT]
     if not known:
-        raise PreconditionFailedError(_not_known(str(queue)))
+        raise PreconditionFailedError(_not_known(FILTER_ARGUMENT, str(queue)))
     try:
         if isinstance(text, str):
             return encoded_condition(text)
@@ -33,16 +35,19 @@ def consumer_filter(queue: QueueRef, arguments: Mapping[str, Any], *, known: boo
     raise PreconditionFailedError(f"invalid arg '{FILTER_ARGUMENT}' for {queue}: {reason}")
 
 
-def check_queue_filter(name: str, vhost: str, arguments: Mapping[str, Any], *, known: bool) -> None:
-    """Raises PreconditionFailedError where the arguments of a queue have a filter that some owner would not
-    read.
+def check_expressions_known(
+    name: str, vhost: str, arguments: Mapping[str, Any], known: Mapping[str, bool]
+) -> None:
+    """Raises PreconditionFailedError where the arguments of a queue have an expression that some owner would
+    not read. `known` has whether all owners read that of an argument, by the argument's name.
     """
-    if FILTER_ARGUMENT in arguments and not known:
-        raise PreconditionFailedError(_not_known(f"queue '{name}' in vhost '{vhost}'"))
+    for argument in arguments.keys() & known.keys():
+        if not known[argument]:
+            raise PreconditionFailedError(_not_known(argument, f"queue '{name}' in vhost '{vhost}'"))
 
 
-def _not_known(subject: str) -> str:
+def _not_known(argument: str, subject: str) -> str:
     return (
-        f"invalid arg '{FILTER_ARGUMENT}' for {subject}: a node of the cluster runs a release without "
-        f"{FILTER_ARGUMENT}; upgrade all nodes first"
+        f"invalid arg '{argument}' for {subject}: a node of the cluster runs a release without "
+        f"{argument}; upgrade all nodes first"
     )

@@ -320,6 +320,10 @@ class BrokerPort(Protocol):
         """
 
     @property
+    def knows_priority_expressions(self) -> bool:
+        """Whether the owners on all nodes deliver by the priority expressions of queues."""
+
+    @property
     def knows_links(self) -> bool:
         """Whether all nodes know links for which queues keep messages (`ConsumerOptions.link`)."""
 

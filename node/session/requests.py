@@ -45,7 +45,12 @@ from node.session.commands import (
     Result,
     Unbind,
 )
-from node.session.filter_arguments import check_queue_filter, consumer_filter
+from node.session.filter_arguments import (
+    FILTER_ARGUMENT,
+    RANK_ARGUMENT,
+    check_expressions_known,
+    consumer_filter,
+)
 from node.session.permissions import Scope
 from node.session.ports import BrokerPort, ConsumerOptions, DeclaredQueue, Got, QueueCounts, QueueRef
 from node.session.subscriber import Subscriber
@@ -173,8 +178,11 @@ class Requests:
         if declaration.name.startswith(REPLY_TO):
             self._find_reply_queue(caller, declaration.name, answered)
             return
-        known = self._port.knows_expressions
-        check_queue_filter(declaration.name, caller.vhost, declaration.arguments, known=known)
+        known = {
+            FILTER_ARGUMENT: self._port.knows_expressions,
+            RANK_ARGUMENT: self._port.knows_priority_expressions,
+        }
+        check_expressions_known(declaration.name, caller.vhost, declaration.arguments, known)
 
         def declare() -> None:
             self._port.declare_queue(caller.vhost, declaration, caller.holder, declared)

@@ -100,7 +100,9 @@ class ModelQueue:
         first = self.next + gap
         self.next = first + count
         values = [values[i % len(values)] for i in range(count)]
-        leveled, grouped = self._settings.asked.get("max_priority"), self._settings.asked.get("group_by")
+        asked = self._settings.asked
+        leveled = asked.get("max_priority") or asked.get("priority_expression")
+        grouped = asked.get("group_by")
         notes = {}
         if leveled:
             notes[Aspect.PRIORITY] = spans_of(values, first)
@@ -131,7 +133,7 @@ class ModelQueue:
     @property
     def by_age(self) -> bool:
         asked = self._settings.asked
-        plain = not asked.get("max_priority") and not asked.get("group_by")
+        plain = not asked.keys() & {"max_priority", "priority_expression", "group_by"}
         return plain and Aspect.DUE not in self.state.annotations
 
     def newest_delivered(self, given: list[int], granted: int) -> int:

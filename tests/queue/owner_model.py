@@ -44,8 +44,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
     """Publishes, consumes, settles, returns and purges, and loses front ends and owners, in any order."""
 
     settings = PLAIN
-    lapsing = False
-    """Leases may lapse: a new owner holds what one front end gives back until all have answered."""
+    lapsing = False  # A new owner holds what one front end gives back until all have answered.
 
     @initialize(semantics=st.sampled_from((Semantics.AT_LEAST_ONCE, *Semantics)))
     def create(self, semantics: Semantics) -> None:
@@ -361,9 +360,9 @@ class OwnerAgainstModel(RuleBasedStateMachine):
                 self.queue.annotate(Aspect.DUE, durable)
         resting = {number for first, last, _ in rests for number in range(first, last + 1)}
         assert resting == (set(given) if logged and self.settings.asked.get("redelivery_backoff") else set())
-        kept = {one for one in given if self.lapsing and self.queue.messages[one].place == HELD}
+        kept = self.queue.at(HELD) if self.lapsing else []
         back = sum(self.owner.lifecycle.release(front_end, *part, redelivered) for part in parts)
-        assert back == len(given) - len(kept)
+        assert back == len(set(given).difference(kept))
         newest = self.queue.newest_delivered(given, self.granted)
         for number in given:
             message = self.queue.messages[number]
@@ -392,10 +391,8 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         ready = sorted(self.queue.at(READY) + self.queue.at(SCHEDULED))
         purged = self.owner.lifecycle.purge()
         assert purged.count == len(ready)
-        durable = [number for number in ready if not self.queue.messages[number].soft]
-        assert ranges_of([n for part in purged.durable for n in range(part[0], part[1] + 1)]) == ranges_of(
-            durable
-        )
+        durable = ranges_of([number for number in ready if not self.queue.messages[number].soft])
+        assert ranges_of([n for part in purged.durable for n in range(part[0], part[1] + 1)]) == durable
         self.queue.settle(purged.durable)
         for number in ready:
             self.queue.messages[number].goes(GONE)

@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 from hypothesis import settings
 
+from node.expressions.condition import encoded_condition
 from node.queue.delivery_state import Fairness
 from node.queue.features.backoff import RedeliveryBackoff
 from node.queue.life import LEGAL
@@ -19,6 +20,12 @@ from tests.queue.owner_model import REST_MS, OwnerAgainstModel
 
 class PriorityOwnerAgainstModel(OwnerAgainstModel):
     settings = QueueSettings(max_priority=9)
+
+
+class RankOwnerAgainstModel(OwnerAgainstModel):
+    """The model gives the ranks: how an owner works them out is tested with runs."""
+
+    settings = QueueSettings(priority_expression=encoded_condition("/rank"))
 
 
 class GroupOwnerAgainstModel(OwnerAgainstModel):
@@ -110,6 +117,8 @@ TestOwnerAgainstModel = OwnerAgainstModel.TestCase
 TestOwnerAgainstModel.settings = RUNS_OF_MODEL
 TestPriorityOwnerAgainstModel = pytest.mark.requirement("A20.1")(PriorityOwnerAgainstModel.TestCase)
 TestPriorityOwnerAgainstModel.settings = RUNS_OF_MODEL
+TestRankOwnerAgainstModel = pytest.mark.requirement("D10.1", "D10.3")(RankOwnerAgainstModel.TestCase)
+TestRankOwnerAgainstModel.settings = RUNS_OF_MODEL
 TestGroupOwnerAgainstModel = pytest.mark.requirement("X3.1", "X3.2")(GroupOwnerAgainstModel.TestCase)
 TestGroupOwnerAgainstModel.settings = RUNS_OF_MODEL
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 
+from node.expressions.condition import encoded_condition
 from node.expressions.names import Dialect
 from node.expressions.nodes import encode_tree
 from node.expressions.parsing import parse_expression
@@ -60,6 +61,10 @@ class PriorityFilterOwnerAgainstModel(FilterOwnerAgainstModel):
     settings = QueueSettings(max_priority=9)
 
 
+class RankFilterOwnerAgainstModel(FilterOwnerAgainstModel):
+    settings = QueueSettings(priority_expression=encoded_condition("/rank"))
+
+
 class GroupFilterOwnerAgainstModel(FilterOwnerAgainstModel):
     settings = QueueSettings(group_by="key")
 
@@ -78,6 +83,8 @@ TestBodyFilterOwner = pytest.mark.requirement("D9.1")(BodyFilterOwnerAgainstMode
 TestBodyFilterOwner.settings = RUNS_OF_MODEL
 TestPriorityFilterOwner = pytest.mark.requirement("B12.4")(PriorityFilterOwnerAgainstModel.TestCase)
 TestPriorityFilterOwner.settings = RUNS_OF_MODEL
+TestRankFilterOwner = pytest.mark.requirement("D10.1")(RankFilterOwnerAgainstModel.TestCase)
+TestRankFilterOwner.settings = RUNS_OF_MODEL
 TestGroupFilterOwner = pytest.mark.requirement("B12.4")(GroupFilterOwnerAgainstModel.TestCase)
 TestGroupFilterOwner.settings = RUNS_OF_MODEL
 TestLostLeaseFilterOwner = pytest.mark.requirement("B12.4")(LostLeaseFilterOwnerAgainstModel.TestCase)

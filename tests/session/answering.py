@@ -48,6 +48,7 @@ class AnsweringBroker:
     """Implements `node.session.ports.BrokerPort`. Call number `fails_at` of it raises Defect."""
 
     knows_expressions = True
+    knows_priority_expressions = True
 
     def __init__(self, fails_at: int = 0) -> None:
         self.permissions = self

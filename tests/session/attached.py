@@ -31,6 +31,7 @@ class NodeBroker(AnsweringBroker):
     keeps_sections = True
     keeps_keys = True
     knows_filters = True
+    knows_priority_expressions = True
     knows_links = False
 
     def __init__(self) -> None:

@@ -25,6 +25,7 @@ from cluster.config.formats import (
     LEASE_TOKENS,
     LINKS_IN_TERMS,
     MAJORITIES_IN_VOTES,
+    PRIORITY_EXPRESSIONS,
     QUEUE_EXPRESSIONS,
     REMARKS,
 )
@@ -104,6 +105,10 @@ class Formats:
     def know_expressions(self) -> bool:
         """Whether all members read the expressions of queues, and filter what enters a queue."""
         return self.everywhere >= QUEUE_EXPRESSIONS
+
+    def know_priority_expressions(self) -> bool:
+        """Whether all members deliver by the priority expressions of queues."""
+        return self.everywhere >= PRIORITY_EXPRESSIONS
 
     def know_targets(self) -> bool:
         """Whether all members read the targets that queues keep, which logs and operations of front ends may

@@ -8,26 +8,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from node.expressions.condition import encoded_condition
-from node.expressions.errors import ExpressionError
 from node.expressions.selector import Selector
 from node.queue.argument import Argument
-from node.queue.argument_types import UnacceptableError, read_text
+from node.queue.argument_types import read_expression
 from node.queue.feature import Declaration, Incoming, KeptOut, Rule
 from node.queue.filtering import Looking
 from node.queue.settings import QueueSettings
 from node.ranges.range_set import Range
 
-
-def read_filter(value: object) -> bytes:
-    """The octets of an expression's tree. Raises UnacceptableError with the column of the error."""
-    try:
-        return encoded_condition(read_text(value))
-    except ExpressionError as error:
-        raise UnacceptableError(str(error)) from None
-
-
-ENTRY_FILTER: Final = Argument("x-filter", read_filter, "entry_filter")
+ENTRY_FILTER: Final = Argument("x-filter", read_expression, "entry_filter")
 
 
 class EntryFilter(Rule):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Final
 
@@ -19,7 +19,7 @@ from node.queue.argument_types import UnacceptableError, read_natural
 from node.queue.consumers import ConsumerKey
 from node.queue.feature import Declaration, Incoming, Notes, Rule
 from node.queue.operations import Aspect
-from node.queue.order import Order, PlacedOrder
+from node.queue.order import Levels, Order, PlacedOrder
 from node.queue.settings import QueueSettings
 from node.ranges.range_map import ABOVE_ALL, Span
 from node.ranges.range_set import Range, RangeSet
@@ -36,9 +36,6 @@ def read_priority(value: object) -> int:
 
 
 MAX_PRIORITY: Final = Argument("x-max-priority", read_priority, "max_priority")
-
-Levels = Callable[[int, int], list[Span]]
-"""(first, last) -> the whole closed range as spans of one level each."""
 
 
 class ReadyByPriority(PlacedOrder):

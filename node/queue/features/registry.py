@@ -23,6 +23,7 @@ from node.queue.features import (
     limits,
     max_unsettled,
     priority,
+    priority_expression,
     single_active,
     ttl,
 )
@@ -33,6 +34,7 @@ from node.queue.settings import PLAIN, QueueSettings
 FEATURES: Final[tuple[Declaration, ...]] = (
     delay.FEATURE,
     priority.FEATURE,
+    priority_expression.FEATURE,
     group.FEATURE,
     single_active.FEATURE,
     entry_filter.FEATURE,
@@ -58,7 +60,7 @@ ARGUMENTS: Final[tuple[Argument[Any], ...]] = tuple(
 _CACHED: Final = 1024
 """The rules of so many settings are cached."""
 
-ORDERS: Final[tuple[Arranging, ...]] = (group.by_group, priority.by_priority)
+ORDERS: Final[tuple[Arranging, ...]] = (group.by_group, priority.by_priority, priority_expression.by_rank)
 """A queue has the first order that its settings ask for, and otherwise the order by age."""
 
 REGISTRY: Final = FeatureRegistry(FEATURES, ORDERS)

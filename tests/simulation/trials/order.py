@@ -59,7 +59,8 @@ def priorities(trial: Trial) -> Steps:
     chance = trial.chance
     one, other = trial.prover(), trial.prover()
     levels = chance.choice((2, 5, 10))
-    yield trial.queue(one, max_priority=levels)
+    asked = {"max_priority": levels}, {"priority_expression": "amqp.priority * 1000000007"}
+    yield trial.queue(one, **chance.choice(asked))
     bodies = numbered("m", chance.randint(3, 12))
     level = {body: chance.randint(0, levels) for body in bodies}
     yield other.publish("", trial.name, bodies, priority=level.get)

@@ -1,0 +1,63 @@
+"""The values of an expression for messages in runs. Messages with equal properties have equal values, unless
+the expression has a path into their bodies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from node.expressions.expression import Expression
+from node.message.run import Run
+from node.wire.formats import format_of
+
+_REMEMBERED: Final = 256
+"""The values for so many different properties are remembered."""
+
+
+class Values:
+    """Evaluates one expression, and remembers values."""
+
+    __slots__ = ("_expression", "_known")
+
+    def __init__(self, expression: Expression) -> None:
+        self._expression = expression
+        self._known: dict[tuple[int, str, str | None, bool, bytes], object] = {}
+
+    def pieces(self, run: Run) -> Iterator[tuple[int, Run]]:
+        """(index, run) for the messages as runs of one routing key each, where the expression asks for the
+        key.
+        """
+        if not self._expression.by_key or run.routing_key is not None:
+            yield 0, run
+            return
+        index = 0
+        for _, piece in format_of(run).by_key(run):
+            yield index, piece
+            index += piece.count
+
+    def value(self, run: Run, properties: bytes) -> object:
+        """The value for messages of a run of `pieces` with these properties, where the expression has no path
+        into their bodies.
+        """
+        key = run.format, run.exchange, run.routing_key, run.persistent, properties
+        try:
+            return self._known[key]
+        except KeyError:
+            value = self._expression.value(format_of(run).facts(run, properties))
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        self._known[key] = value
+        return value
+
+    def stretches(self, run: Run) -> Iterator[tuple[int, int, object]]:
+        """(index, count, value) for messages of a run in a row."""
+        for begin, piece in self.pieces(run):
+            messages = format_of(piece)
+            for index, count, properties in messages.properties_in(piece):
+                if not self._expression.by_body:
+                    yield begin + index, count, self.value(piece, properties)
+                    continue
+                for one in range(index, index + count):
+                    facts = messages.facts(piece.slice(one, 1), properties)
+                    yield begin + one, 1, self._expression.value(facts)
