@@ -14,6 +14,7 @@ from pydantic_core import PydanticUndefined
 
 from cluster.config import limits
 from cluster.config import models as config
+from cluster.config.tables import PathField
 
 OUTPUT = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
 
@@ -123,7 +124,7 @@ def _type(field: FieldInfo) -> str:
     if get_origin(annotation) is Literal:
         return " or ".join(f'`"{value}"`' for value in get_args(annotation))
     if get_origin(annotation) is dict:
-        return "tables"
+        return "table of paths" if get_args(annotation)[1] == PathField else "tables"
     if get_origin(annotation) is tuple:
         inner = get_args(annotation)[0]
         values = [f'`"{value}"`' for value in get_args(inner)]

@@ -34,6 +34,7 @@ from cluster.config.tables import (
     UserSettings,
     read_secret,
 )
+from cluster.config.token_settings import TokenKeyFiles, TokenSettings
 from replication.transport import CurveKeys, InvalidKeyError, public_key
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
@@ -195,6 +196,7 @@ class ClusterConfig(Section):
         "and offer the mechanism over AMQP 1.0. A thief of the catalog tests passwords faster on verifiers "
         "than on hashes.",
     )
+    tokens: TokenSettings | None = None
     links: dict[Name, ContainerLinkSettings] = Field(
         default_factory=dict,
         max_length=64,
@@ -279,6 +281,7 @@ class NodeConfig(Section):
         "node that is not in `cluster.nodes` needs this table: it joins once `quorate cluster add` has run.",
     )
     tls: TlsSettings | None = None
+    tokens: TokenKeyFiles | None = None
     http: HttpSettings = HttpSettings()
     traces: TraceSettings | None = None
     log: LogSettings = LogSettings()
@@ -296,6 +299,8 @@ class NodeConfig(Section):
             raise ValueError("secret_key_file is missing, but cluster.nodes have public keys")
         if not self.cluster.encrypted and self.secret_key_file is not None:
             raise ValueError("secret_key_file is set, but cluster.nodes have no public_key")
+        if (self.tokens is None) != (self.cluster.tokens is None):
+            raise ValueError("[cluster.tokens] and [node.tokens] belong together: set both tables or none")
         return self
 
     @model_validator(mode="after")

@@ -42,7 +42,7 @@ from node.ranges.range_set import Range
 from node.refusal import Refusal, locked
 from node.routing.exchange import Exchange
 from node.routing.matching import Binding, Destination
-from node.session.logins import AnonymousLogin, Login, PasswordLogin, ScramLogin
+from node.session.logins import Login
 from node.session.permissions import Permissions, Scope
 from node.session.ports import (
     Authenticated,
@@ -50,6 +50,7 @@ from node.session.ports import (
     DeclaredQueue,
     Done,
     Got,
+    Identity,
     QueueCounts,
     QueueDeclaration,
     QueueDescription,
@@ -129,14 +130,7 @@ class FrontEnd:
     # -- connections ----------------------------------------------------------------------------
 
     def authenticate(self, login: Login, remote: str, answer: Authenticated) -> None:
-        if isinstance(login, PasswordLogin):
-            self._access.authenticate(login.user, login.password, remote, answer)
-        elif isinstance(login, AnonymousLogin):
-            self._access.admit_anonymous(remote, answer)
-        elif isinstance(login, ScramLogin):
-            self._access.admit_verified(login.user, login.verifier, remote, answer)
-        else:
-            self._access.admit(login.user, remote, answer)
+        self._access.log_in(login, remote, answer)
 
     @property
     def offers_scram(self) -> bool:
@@ -145,8 +139,11 @@ class FrontEnd:
     def begin_scram(self) -> ScramExchange:
         return self._access.begin_scram()
 
-    def enter(self, subscriber: Subscriber, user: str, vhost: str) -> VhostConnection:
-        return self._connections.enter(subscriber, user, vhost)
+    def enter(self, subscriber: Subscriber, identity: Identity, vhost: str) -> VhostConnection:
+        return self._connections.enter(subscriber, identity, vhost)
+
+    def change_rights(self, holder: int, identity: Identity) -> Scope:
+        return self._connections.change_rights(holder, identity)
 
     def channel_opened(self, user: str) -> None:
         self._connections.check_channels(user)

@@ -10,8 +10,8 @@ from cluster.catalog.access.usage import Usage
 from cluster.catalog.observer import Observer
 from cluster.catalog.state import CatalogState
 from node.refusal import EntryRefusedError
-from node.session.permissions import Scope
-from node.session.ports import VhostConnection
+from node.session.permissions import GrantedRights, Scope
+from node.session.ports import Identity, VhostConnection
 from node.session.subscriber import Subscriber
 
 
@@ -30,25 +30,40 @@ class ClientConnections(Observer):
         self._access = access
         self._usage = usage
         self._largest = largest
-        self._scopes: WeakValueDictionary[tuple[str, str], Scope] = WeakValueDictionary()
+        self._scopes: WeakValueDictionary[tuple[str, str, GrantedRights | None], Scope]
+        self._scopes = WeakValueDictionary()
         self._residents: dict[int, Resident] = {}
         self._last_holder = 0
         self._removed = False
 
-    def enter(self, subscriber: Subscriber, user: str, vhost: str) -> VhostConnection:
+    def enter(self, subscriber: Subscriber, identity: Identity, vhost: str) -> VhostConnection:
         """Open a user's connection to a virtual host. Raises EntryRefusedError, in RabbitMQ's words."""
+        user = identity.user
         if vhost not in self._state.vhosts:
             raise EntryRefusedError(f"vhost {vhost} not found")
         self._check_limits(user, vhost)
-        if not self._access.may_enter(user, vhost):
-            raise EntryRefusedError(f"access to vhost '{vhost}' refused for user '{user}'")
-        scope = self._scopes.get((vhost, user))
-        if scope is None:
-            scope = self._scopes[vhost, user] = Scope(user, vhost)
+        scope = self._scope(identity, vhost)
         self._last_holder += 1
         self._residents[self._last_holder] = Resident(scope, subscriber)
         self._usage.opened(user, vhost, self._last_holder, subscriber)
         return VhostConnection(scope, self._last_holder)
+
+    def change_rights(self, holder: int, identity: Identity) -> Scope:
+        """Give the user of an open connection the rights of a new token. Raises EntryRefusedError."""
+        resident = self._residents[holder]
+        scope = self._scope(identity, resident.scope.vhost)
+        self._residents[holder] = resident._replace(scope=scope)
+        return scope
+
+    def _scope(self, identity: Identity, vhost: str) -> Scope:
+        """The scope of a user who may enter the virtual host. Raises EntryRefusedError."""
+        user, rights = identity.user, identity.rights
+        if not self._access.may_enter(identity, vhost):
+            raise EntryRefusedError(f"access to vhost '{vhost}' refused for user '{user}'")
+        scope = self._scopes.get((vhost, user, rights))
+        if scope is None:
+            scope = self._scopes[vhost, user, rights] = Scope(user, vhost, rights)
+        return scope
 
     def _check_limits(self, user: str, vhost: str) -> None:
         if len(self._residents) >= self._largest:
@@ -102,5 +117,5 @@ class ClientConnections(Observer):
         for scope, subscriber in list(self._residents.values()):
             if scope.vhost not in self._state.vhosts:
                 subscriber.force_close(f"vhost '{scope.vhost}' is deleted")
-            elif scope.user not in self._state.access.users:
+            elif scope.rights is None and scope.user not in self._state.access.users:
                 subscriber.force_close(f"user '{scope.user}' is deleted")

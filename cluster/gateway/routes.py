@@ -78,7 +78,7 @@ class Routes:
             self.exchange(scope.vhost, exchange)
         except NotFoundError:
             # A user who may not write to the exchange must not learn whether it exists.
-            self._access.check_exchange(scope.user, scope.vhost, Right.WRITE, exchange)
+            self._access.check_exchange(scope, Right.WRITE, exchange)
             raise
         return self._replica.state.vhost(scope.vhost).exchanges.header_names(exchange)
 
@@ -161,7 +161,7 @@ class Routes:
         """Gives the routes of one exchange by key. Raises as `find` for the first key, at once."""
         if self._version != self._replica.version:
             self._forget()
-        user, vhost = scope.user, scope.vhost
+        vhost = scope.vhost
         if exchange == DEFAULT_EXCHANGE:
             return lambda key: self.find(scope, exchange, key, None)
         # The checks of the exchange are those of every key.
@@ -172,7 +172,7 @@ class Routes:
 
         def find(key: str) -> Targets:
             if topic:
-                check_topic(user, vhost, Right.WRITE, exchange, key)
+                check_topic(scope, Right.WRITE, exchange, key)
             names = exchanges.route(exchange, key)
             targets = known.get(names)
             if targets is None:
@@ -195,11 +195,11 @@ class Routes:
         self, scope: Scope, exchange: str, keys: Sequence[str], headers: Mapping[str, Any] | None
     ) -> Targets:
         vhost = scope.vhost
-        self._access.check_exchange(scope.user, vhost, Right.WRITE, exchange)
+        self._access.check_exchange(scope, Right.WRITE, exchange)
         found = self.exchange(vhost, exchange)
         if found.kind is ExchangeKind.TOPIC:
             for key in keys:
-                self._access.check_topic(scope.user, vhost, Right.WRITE, exchange, key)
+                self._access.check_topic(scope, Right.WRITE, exchange, key)
         if found.internal:
             raise AccessRefusedError(f"cannot publish to internal exchange '{exchange}' in vhost '{vhost}'")
         exchanges = self._replica.state.vhost(vhost).exchanges

@@ -162,6 +162,22 @@ EVENTS: Final = (
         NO_REMEDY,
     ),
     Event(
+        "Q119",
+        "token_keys_loaded",
+        "The node has read the keys that sign access tokens again: they count for log-ins from now on.",
+        "The files have changed, or the node got SIGHUP.",
+        NO_REMEDY,
+    ),
+    Event(
+        "Q120",
+        "token_keys_unusable",
+        "The node cannot use the files with the keys that sign access tokens, and keeps the keys that it had "
+        "loaded before.",
+        "The files are incomplete or cannot be read, or have keys of kinds that nodes do not take: see "
+        "`reason`.",
+        "Correct the files in `[node.tokens]`.",
+    ),
+    Event(
         "Q201",
         "rebuilding",
         "The node has lost its disk or its journal, and gets everything back from the others. Until then it "
@@ -326,6 +342,14 @@ EVENTS: Final = (
         "who has logged in has no right to it: see `reason`.",
         "Correct `cluster.links`, the container, or the user's rights. The node attaches the link again when "
         "the container connects again.",
+    ),
+    Event(
+        "Q314",
+        "token_refused",
+        "A client that is connected has brought a new access token, which the node does not take. Over AMQP "
+        "0-9-1 the node closes the connection; over AMQP 1.0 the token of before counts on.",
+        "See `reason`: the token is of another user, grants nothing in the virtual host, or does not count.",
+        "Have the issuer give the client the right token.",
     ),
     Event(
         "Q401",

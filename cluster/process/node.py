@@ -23,11 +23,9 @@ from cluster.catalog.access.control import Access, Answer
 from cluster.catalog.access.records import LoginRules
 from cluster.catalog.access.usage import Usage
 from cluster.catalog.definitions import NodeDefinition
-from cluster.config.certificates import Certificates
 from cluster.config.formats import VERIFIERS_IN_HASHES
 from cluster.config.identity import AMQP10_VERSION, server_properties, version
 from cluster.config.models import NodeConfig
-from cluster.config.tables import ConfigError
 from cluster.gateway.broker_port import FrontEnd
 from cluster.gateway.client_limits import client_memory, container_links, gate, session_limits
 from cluster.log.event_log import EventLog
@@ -40,6 +38,7 @@ from cluster.process.handover import Handover
 from cluster.process.hashing import HashingThreads
 from cluster.process.joining import Joining, add_command
 from cluster.process.journal_directory import JournalDirectory
+from cluster.process.key_files import KeyFiles
 from cluster.process.machine_config import machine_config
 from cluster.process.peers import Peers
 from cluster.process.readiness import Readiness, ReadinessView
@@ -66,10 +65,6 @@ COLLECT_INTERVAL_S: Final = 0.25
 COLLECT_BYTES: Final = 1024 * 1024
 """Stragglers copied forward in one go, so that collection never holds up a turn for long."""
 
-CERTIFICATES_INTERVAL_S: Final = 5.0
-"""Seconds between two looks at the certificate's files: an operator who renews them need not tell the
-node."""
-
 
 class NodeProcess:
     """The sockets, the journal's thread and the timers of one node."""
@@ -90,7 +85,7 @@ class NodeProcess:
         self.fail_stop = FailStop(loop, self.log, self._damaged, self._end)
         self.front_end_id = secrets.randbits(62) + 1
         self.listening = self._scheduled = False
-        self._next_collection = self._next_look = 0.0
+        self._next_collection = 0.0
         self._tick_due = math.inf
         self._timer: asyncio.TimerHandle | None = None
         self.directory = JournalDirectory(config.data_dir, self.log)
@@ -99,12 +94,12 @@ class NodeProcess:
         self.peers = Peers(config, self.transport, self._send, self._members, self._left)
         self.broker = self._make_broker()
         self.writer = JournalWriter(self.journal, loop.call_soon_threadsafe, self._durable, self._disk_failed)
+        self.key_files = KeyFiles(config, self.log)
         self.hashing = HashingThreads(loop, self.fail_stop.of_hashing)
         self.access = self._make_access()
         self.usage = Usage(self.access.state, self._send, lambda: self.broker.connected)
         self.front_end = self._make_front_end()
         self.listener = self._make_listener()
-        self.certificates = None if config.tls is None else Certificates(config.tls)
         self.shortages = Shortages(config.name, self._send, lambda: self.broker.connected, self._held_back)
         self.watermarks = Watermarks(config.cluster.alarms, config.data_dir, self.broker.partitions.reclaim)
         self.inquiry = Inquiry(config.name, self._send, lambda: self.broker.connected, self._question_failed)
@@ -113,7 +108,7 @@ class NodeProcess:
         self.joining = self._make_joining(restores_users)
         self.readiness = self._make_readiness()
         view, services = self._make_view(), self._make_services()
-        self.administration = Administration(view, services, self.certificates, self.wanted)
+        self.administration = Administration(view, services, self.key_files.certificates, self.wanted)
 
     # -- parts ----------------------------------------------------------------------------------
 
@@ -125,6 +120,7 @@ class NodeProcess:
             self.hashing,
             LoginRules(cluster.loopback_users, cluster.anonymous_user, cluster.scram),
             lambda: formats.everywhere >= VERIFIERS_IN_HASHES,
+            self.key_files.token_checks(cluster.tokens, wall_ms),
         )
 
     def _make_joining(self, restores_users: bool) -> Joining:
@@ -306,9 +302,9 @@ class NodeProcess:
         ports = {"amqp": str(address), "http": str(self.config.listen.http)}
         if self.config.listen.https is not None:
             ports["https"] = str(self.config.listen.https)
-        if self.certificates is not None:
+        if self.key_files.certificates is not None:
             encrypted = self.config.listen.amqps
-            await self.listener.start_tls(encrypted.host, encrypted.port, self.certificates)
+            await self.listener.start_tls(encrypted.host, encrypted.port, self.key_files.certificates)
             ports["amqps"] = str(encrypted)
         self.log.info("listening", **ports, pid=os.getpid())
         self.listening = True
@@ -400,10 +396,7 @@ class NodeProcess:
             if self.listener.memory.fell():
                 trim()
             self.shortages.noticed(self.watermarks.crossed(), now)
-        if self.certificates is not None and now >= self._next_look:
-            self._next_look = now + CERTIFICATES_INTERVAL_S
-            if self.certificates.changed:
-                self.reload()
+        self.key_files.tick(now)
         self._tick_due = self.clock() + TICK_S
         self._timer = self.loop.call_later(TICK_S, self._tick)
 
@@ -420,15 +413,8 @@ class NodeProcess:
         self.listener.alarm(reason)
 
     def reload(self) -> None:
-        """Read the certificate's files again; open connections keep their certificate. Called on SIGHUP."""
-        if self.certificates is None:
-            return
-        try:
-            self.certificates.reload()
-        except ConfigError as error:
-            self.log.error("certificates_unusable", reason=str(error))
-        else:
-            self.log.info("certificates_loaded")
+        """Read the files of the certificate and of the keys of tokens again. Called on SIGHUP."""
+        self.key_files.reload()
 
     def _leave(self) -> None:
         """End the node, which was removed from the cluster: no queue and no replica is on it any more."""

@@ -63,7 +63,7 @@ class AccessChecks:
             check(self, scope, holder, command)
 
     def _exchange(self, scope: Scope, right: Right, name: str) -> None:
-        self._port.permissions.check_exchange(scope.user, scope.vhost, right, name)
+        self._port.permissions.check_exchange(scope, right, name)
 
     def _subject(self, scope: Scope, right: Right, name: str) -> None:
         """Check the right on an exchange that a command changes. The default exchange is left to the command
@@ -75,7 +75,7 @@ class AccessChecks:
     def _queue(self, scope: Scope, right: Right, name: str) -> None:
         # Every user may use direct reply-to, and no permission mentions its queue.
         if not name.startswith(REPLY_TO):
-            self._port.permissions.check_queue(scope.user, scope.vhost, right, name)
+            self._port.permissions.check_queue(scope, right, name)
 
     # -- exchanges ------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class AccessChecks:
         self._binding(scope, holder, command)
         source = command.source
         if self._kind(scope, source) is ExchangeKind.TOPIC:
-            self._port.permissions.check_topic(scope.user, scope.vhost, Right.READ, source, command.key)
+            self._port.permissions.check_topic(scope, Right.READ, source, command.key)
 
     def _binding(self, scope: Scope, holder: int, command: Bind | Unbind | ListBindings) -> None:
         kind, name = command.destination

@@ -21,9 +21,9 @@ from node.ranges.range_set import Range
 from node.refusal import Refusal
 from node.session.commands import Answered, Command, Consuming, Result
 from node.session.consumers import Released, SessionConsumers, nothing
-from node.session.logins import CertifiedLogin, Login
+from node.session.logins import Login
 from node.session.permissions import NOWHERE
-from node.session.ports import Authenticated, BrokerPort, Done, Got, Route
+from node.session.ports import Authenticated, BrokerPort, Done, Got, Identity, Route
 from node.session.protocol_machine import ProtocolMachine
 from node.session.publish_routes import RoutedStretch, by_contents, by_keys
 from node.session.publishing_session import ENDED_SESSION, PublishingSession, none_in_use
@@ -72,14 +72,14 @@ class SessionCore:
         """
         self._port.authenticate(login, remote, answer)
 
-    def check_user(self, user: str, remote: str, answer: Authenticated) -> None:
-        """Check whether a user who has logged in may still do so. `answer` as for `log_in`."""
-        self._port.authenticate(CertifiedLogin(user), remote, answer)
-
-    def enter(self, user: str, vhost: str) -> None:
+    def enter(self, identity: Identity, vhost: str) -> None:
         """Open the session in a virtual host. Raises EntryRefusedError."""
-        entry = self._port.enter(self._session, user, vhost)
+        entry = self._port.enter(self._session, identity, vhost)
         self.scope, self.holder = entry.scope, entry.holder
+
+    def change_rights(self, identity: Identity) -> None:
+        """The user's new token counts from the next command on. Raises EntryRefusedError."""
+        self.scope = self._port.change_rights(self.holder, identity)
 
     def channel_opened(self) -> None:
         """The client has opened a channel. Raises EntryRefusedError where the user has too many."""

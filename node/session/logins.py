@@ -45,7 +45,14 @@ class ScramLogin:
     verifier: Verifier
 
 
-Login = PasswordLogin | CertifiedLogin | AnonymousLogin | ScramLogin
+@dataclass(frozen=True, slots=True)
+class TokenLogin:
+    """An access token, which names its user."""
+
+    token: str = field(repr=False)
+
+
+Login = PasswordLogin | TokenLogin | CertifiedLogin | AnonymousLogin | ScramLogin
 
 
 class MalformedResponseError(Exception):

@@ -18,16 +18,33 @@ class Right(StrEnum):
     READ = "read"
 
 
+class GrantedRights(Protocol):
+    """The rights that an access token grants, equal for tokens that grant the same. The catalog's permissions
+    do not count for a client with such rights.
+    """
+
+    def enters(self, vhost: str) -> bool:
+        """Whether they grant anything in the virtual host."""
+
+    def allows(self, vhost: str, right: Right, name: str) -> bool:
+        """Whether they grant the right on a queue or an exchange of this name."""
+
+    def allows_topic(self, vhost: str, right: Right, exchange: str, key: str) -> bool:
+        """Whether they grant the right with the routing key at the topic exchange."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Scope:
-    """A user in a virtual host. There is one object for each pair of user and virtual host, compared by
-    identity.
+    """A user in a virtual host, and the rights of the user's token. There is one object for equal user,
+    virtual host and rights, compared by identity.
 
-    So callers can remember decisions under a scope without hashing its names.
+    So callers can remember decisions under a scope without hashing its names. `rights` is None where the
+    catalog has the user's permissions.
     """
 
     user: str
     vhost: str
+    rights: GrantedRights | None = None
 
 
 NOWHERE = Scope("", "")
@@ -35,13 +52,14 @@ NOWHERE = Scope("", "")
 
 
 class Permissions(Protocol):
-    """Checks that raise AccessRefusedError where the user has not the right in the virtual host.
+    """Checks that raise AccessRefusedError where the user of the scope has not the right in its virtual host.
 
-    A check reads this node's catalog: a change of permissions counts from the next call on.
+    A check reads the rights of the scope, or this node's catalog: a change of permissions there counts from
+    the next call on.
     """
 
-    def check_exchange(self, user: str, vhost: str, right: Right, name: str) -> None: ...
-    def check_queue(self, user: str, vhost: str, right: Right, name: str) -> None: ...
+    def check_exchange(self, scope: Scope, right: Right, name: str) -> None: ...
+    def check_queue(self, scope: Scope, right: Right, name: str) -> None: ...
 
-    def check_topic(self, user: str, vhost: str, right: Right, exchange: str, key: str) -> None:
+    def check_topic(self, scope: Scope, right: Right, exchange: str, key: str) -> None:
         """Check a routing key at a topic exchange: `WRITE` for a publish, `READ` for a binding."""

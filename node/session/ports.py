@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Final, NamedTuple, Protocol
 
 from node.delivery.backlog import NO_BACKLOG
@@ -19,7 +20,7 @@ from node.refusal import Refusal
 from node.routing.exchange import Exchange
 from node.routing.matching import Binding, Destination
 from node.session.logins import Login
-from node.session.permissions import Permissions, Scope
+from node.session.permissions import GrantedRights, Permissions, Scope
 from node.session.subscriber import Subscriber
 from node.session.traffic import ExchangeFlow
 from node.wire.scram import ScramExchange
@@ -136,10 +137,14 @@ class Got:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The user who has logged in, with the user's tags."""
+    """The user who has logged in, with the user's tags. For a user with an access token, `rights` are those
+    that the token grants, and `lasts` the seconds until it ends.
+    """
 
     user: str
     tags: tuple[str, ...] = ()
+    rights: GrantedRights | None = None
+    lasts: float = inf
 
 
 Authenticated = Callable[[Identity | None, str], None]
@@ -235,8 +240,13 @@ class BrokerPort(Protocol):
     def begin_scram(self) -> ScramExchange:
         """Begin a client's exchange by SCRAM. With a right proof its user and verifier are a `ScramLogin`."""
 
-    def enter(self, subscriber: Subscriber, user: str, vhost: str) -> VhostConnection:
+    def enter(self, subscriber: Subscriber, identity: Identity, vhost: str) -> VhostConnection:
         """Open a connection in a virtual host. Raises EntryRefusedError."""
+
+    def change_rights(self, holder: int, identity: Identity) -> Scope:
+        """The user of an open connection has a new token: the scope from now on. Raises EntryRefusedError
+        where the token grants nothing in the virtual host of the connection.
+        """
 
     def channel_opened(self, user: str) -> None:
         """A connection of the user has opened a channel. Raises EntryRefusedError where the user has too

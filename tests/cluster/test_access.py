@@ -21,7 +21,7 @@ from node.refusal import (
     Refusal,
     ResourceError,
 )
-from node.session.permissions import Right
+from node.session.permissions import Right, Scope
 from node.session.ports import Identity
 
 FRONT_END = 77
@@ -194,9 +194,9 @@ def test_limits_have_the_names_of_rabbitmqs() -> None:
 def test_who_adds_a_virtual_host_may_use_it() -> None:
     desk = Desk()
     assert desk.call(desk.access.put_vhost, "w", creator="bob", description="new", tags=["a"])
-    assert desk.access.may_enter("bob", "w")
+    assert desk.access.may_enter(Identity("bob"), "w")
     assert not desk.call(desk.access.put_vhost, "w", creator="alice", description="newer")
-    assert not desk.access.may_enter("alice", "w")
+    assert not desk.access.may_enter(Identity("alice"), "w")
     properties = desk.state.access.vhost("w")
     assert (properties.description, properties.tags) == ("newer", ("a",))
 
@@ -377,17 +377,17 @@ def test_a_changed_permission_counts_from_the_next_decision_on() -> None:
     assert not access.authorise("bob", "v", Right.WRITE, "q")
     desk.call(access.clear_permissions, "bob", "v")
     assert not access.authorise("bob", "v", Right.READ, "q")
-    assert not access.may_enter("bob", "v")
+    assert not access.may_enter(Identity("bob"), "v")
 
 
 def test_refusals_read_as_rabbitmqs() -> None:
     desk = Desk()
     desk.call(desk.access.set_permissions, "bob", "v", "", "", "")
     with pytest.raises(AccessRefusedError) as refusal:
-        desk.access.check_queue("bob", "v", Right.READ, "q")
+        desk.access.check_queue(Scope("bob", "v"), Right.READ, "q")
     assert str(refusal.value) == "read access to queue 'q' in vhost 'v' refused for user 'bob'"
     with pytest.raises(AccessRefusedError) as refusal:
-        desk.access.check_exchange("bob", "v", Right.WRITE, "")
+        desk.access.check_exchange(Scope("bob", "v"), Right.WRITE, "")
     assert str(refusal.value) == "write access to exchange 'amq.default' in vhost 'v' refused for user 'bob'"
 
 
@@ -401,7 +401,7 @@ def test_topic_permissions_restrict_keys_only_where_there_are_some() -> None:
     assert not access.authorise_topic("bob", "v", Right.READ, "amq.topic", "bob.v.x")
     assert access.authorise_topic("bob", "v", Right.WRITE, "other", "alice")
     with pytest.raises(AccessRefusedError) as refusal:
-        access.check_topic("bob", "v", Right.WRITE, "amq.topic", "k")
+        access.check_topic(Scope("bob", "v"), Right.WRITE, "amq.topic", "k")
     assert str(refusal.value) == (
         "write access to topic 'k' in exchange topic 'amq.topic' in vhost 'v' refused for user 'bob'"
     )

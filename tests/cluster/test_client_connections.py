@@ -16,7 +16,7 @@ from cluster.catalog.observer import Observer
 from cluster.catalog.state import CatalogState, encode_command
 from cluster.gateway.client_connections import ClientConnections
 from node.refusal import EntryRefusedError
-from node.session.ports import VhostConnection
+from node.session.ports import Identity, VhostConnection
 from tests.simulation.front_ends import TrustingHasher
 
 
@@ -71,7 +71,7 @@ class Node(Observer):
     def enter(self, user: str, vhost: str) -> tuple[VhostConnection, Client]:
         client = Client()
         subscriber: Any = client
-        return self.connections.enter(subscriber, user, vhost), client
+        return self.connections.enter(subscriber, Identity(user), vhost), client
 
     def refusal(self, user: str, vhost: str) -> str:
         with pytest.raises(EntryRefusedError) as refusal:

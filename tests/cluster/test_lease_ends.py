@@ -10,6 +10,7 @@ from cluster.config.formats import FORMAT_LEVEL
 from node.refusal import AccessRefusedError, PreconditionFailedError
 from node.session.commands import RenewLeases
 from node.session.core import SessionCore
+from node.session.ports import Identity
 from node.session.publishing_session import none_in_use
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.definitions import Role
@@ -248,7 +249,7 @@ class Renewal:
         self.answers: list[Any] = []
         node, port = site.nodes[name], site.front_end(name)
         core: Any = SessionCore(port, RecordedSubscriber(), none_in_use)
-        core.enter("guest", "/")
+        core.enter(Identity("guest"), "/")
         command = RenewLeases(QUEUE, bookmarks)
         node.input(lambda: core.carry_out(1, command, self.answers.append))
         site.until(lambda: self.answers)

@@ -14,7 +14,7 @@ from cluster.config.formats import SECTIONS_IN_RUNS
 from node.message.run import Run
 from node.refusal import PreconditionFailedError
 from node.session.core import SessionCore
-from node.session.ports import Got
+from node.session.ports import Got, Identity
 from node.wire.amqp091 import methods as m
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.deaths import DEATHS, death_maps
@@ -59,7 +59,7 @@ class Publisher(RecordedSubscriber):
         self.returned: list[Run] = []
         self.refusals: list[Any] = []
         self._core = SessionCore(client.site.front_end(client.node.name), self, lambda channel: ())
-        self._core.enter("guest", "/")
+        self._core.enter(Identity("guest"), "/")
         self._tag = 1
 
     def hold(self, channel: int) -> None:

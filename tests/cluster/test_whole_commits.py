@@ -8,7 +8,7 @@ from node.delivery.settlements import Outcome, Settlement
 from node.message.run import Run
 from node.refusal import NotFoundError, PreconditionFailedError, Refusal
 from node.session.core import SessionCore
-from node.session.ports import Got
+from node.session.ports import Got, Identity
 from tests.cluster.kinds import KINDS
 from tests.cluster.recorders import RecordedSubscriber
 from tests.site import Client, Site
@@ -24,7 +24,7 @@ class Transactor(RecordedSubscriber):
         super().__init__()
         self.client = client
         self.core = SessionCore(client.site.front_end(client.node.name), self, lambda channel: ())
-        self.core.enter("guest", "/")
+        self.core.enter(Identity("guest"), "/")
         self.refusals: list[Refusal] = []
         self.settled: list[Settlement] = []
 

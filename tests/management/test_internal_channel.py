@@ -11,7 +11,7 @@ import pytest
 from cluster.admin.api.internal_channel import InternalChannel
 from node.delivery.settlements import Outcome
 from node.session.permissions import Scope
-from node.session.ports import Got, QueueRef, VhostConnection
+from node.session.ports import Got, Identity, QueueRef, VhostConnection
 from tests.cluster.recorders import Silence, run_of
 
 GET_LINK = 20
@@ -59,7 +59,7 @@ ASKED: dict[str, Callable[[InternalChannel], Awaitable[Any]]] = {
 def test_a_message_that_comes_when_no_request_waits_goes_back(asked: str) -> None:
     async def given_up() -> LateBroker:
         broker: Any = LateBroker()
-        channel = InternalChannel(broker, "guest", "/")
+        channel = InternalChannel(broker, Identity("guest"), "/")
         request = asyncio.ensure_future(ASKED[asked](channel))
         await broker.asked.wait()
         request.cancel()

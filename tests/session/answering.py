@@ -95,10 +95,10 @@ class AnsweringBroker:
     def begin_scram(self) -> ScramExchange:
         raise AssertionError("not offered")
 
-    def enter(self, subscriber: Subscriber, user: str, vhost: str) -> VhostConnection:
+    def enter(self, subscriber: Subscriber, identity: Identity, vhost: str) -> VhostConnection:
         self._last += 1
         self.holders.add(self._last)
-        return VhostConnection(Scope(user, vhost), self._last)
+        return VhostConnection(Scope(identity.user, vhost), self._last)
 
     def channel_opened(self, user: str) -> None:
         self._called()
@@ -109,13 +109,13 @@ class AnsweringBroker:
 
     # -- rights, names and routes ---------------------------------------------------------------
 
-    def check_exchange(self, user: str, vhost: str, right: Right, name: str) -> None:
+    def check_exchange(self, scope: Scope, right: Right, name: str) -> None:
         self._called()
 
-    def check_queue(self, user: str, vhost: str, right: Right, name: str) -> None:
+    def check_queue(self, scope: Scope, right: Right, name: str) -> None:
         self._called()
 
-    def check_topic(self, user: str, vhost: str, right: Right, exchange: str, key: str) -> None:
+    def check_topic(self, scope: Scope, right: Right, exchange: str, key: str) -> None:
         self._called()
 
     def exchange(self, vhost: str, name: str) -> Exchange:

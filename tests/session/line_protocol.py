@@ -208,7 +208,7 @@ class LineSession:
             self._turn_away(reason)
             return
         try:
-            self._core.enter(identity.user, vhost)
+            self._core.enter(identity, vhost)
         except Refusal as refusal:
             self._answered(refusal)
             return

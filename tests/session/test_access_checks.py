@@ -29,20 +29,20 @@ class Broker:
         self.asked: list[str] = []
         self._granted = granted
 
-    def _check(self, user: str, vhost: str, what: str) -> None:
-        assert (user, vhost) == ("alice", "v")
+    def _check(self, scope: Scope, what: str) -> None:
+        assert scope is SCOPE
         self.asked.append(what)
         if self._granted is not None and what not in self._granted:
             raise AccessRefusedError(what)
 
-    def check_exchange(self, user: str, vhost: str, right: Right, name: str) -> None:
-        self._check(user, vhost, f"{right} exchange {name}")
+    def check_exchange(self, scope: Scope, right: Right, name: str) -> None:
+        self._check(scope, f"{right} exchange {name}")
 
-    def check_queue(self, user: str, vhost: str, right: Right, name: str) -> None:
-        self._check(user, vhost, f"{right} queue {name}")
+    def check_queue(self, scope: Scope, right: Right, name: str) -> None:
+        self._check(scope, f"{right} queue {name}")
 
-    def check_topic(self, user: str, vhost: str, right: Right, exchange: str, key: str) -> None:
-        self._check(user, vhost, f"{right} topic {exchange} {key}")
+    def check_topic(self, scope: Scope, right: Right, exchange: str, key: str) -> None:
+        self._check(scope, f"{right} topic {exchange} {key}")
 
     def exchange(self, vhost: str, name: str) -> Exchange:
         kinds = {"t": ExchangeKind.TOPIC, "d": ExchangeKind.DIRECT}

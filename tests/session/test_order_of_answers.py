@@ -189,7 +189,7 @@ class NamingBroker(LateBroker):
         super().__init__(late)
         self.names: list[str] = []
 
-    def check_queue(self, user: str, vhost: str, right: Any, name: str) -> None:
+    def check_queue(self, scope: Any, right: Any, name: str) -> None:
         self.names.append(name)
 
     check_exchange = check_queue

@@ -42,7 +42,7 @@ class Broker(AnsweringBroker):
     def wait_ready(self, subscriber: Any) -> None:
         self.waiting.append(subscriber)
 
-    def check_queue(self, user: str, vhost: str, right: Right, name: str) -> None:
+    def check_queue(self, scope: Any, right: Right, name: str) -> None:
         self.now += self.seconds
 
     def bind(self, vhost: str, binding: Any, arguments: Any, answer: Any) -> None:

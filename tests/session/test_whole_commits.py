@@ -11,6 +11,7 @@ from node.delivery.settlements import Outcome, Settlement
 from node.message.run import Run
 from node.refusal import NotFoundError, PreconditionFailedError, Refusal
 from node.session.core import SessionCore
+from node.session.ports import Identity
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.definitions import TransactionCondition as Condition
 from tests.cluster.recorders import RecordedSubscriber
@@ -30,7 +31,7 @@ class Publisher(RecordedSubscriber):
         super().__init__()
         port: Any = broker
         self.core = SessionCore(port, self, lambda channel: ())
-        self.core.enter("guest", "/")
+        self.core.enter(Identity("guest"), "/")
         self.answers: list[Refusal | None] = []
         self.refusals: list[Refusal] = []
         self.returned: list[Run] = []

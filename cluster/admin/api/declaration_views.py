@@ -32,7 +32,7 @@ endpoints = Endpoints()
 
 async def _carry_out(services: Services, call: Call, command: Command) -> None:
     """Raises Refusal and ApiError."""
-    async with internal_channel(services.front_end, call.user, call.vhost) as channel:
+    async with internal_channel(services.front_end, call.identity, call.vhost) as channel:
         await channel.call(command)
 
 

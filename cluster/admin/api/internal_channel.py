@@ -23,7 +23,7 @@ from node.session.command_limits import CommandLimitError, check_command
 from node.session.commands import Command, FindQueue, Get, Result
 from node.session.consumers import nothing
 from node.session.core import SessionCore
-from node.session.ports import Got, QueueRef, Route
+from node.session.ports import Got, Identity, QueueRef, Route
 from node.session.publishing_session import none_in_use
 from node.wire.formats import format_of
 
@@ -35,10 +35,10 @@ class InternalChannel:
 
     channel_count = 1
 
-    def __init__(self, port: FrontEnd, user: str, vhost: str) -> None:
+    def __init__(self, port: FrontEnd, identity: Identity, vhost: str) -> None:
         """Raises EntryRefusedError."""
         self._core = SessionCore(port, self, none_in_use)
-        self._core.enter(user, vhost)
+        self._core.enter(identity, vhost)
         self._port = port
         self._access = AccessChecks(port)
         self._answer: asyncio.Future[Any] | None = None
@@ -248,11 +248,11 @@ class InternalChannel:
 
 
 @asynccontextmanager
-async def internal_channel(port: FrontEnd, user: str, vhost: str) -> AsyncIterator[InternalChannel]:
+async def internal_channel(port: FrontEnd, identity: Identity, vhost: str) -> AsyncIterator[InternalChannel]:
     """A channel for one request. Raises EntryRefusedError, and ApiError while the node has no lease."""
     if not port.ready():
         raise ApiError(503, "service_unavailable", "this node has no contact with a majority of the nodes")
-    channel = InternalChannel(port, user, vhost)
+    channel = InternalChannel(port, identity, vhost)
     try:
         yield channel
     finally:

@@ -1,4 +1,4 @@
-"""Log-ins over HTTP: each request brings a name and a password (RFC 7617)."""
+"""Log-ins over HTTP: each request brings a name and a password, or an access token."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from aiohttp import web
 from cluster.admin.api.errors import ApiError
 from cluster.admin.api.services import Services
 from node.session.gate import origin_of
+from node.session.logins import PasswordLogin, TokenLogin
 from node.session.ports import Identity
 
 CHECKED_AT_ONCE: Final = 8
@@ -21,7 +22,7 @@ CHECKED_AT_ONCE: Final = 8
 
 
 class LoginError(ApiError):
-    """The name and password are no user's; the client is asked to log in (401)."""
+    """The name and password are no user's, or the token is refused; the client is asked to log in (401)."""
 
     def __init__(self) -> None:
         super().__init__(401, "not_authorized", "Login failed")
@@ -36,20 +37,20 @@ class LogIn:
 
     async def identity(self, request: web.Request) -> Identity:
         """Raises LoginError, and ApiError where an address fails too often or asks too much at once."""
-        user, password = _credentials(request.headers.get("Authorization", ""))
+        login = _credentials(request.headers.get("Authorization", ""))
         remote = request.remote or ""
         if self._services.shut_out(remote):
             raise _too_many("failed logins")
         origin = origin_of(remote)
-        if self._services.access.recognises(user, password):
-            # The request is refused before a hash is made.
-            return await self._authenticated(user, password, remote, "")
+        if isinstance(login, TokenLogin) or self._services.access.recognises(login.user, login.password):
+            # The answer comes at once: no hash is made.
+            return await self._authenticated(login, remote, "")
         if self._checked[origin] >= CHECKED_AT_ONCE:
             # Only the hash tells whether a log-in fails: few hashes of an address are made at a time.
             raise _too_many("logins at once")
-        return await self._authenticated(user, password, remote, origin)
+        return await self._authenticated(login, remote, origin)
 
-    async def _authenticated(self, user: str, password: str, remote: str, origin: str) -> Identity:
+    async def _authenticated(self, login: PasswordLogin | TokenLogin, remote: str, origin: str) -> Identity:
         answer: asyncio.Future[Identity | None] = asyncio.get_running_loop().create_future()
         self._checked[origin] += 1
 
@@ -66,9 +67,7 @@ class LogIn:
 
         # The answer comes from where no request is known.
         context = contextvars.copy_context()
-        self._services.access.authenticate(
-            user, password, remote, lambda *answered: context.run(authenticated, *answered)
-        )
+        self._services.access.log_in(login, remote, lambda *answered: context.run(authenticated, *answered))
         identity = await answer
         if identity is None:
             raise LoginError
@@ -79,9 +78,11 @@ def _too_many(what: str) -> ApiError:
     return ApiError(429, "too_many_requests", f"too many {what}; try again later")
 
 
-def _credentials(header: str) -> tuple[str, str]:
-    """User and password of basic authentication (RFC 7617). Raises LoginError."""
+def _credentials(header: str) -> PasswordLogin | TokenLogin:
+    """A name and a password (RFC 7617), or an access token (RFC 6750). Raises LoginError."""
     kind, _, encoded = header.partition(" ")
+    if kind.lower() == "bearer":
+        return TokenLogin(encoded.strip())
     try:
         if kind.lower() != "basic":
             raise ValueError
@@ -90,4 +91,4 @@ def _credentials(header: str) -> tuple[str, str]:
             raise ValueError
     except (binascii.Error, ValueError):
         raise LoginError from None
-    return user, password
+    return PasswordLogin(user, password)

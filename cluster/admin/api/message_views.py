@@ -46,7 +46,7 @@ async def publish_message(services: Services, call: Call) -> dict[str, bool]:
 async def _publish(services: Services, call: Call, exchange: str, fields: Fields) -> bool:
     claims = None if IMPERSONATOR in call.identity.tags else call.user
     run = message_of(fields, exchange, claims, services.config.cluster.limits.message_max_bytes)
-    async with internal_channel(services.front_end, call.user, call.vhost) as channel:
+    async with internal_channel(services.front_end, call.identity, call.vhost) as channel:
         try:
             return await channel.publish(run)
         except NotFoundError as error:
@@ -66,7 +66,7 @@ async def get_messages(services: Services, call: Call) -> Rows:
     if encoding not in ENCODINGS:
         raise bad_request("Unsupported encoding. Please use auto or base64.")
     show = partial(shown_message, encoding=encoding, truncate=None if truncate is None else max(0, truncate))
-    async with internal_channel(services.front_end, call.user, call.vhost) as channel:
+    async with internal_channel(services.front_end, call.identity, call.vhost) as channel:
         if mode == LOOKING:
             return Rows(await _look(channel, call.path["name"], count, show), ())
         shown = await _get(channel, call.path["name"], count, mode == NO_ACK, show)
@@ -100,7 +100,7 @@ async def renew_leases(services: Services, call: Call) -> dict[str, Any]:
     bookmarks = fields.values["bookmarks"]
     if not isinstance(bookmarks, list) or not all(isinstance(one, str) for one in bookmarks):
         raise bad_request("bookmarks is no list of texts")
-    async with internal_channel(services.front_end, call.user, call.vhost) as channel:
+    async with internal_channel(services.front_end, call.identity, call.vhost) as channel:
         renewed = await channel.call(RenewLeases(call.path["name"], tuple(bookmarks)))
     assert isinstance(renewed, LeasesRenewed)
     gone = sorted(set(bookmarks).difference(renewed.bookmarks))
@@ -125,14 +125,14 @@ async def _get(
 async def test_aliveness(services: Services, call: Call) -> dict[str, str]:
     """Declare a queue on this node, publish to it and get the message back."""
     queue = f"{ALIVENESS_QUEUE}.{services.node}"
-    async with internal_channel(services.front_end, call.user, call.vhost) as channel:
+    async with internal_channel(services.front_end, call.identity, call.vhost) as channel:
         await channel.call(DeclareQueue(QueueDeclaration(queue, False, False, False)))
     message = Fields(
         {"properties": {}, "routing_key": queue, "payload": "test_message", "payload_encoding": "string"}
     )
     if not await _publish(services, call, "", message):
         raise bad_request("the queue of the aliveness test took no message")
-    async with internal_channel(services.front_end, call.user, call.vhost) as channel:
+    async with internal_channel(services.front_end, call.identity, call.vhost) as channel:
         if await channel.get(queue, True) is None:
             raise bad_request("the queue of the aliveness test is empty")
     return {"status": "ok"}

@@ -44,8 +44,8 @@ async def move_messages(services: Services, call: Call) -> dict[str, Any]:
     count = fields.integer("count") if "count" in fields.values else MOST
     _check(services, call, source, (vhost, destination), count)
     async with (
-        internal_channel(services.front_end, call.user, call.vhost) as taking,
-        internal_channel(services.front_end, call.user, vhost) as giving,
+        internal_channel(services.front_end, call.identity, call.vhost) as taking,
+        internal_channel(services.front_end, call.identity, vhost) as giving,
     ):
         if not taking.keeps_until_settled(source):
             raise bad_request("an at-most-once queue forgets a message before it is safe elsewhere")

@@ -44,7 +44,7 @@ def visible_vhosts(services: Services, call: Call) -> list[str]:
 
 
 def sees(services: Services, call: Call, vhost: str) -> bool:
-    return call.monitors or services.access.may_enter(call.user, vhost)
+    return call.monitors or services.access.may_enter(call.identity, vhost)
 
 
 def shows(call: Call, row: dict[str, Any]) -> bool:

@@ -109,7 +109,7 @@ class ManagementServer:
         if vhost not in self._services.state.vhosts:
             raise no_such_object()
         sees = operation.method == "GET" and Audience.MONITORING.allows(identity.tags)
-        if not sees and not self._services.access.may_enter(identity.user, vhost):
+        if not sees and not self._services.access.may_enter(identity, vhost):
             raise not_authorised("User not authorised to access virtual host")
 
 

@@ -15,10 +15,12 @@ from cluster.catalog.access.password_checks import Hasher, PasswordChecks
 from cluster.catalog.access.patterns import Pattern, compiled, expanded, mistake_in, permits
 from cluster.catalog.access.records import NO_RULES, LoginRules, User
 from cluster.catalog.access.state import AccessState
+from cluster.catalog.access.tokens import TokenChecks, TokenError
 from cluster.config.passwords import SCRYPT_PREFIX, parse_hash, verifier_in, with_verifier, without_verifier
 from node.refusal import AccessRefusedError, PreconditionFailedError, Refusal, ResourceError
 from node.session.gate import origin_of
-from node.session.permissions import Right
+from node.session.logins import AnonymousLogin, Login, PasswordLogin, ScramLogin, TokenLogin
+from node.session.permissions import Right, Scope
 from node.session.ports import Authenticated, Identity
 from node.wire.scram import ScramExchange, Verifier
 
@@ -52,13 +54,17 @@ class Access:
         hasher: Hasher,
         rules: LoginRules = NO_RULES,
         verifiers_read: Callable[[], bool] = _by_none,
+        tokens: TokenChecks | None = None,
     ) -> None:
-        """`verifiers_read`: whether every member reads hashes with SCRAM verifiers."""
+        """`verifiers_read`: whether every member reads hashes with SCRAM verifiers. `tokens`: None where the
+        configuration takes none.
+        """
         self.state = state
         self._submit = submit
         self._hasher = hasher
         self._rules = rules
         self._verifiers_read = verifiers_read
+        self._tokens = tokens
         self._exchanges = 0
         self._learnt: dict[str, str] = {}
         """Users with the hashes that `_learn_verifier` is about to extend, or can do no more for."""
@@ -69,12 +75,30 @@ class Access:
 
     # -- logins ---------------------------------------------------------------------------------
 
+    def log_in(self, login: Login, remote: str, answer: Authenticated) -> None:
+        """Check a client's login of any kind; `remote` is its address. Answers as `authenticate`."""
+        if isinstance(login, PasswordLogin):
+            self.authenticate(login.user, login.password, remote, answer)
+        elif isinstance(login, TokenLogin):
+            self.admit_token(login.token, remote, answer)
+        elif isinstance(login, AnonymousLogin):
+            self.admit_anonymous(remote, answer)
+        elif isinstance(login, ScramLogin):
+            self.admit_verified(login.user, login.verifier, remote, answer)
+        else:
+            self.admit(login.user, remote, answer)
+
     def authenticate(self, user: str, password: str, remote: str, answer: Authenticated) -> None:
         """Check a name and a password; `remote` is the client's address.
 
         Answers with the user's identity, or with None and the reason of the refusal for the log. The answer
         comes at once where the password was right before, in a later turn where the password must be hashed.
+
+        A token may stand for the password. It names the user, and its answer comes at once.
         """
+        if self._tokens is not None and self._tokens.recognises(password):
+            self.admit_token(password, remote, answer)
+            return
         known = self.state.users.get(user)
         stored = without_verifier(known.password_hash) if known is not None else None
 
@@ -126,7 +150,9 @@ class Access:
         self._hasher.hash(password, True, hashed)
 
     def recognises(self, user: str, password: str) -> bool:
-        """Whether `authenticate` answers at once, as the password was right before."""
+        """Whether `authenticate` answers at once, as the password was right before, or is a token."""
+        if self._tokens is not None and self._tokens.recognises(password):
+            return True
         self._forget_outdated()
         known = self.state.users.get(user)
         return known is not None and self._checks.recognises(
@@ -138,10 +164,26 @@ class Access:
         known = self.state.users.get(user)
         if known is None:
             answer(None, f"user '{user}' - invalid credentials")
-        elif user in self._rules.loopback_users and not is_loopback(remote):
-            answer(None, f"user '{user}' can only connect via localhost")
         else:
-            answer(Identity(user, known.tags), "")
+            self._let_in(Identity(user, known.tags), remote, answer)
+
+    def _let_in(self, identity: Identity, remote: str, answer: Authenticated) -> None:
+        if identity.user in self._rules.loopback_users and not is_loopback(remote):
+            answer(None, f"user '{identity.user}' can only connect via localhost")
+        else:
+            answer(identity, "")
+
+    def admit_token(self, token: str, remote: str, answer: Authenticated) -> None:
+        """Let a user in by an access token, which names the user and grants the rights. Answers at once."""
+        if self._tokens is None:
+            answer(None, "the configuration takes no tokens")
+            return
+        try:
+            identity = self._tokens.identity(token)
+        except TokenError as error:
+            answer(None, str(error))
+        else:
+            self._let_in(identity, remote, answer)
 
     def admit_anonymous(self, remote: str, answer: Authenticated) -> None:
         """Let an anonymous client in, if the configuration names a user for such clients. Answers at once."""
@@ -184,9 +226,11 @@ class Access:
 
     # -- decisions ------------------------------------------------------------------------------
 
-    def may_enter(self, user: str, vhost: str) -> bool:
-        """Whether the virtual host exists and the user has permissions in it."""
-        return vhost in self.state.vhosts and (vhost, user) in self.state.permissions
+    def may_enter(self, identity: Identity, vhost: str) -> bool:
+        """Whether the virtual host exists, and the user, or the user's token, has permissions in it."""
+        if identity.rights is not None:
+            return vhost in self.state.vhosts and identity.rights.enters(vhost)
+        return vhost in self.state.vhosts and (vhost, identity.user) in self.state.permissions
 
     def authorise(self, user: str, vhost: str, right: Right, name: str) -> bool:
         """Whether the user has the right on a queue or an exchange of this name."""
@@ -229,23 +273,35 @@ class Access:
             users = self.state.users
             self._learnt = {name: stored for name, stored in self._learnt.items() if name in users}
 
-    def check_exchange(self, user: str, vhost: str, right: Right, name: str) -> None:
-        """Raises AccessRefusedError."""
-        self._check(user, vhost, right, "exchange", name or DEFAULT_EXCHANGE_ALIAS)
+    # Sessions ask these: a token's rights count in the place of the catalog's.
 
-    def check_queue(self, user: str, vhost: str, right: Right, name: str) -> None:
+    def check_exchange(self, scope: Scope, right: Right, name: str) -> None:
         """Raises AccessRefusedError."""
-        self._check(user, vhost, right, "queue", name)
+        self._check(scope, right, "exchange", name or DEFAULT_EXCHANGE_ALIAS)
 
-    def _check(self, user: str, vhost: str, right: Right, kind: str, name: str) -> None:
-        if not self.authorise(user, vhost, right, name):
+    def check_queue(self, scope: Scope, right: Right, name: str) -> None:
+        """Raises AccessRefusedError."""
+        self._check(scope, right, "queue", name)
+
+    def _check(self, scope: Scope, right: Right, kind: str, name: str) -> None:
+        user, vhost, rights = scope.user, scope.vhost, scope.rights
+        if rights is None:
+            allowed = self.authorise(user, vhost, right, name)
+        else:
+            allowed = rights.allows(vhost, right, name)
+        if not allowed:
             raise AccessRefusedError(
                 f"{right.value} access to {kind} '{name}' in vhost '{vhost}' refused for user '{user}'"
             )
 
-    def check_topic(self, user: str, vhost: str, right: Right, exchange: str, key: str) -> None:
+    def check_topic(self, scope: Scope, right: Right, exchange: str, key: str) -> None:
         """Raises AccessRefusedError."""
-        if not self.authorise_topic(user, vhost, right, exchange, key):
+        user, vhost, rights = scope.user, scope.vhost, scope.rights
+        if rights is None:
+            allowed = self.authorise_topic(user, vhost, right, exchange, key)
+        else:
+            allowed = rights.allows_topic(vhost, right, exchange, key)
+        if not allowed:
             raise AccessRefusedError(
                 f"{right.value} access to topic '{key}' in exchange topic '{exchange}' in vhost '{vhost}' "
                 f"refused for user '{user}'"

@@ -9,18 +9,26 @@ from node.session.core import SessionCore
 from node.session.logins import MalformedResponseError
 from node.session.permissions import IMPERSONATOR
 from node.session.ports import Identity
+from node.session.token_renewal import REFUSED_EVENT, TokenRenewal
 from node.session.transport import Transport
 from node.wire.amqp091 import effects
 from node.wire.amqp091.connection import Connection
 
 
 class Authentication:
-    """Passes logins to the broker and answers to the protocol machine; calls `answered` after each answer."""
+    """Passes logins and renewals to the broker, and answers to the protocol machine."""
 
     def __init__(
-        self, core: SessionCore, transport: Transport, connection: Connection, answered: Callable[[], None]
+        self,
+        core: SessionCore,
+        renewal: TokenRenewal,
+        transport: Transport,
+        connection: Connection,
+        answered: Callable[[Identity | None], None],
     ) -> None:
+        """`answered` is called with the identity that counts from now on, or None after a refusal."""
         self._core = core
+        self._renewal = renewal
         self._transport = transport
         self._connection = connection
         self._answered = answered
@@ -38,19 +46,26 @@ class Authentication:
             if identity is None:
                 connection.refused(reason)
             else:
+                self._renewal.identity = identity
                 connection.authenticated(identity.user, impersonates=IMPERSONATOR in identity.tags)
-            self._answered()
+            self._answered(identity)
 
         self._core.log_in(login, self._transport.remote, authenticated)
 
-    def update_secret(self, _: effects.UpdateSecret) -> None:
-        """Check again whether the user may log in. The secret is ignored: it renews tokens, which expire, and
-        the proofs that this broker takes at login do not expire.
+    def update_secret(self, effect: effects.UpdateSecret) -> None:
+        """Take a new token. For a client without a token, whose proof does not expire, the secret is ignored:
+        the node checks again whether the user may log in.
         """
 
         def verified(identity: Identity | None, reason: str) -> None:
             if not self._core.ended:
+                if identity is None:
+                    self._transport.log(REFUSED_EVENT, {"reason": reason})
                 self._connection.secret_checked(identity is not None)
-                self._answered()
+                self._answered(identity)
 
-        self._core.check_user(self._connection.life.user, self._transport.remote, verified)
+        if self._renewal.by_token:
+            token = effect.secret.decode("utf-8", "surrogateescape")
+            self._renewal.renew(token, self._transport.remote, verified)
+        else:
+            self._renewal.check_user(self._transport.remote, verified)

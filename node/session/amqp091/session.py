@@ -28,7 +28,8 @@ from node.session.client_views import (
 from node.session.commands import Completed, Consuming, Nothing, QueueFound, Removed, Result
 from node.session.consumers import nothing
 from node.session.core import MachineSession, SessionCore
-from node.session.ports import BrokerPort, Got
+from node.session.ports import BrokerPort, Got, Identity
+from node.session.token_renewal import TokenRenewal
 from node.session.transport import Transport
 from node.wire.amqp091 import effects, methods
 from node.wire.amqp091.codec import encode_method
@@ -57,7 +58,8 @@ class Session(MachineSession):
         super().__init__(port, transport, clock)
         self.connection = connection = Connection(limits, clock())
         self._core = core = SessionCore(port, self, self._in_use)
-        authentication = Authentication(core, transport, connection, self._authenticated)
+        self._renewal = renewal = TokenRenewal(core)
+        authentication = Authentication(core, renewal, transport, connection, self._authenticated)
         self._held_back = Pieces()
         # Channels that have filled a link, and publish no more before `unblocked`.
         self._held: set[int] = set()
@@ -318,14 +320,16 @@ class Session(MachineSession):
 
     def _open_vhost(self, effect: effects.OpenVhost) -> None:
         try:
-            self._core.enter(self.user, effect.vhost)
+            self._core.enter(self._renewal.identity, effect.vhost)
         except Refusal as refusal:
             self.connection.open_failed(refusal)
             return
         self._transport.entered()
         self.connection.opened()
 
-    def _authenticated(self) -> None:
+    def _authenticated(self, identity: Identity | None) -> None:
+        if identity is not None:
+            self.connection.ends_at(self._clock() + identity.lasts)
         self.answered()
         self.stop_when_full()
 

@@ -7,6 +7,7 @@ status codes of RabbitMQ 4.
     POST             /bindings                  bind a queue or an exchange to an exchange
     GET              /bindings?src=EXCHANGE&dstq=QUEUE&key=KEY
     DELETE           /bindings/src=EXCHANGE;dstq=QUEUE;key=KEY;args=
+    PUT              /auth/tokens               renew the access token of the connection
 
 Names are percent-encoded. A binding to an exchange has `dste` for `dstq`. The requests of a link are carried
 out one after the other, with the rights of the commands that they stand for.
@@ -49,7 +50,7 @@ from node.session.commands import (
     Unbind,
 )
 from node.session.core import MachineSession, SessionCore
-from node.session.ports import QueueDeclaration
+from node.session.ports import Authenticated, Identity, QueueDeclaration
 from node.wire.amqp10.argument_values import ArgumentError, amqp_map, field_table, text_of
 from node.wire.amqp10.connection import Connection
 from node.wire.amqp10.effects import RequestEffect
@@ -67,7 +68,9 @@ STATUS: Final[dict[type[Refusal], int]] = {
 }
 """The status of each type of refusal. Others are bad requests (400)."""
 
-OK, CREATED, DONE, BAD = 200, 201, 204, 400
+OK, CREATED, DONE, BAD, FORBIDDEN = 200, 201, 204, 400, 403
+
+TOKEN_REFUSED: Final = "the token is refused, and the one before counts on; the node's log has the reason"
 
 QUEUE_FIELDS: Final = frozenset({"durable", "exclusive", "auto_delete", "arguments"})
 EXCHANGE_FIELDS: Final = frozenset({"type", "durable", "auto_delete", "internal", "arguments"})
@@ -88,11 +91,17 @@ Responding = Callable[[Result], Response]
 """Makes the response to a command's result."""
 
 
+RenewToken = Callable[[str, Authenticated], None]
+"""Checks a new token of the client, and lets it count from then on."""
+
+
 class Management:
     """The management of one connection."""
 
-    def __init__(self, session: MachineSession, core: SessionCore, connection: Connection) -> None:
-        self._session, self._core, self._connection = session, core, connection
+    def __init__(
+        self, session: MachineSession, core: SessionCore, connection: Connection, renew: RenewToken
+    ) -> None:
+        self._session, self._core, self._connection, self._renew = session, core, connection, renew
         self._waiting: dict[IncomingLink, deque[ManagementRequest]] = {}
         """The requests of each link that have no response; the first of them is being carried out."""
 
@@ -241,6 +250,23 @@ class Management:
                 return
         self._respond(link, (DONE, None))
 
+    # -- tokens ---------------------------------------------------------------------------------
+
+    def put_token(self, link: IncomingLink, _: dict[str, str], body: AmqpValue) -> None:
+        """Renew the token of the connection: 204, or 403 for one that is refused. Raises RequestError."""
+        if not isinstance(body, bytes):
+            raise RequestError(BAD, "the body is no binary with a token")
+
+        def renewed(identity: Identity | None, reason: str) -> None:
+            with self._session:
+                if identity is None:
+                    self._respond(link, (FORBIDDEN, TOKEN_REFUSED))
+                else:
+                    self._respond(link, (DONE, None))
+                self._session.answered()
+
+        self._renew(body.decode("utf-8", "surrogateescape"), renewed)
+
 
 RequestHandler = Callable[[Management, IncomingLink, dict[str, str], AmqpValue], None]
 
@@ -254,6 +280,7 @@ ROUTES: Final[dict[tuple[str, ...], dict[str, RequestHandler]]] = {
     ("exchanges", "{exchange}"): {"PUT": Management.put_exchange, "DELETE": Management.delete_exchange},
     ("bindings",): {"POST": Management.post_binding, "GET": Management.get_bindings},
     ("bindings", "{binding}"): {"DELETE": Management.delete_binding},
+    ("auth", "tokens"): {"PUT": Management.put_token},
 }
 """The handlers by the segments of the path and the method."""
 

@@ -35,12 +35,13 @@ from node.session.consumers import nothing
 from node.session.container_links import ContainerLink
 from node.session.core import MachineSession, SessionCore
 from node.session.permissions import IMPERSONATOR
-from node.session.ports import BrokerPort, Identity
+from node.session.ports import Authenticated, BrokerPort, Identity
+from node.session.token_renewal import REFUSED_EVENT, TokenRenewal
 from node.session.transport import Transport
 from node.wire.amqp10 import effects
 from node.wire.amqp10.connection import Connection
 from node.wire.amqp10.definitions import AmqpCondition, Close, Error, Rejected
-from node.wire.amqp10.errors import WireError
+from node.wire.amqp10.errors import ConnectionForcedError, MemoryExhaustedError, WireError
 from node.wire.amqp10.frames import frame_buffers
 from node.wire.amqp10.incoming import ACCEPTED, RELEASED
 from node.wire.amqp10.limits import ConnectionLimits
@@ -80,6 +81,7 @@ class ConnectionSession(MachineSession):
         self._links = links
         self.connection = connection = Connection(limits, clock())
         self._core = core = SessionCore(port, self, self._in_use)
+        self._renewal = TokenRenewal(core)
         authentication = Authentication(port, core, transport, connection, self._authenticated)
         self._held_back = b""
         self._unroutable = False
@@ -87,6 +89,7 @@ class ConnectionSession(MachineSession):
         """The latest publish. The count of published messages before this publish is `_published`."""
         self._published = self._sessions_known = 0
         self.last_words = INTERNAL_ERROR
+        management = Management(self, core, connection, self.renew_token)
         termini = Termini(port, self, self._core, connection).handlers()
         handlers: dict[type[Any], Callable[[Any], None]] = {
             effects.Authenticate: authentication.log_in,
@@ -96,7 +99,7 @@ class ConnectionSession(MachineSession):
             effects.CloseSocket: self._close_socket,
             effects.LogEffect: self._log,
             **{kind: self.timed(handler) for kind, handler in termini.items()},
-            effects.RequestEffect: self.timed(Management(self, self._core, connection).request),
+            effects.RequestEffect: self.timed(management.request),
             effects.PublishEffect: self._publish,
             effects.SettleEffect: self._settle,
             effects.Credit: self._credit,
@@ -190,13 +193,13 @@ class ConnectionSession(MachineSession):
     def force_close(self, reason: str) -> None:
         """Close the connection with `amqp:connection:forced` and this text."""
         with self:
-            self.connection.force_close(reason)
+            self.connection.close(ConnectionForcedError(reason))
             self.answered()
 
     def exhausted(self, reason: str) -> None:
         """Close the connection with `amqp:resource-limit-exceeded` and this text."""
         with self:
-            self.connection.exhausted(reason)
+            self.connection.close(MemoryExhaustedError(reason))
             self.answered()
 
     # -- negotiation ----------------------------------------------------------------------------
@@ -207,15 +210,32 @@ class ConnectionSession(MachineSession):
                 if identity is None:
                     self.connection.login_refused(reason)
                 else:
+                    self._renewal.identity = identity
                     impersonates = IMPERSONATOR in identity.tags
+                    self.connection.ends_at(self._clock() + identity.lasts)
                     self.connection.authenticated(identity.user, final, impersonates=impersonates)
                 self.answered()
+
+    def renew_token(self, token: str, answer: Authenticated) -> None:
+        """Check a new token of the client, and let it count from now on."""
+
+        def renewed(identity: Identity | None, reason: str) -> None:
+            if identity is None:
+                self._transport.log(REFUSED_EVENT, {"reason": reason})
+            else:
+                self.connection.ends_at(self._clock() + identity.lasts)
+            answer(identity, reason)
+
+        if self._renewal.by_token:
+            self._renewal.renew(token, self._transport.remote, renewed)
+        else:
+            renewed(None, f"user '{self.user}' - a token, but the client has logged in without one")
 
     def _enter(self, effect: effects.EnterVhost) -> None:
         hostname = effect.hostname
         vhost = hostname[len(VHOST_PREFIX) :] if hostname.startswith(VHOST_PREFIX) else DEFAULT_VHOST
         try:
-            self._core.enter(self.user, vhost)
+            self._core.enter(self._renewal.identity, vhost)
         except Refusal as refusal:
             self.connection.enter_refused(refusal_error(refusal))
             return

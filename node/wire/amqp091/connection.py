@@ -228,7 +228,7 @@ class Connection:
         if self._asked(Stage.VHOST):
             life.negotiation.opened()
             life.state = ConnectionState.OPEN
-            life.deadline = inf
+            life.deadline = life.ends_at
             self.reader.advance()
 
     def open_failed(self, error: Failure) -> None:
@@ -237,6 +237,13 @@ class Connection:
             self.life.negotiation.stage = Stage.DONE
             self.life.fail(error, (m.ConnectionOpen.CLASS_ID, m.ConnectionOpen.METHOD_ID))
             self.reader.advance()
+
+    def ends_at(self, at: float) -> None:
+        """The client's token counts until then: the connection, once it is open, is closed at that time."""
+        life = self.life
+        life.ends_at = at
+        if life.state is ConnectionState.OPEN:
+            life.deadline = at
 
     def secret_checked(self, good: bool) -> None:
         """The answer to UpdateSecret."""

@@ -34,7 +34,7 @@ from node.wire.amqp091.effects import (
     OpenVhost,
     Outbox,
 )
-from node.wire.amqp091.errors import Failure, ResourceExhaustedError
+from node.wire.amqp091.errors import ConnectionForcedError, Failure, ResourceExhaustedError
 from node.wire.amqp091.fields import FieldValue, Table
 from node.wire.amqp091.intake import Intake, Parking
 from node.wire.amqp091.limits import MAX_CHANNEL, SMALLEST_FRAME_MAX, ConnectionLimits
@@ -198,7 +198,8 @@ class ConnectionLifecycle:
     and `Connection` answers the session.
 
     `claims` is the one user-id that the client may publish with; None for any. `now` is the time of the
-    latest call, `deadline` that of the next time-out; infinity for none. `used_tags` has the highest publish
+    latest call, `deadline` that of the next time-out, `ends_at` that at which the client's token expires;
+    infinity for none. `used_tags` has the highest publish
     tag by channel number, of channels that had the number before. `unread` are the channels whose parked
     frames wait until the client has read its answers, or for a later turn; 0 stands for input that is not
     parked.
@@ -230,6 +231,7 @@ class ConnectionLifecycle:
         self.pace = Pace(limits.refusals_per_second)
         self.now = now
         self.deadline = now + limits.handshake_timeout
+        self.ends_at = inf
 
     def agreed_parts(self) -> ConnectionParts:
         """Make the state that channels share, with the agreed frame size."""
@@ -360,6 +362,9 @@ class ConnectionLifecycle:
                 channel.flush_confirms()
 
     def timed_out(self) -> None:
+        if self.state is ConnectionState.OPEN:
+            self.fail(ConnectionForcedError("the access token has expired"))
+            return
         if self.state is ConnectionState.CLOSING:
             self.outbox.emit(LogEffect("close_timeout", {"seconds": int(self.limits.close_timeout)}))
         elif self.state not in DEAF:

@@ -51,12 +51,12 @@ from node.wire.amqp10.effects import (
 from node.wire.amqp10.error_texts import error_of, fitted
 from node.wire.amqp10.errors import (
     ChannelBoundsError,
-    ConnectionForcedError,
     EndpointStateError,
     Ends,
     FieldChoiceError,
     IdleTimeOutError,
     MemoryExhaustedError,
+    TokenExpiredError,
     WireError,
 )
 from node.wire.amqp10.frame_input import FrameInput
@@ -100,6 +100,7 @@ class Connection:
         self.sessions = SessionTable(limits, self._outbox, self._credits)
         self._now = now
         self._deadline = now + limits.handshake_timeout
+        self._ends_at = inf
 
     @property
     def channel_max(self) -> int:
@@ -283,6 +284,12 @@ class Connection:
             self._move(ConnectionState.LOGGED_IN)
             self.go_on()
 
+    def ends_at(self, at: float) -> None:
+        """The peer's token counts until then: the connection, once it is open, is closed at that time."""
+        self._ends_at = at
+        if self.state is ConnectionState.OPEN:
+            self._deadline = at
+
     def login_refused(self, reason: str, start: bool = False) -> None:
         """The login is refused; the peer does not get the reason."""
         if self.state is ConnectionState.LOG_IN or start:
@@ -322,7 +329,7 @@ class Connection:
             return
         self._write_open()
         self._move(ConnectionState.OPEN)
-        self._deadline = inf
+        self._deadline = self._ends_at
         remote = self.remote_open
         theirs = remote.idle_time_out if remote is not None else None
         self._idle.start((theirs or 0) / 1000, self._limits.idle_time_out, self._now)
@@ -332,16 +339,10 @@ class Connection:
         limits = self._limits
         idle = round(limits.idle_time_out * 1000) or None
         self._input.parser.accept(min(limits.max_frame_size, MAX_MAX_FRAME_SIZE))
+        channel_max, properties = min(limits.channel_max, MAX_CHANNEL), dict(limits.properties)
         self._outbox.send(
             0,
-            Open(
-                limits.container_id,
-                None,
-                limits.max_frame_size,
-                min(limits.channel_max, MAX_CHANNEL),
-                idle,
-                properties=dict(limits.properties),
-            ),
+            Open(limits.container_id, None, limits.max_frame_size, channel_max, idle, properties=properties),
         )
 
     # -- output and time ------------------------------------------------------------------------
@@ -419,14 +420,6 @@ class Connection:
         elif self.state not in DEAF:
             self._close_socket()
 
-    def force_close(self, reason: str) -> None:
-        """The operator, or a shutdown, closes the connection."""
-        self.close(ConnectionForcedError(reason))
-
-    def exhausted(self, reason: str) -> None:
-        """The node closes the connection for the memory that its clients take up."""
-        self.close(MemoryExhaustedError(reason))
-
     def enter_refused(self, error: Error) -> None:
         """The virtual host is refused: Open and Close, as section 2.4.3 has it."""
         if self.state is ConnectionState.ENTERING:
@@ -493,6 +486,9 @@ class Connection:
         self._outbox.emit(CloseSocket())
 
     def _timed_out(self) -> None:
+        if self.state is ConnectionState.OPEN:
+            self._fail(TokenExpiredError("the access token has expired"))
+            return
         if self.state in NOT_OPEN_YET:
             self._outbox.emit(NegotiationFailed("time-out"))
         elif self.state is ConnectionState.CLOSING:

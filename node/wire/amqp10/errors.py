@@ -62,6 +62,13 @@ class ValueBoundsError(WireError):
     ends = Ends.CONNECTION
 
 
+class TokenExpiredError(WireError):
+    """The access token by which the peer has logged in counts no more."""
+
+    condition = "amqp:unauthorized-access"
+    ends = Ends.CONNECTION
+
+
 class SectionError(WireError):
     """The sections of a message break the message format (part 3, section 3.2). Other links go on."""
 

@@ -8,6 +8,7 @@ from node.delivery.settlements import Outcome
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10 import effects as e
 from node.wire.amqp10.definitions import Error
+from node.wire.amqp10.errors import ConnectionForcedError
 from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.links import IncomingLink, Link, OutgoingLink
 from node.wire.amqp10.retention import Retention, granted
@@ -157,7 +158,7 @@ class Broker:
             case ("tick", seconds):
                 self.peer.tick(seconds)
             case ("force",):
-                connection.force_close("z" * 600)
+                connection.close(ConnectionForcedError("z" * 600))
             case ("lost",):
                 self.peer.effects += connection.disconnected()
         self.check()

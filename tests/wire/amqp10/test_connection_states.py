@@ -22,6 +22,7 @@ from node.wire.amqp10.effects import (
     SessionEnded,
     StartConsumer,
 )
+from node.wire.amqp10.errors import ConnectionForcedError, MemoryExhaustedError
 from node.wire.amqp10.frames import EMPTY_FRAME
 from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.states import NEXT, ConnectionState, check_next
@@ -49,7 +50,7 @@ def at(state: ConnectionState) -> Peer:
         S.OPENING: lambda: peer.send(AMQP_HEADER),
         S.ENTERING: lambda: peer.send(OPEN),
         S.OPEN: lambda: peer.connection.opened(),
-        S.CLOSING: lambda: peer.connection.force_close("the end"),
+        S.CLOSING: lambda: peer.connection.close(ConnectionForcedError("the end")),
         S.PARTED: lambda: peer.feed(octets_of(d.Close())),
     }
     if state is S.CHALLENGED:
@@ -72,7 +73,7 @@ def at(state: ConnectionState) -> Peer:
 
 
 def forced(peer: Peer) -> None:
-    peer.connection.force_close("the operator closes it")
+    peer.connection.close(ConnectionForcedError("the operator closes it"))
 
 
 def timed_out(peer: Peer) -> None:
@@ -181,7 +182,7 @@ def test_close_goes_on_channel_0_and_is_the_last_frame(how: str) -> None:
     peer = Peer() if how == "pipelined" else opened(idle_time_out=1000)
     if how == "forced":
         peer.send(begin(), receiver(), credit(9), channel=5)
-        peer.connection.force_close("the end")
+        peer.connection.close(ConnectionForcedError("the end"))
         peer.reads()
     elif how == "error":
         peer.send(begin(), begin(), channel=5)
@@ -198,7 +199,7 @@ def test_close_goes_on_channel_0_and_is_the_last_frame(how: str) -> None:
 def test_the_nodes_close_waits_for_the_peers() -> None:
     peer = receiving()
     peer.deliver(message())
-    peer.connection.force_close("the node goes down")
+    peer.connection.close(ConnectionForcedError("the node goes down"))
     (close,) = peer.reads()
     assert error_in(close, d.Close) == Error(ConnectionCondition.CONNECTION_FORCED, "the node goes down")
     assert peer.taken(ConnectionClosed) == [ConnectionClosed([(1, [(1, 1)])])]
@@ -209,7 +210,7 @@ def test_the_nodes_close_waits_for_the_peers() -> None:
 
 def test_both_peers_may_close_at_once() -> None:
     peer = begun()
-    peer.connection.exhausted("too much")
+    peer.connection.close(MemoryExhaustedError("too much"))
     peer.feed(octets_of(d.Close()))
     (close,) = peer.reads()
     assert error_in(close, d.Close).condition == AmqpCondition.RESOURCE_LIMIT_EXCEEDED
@@ -218,7 +219,7 @@ def test_both_peers_may_close_at_once() -> None:
 
 def test_a_peer_that_does_not_answer_close_loses_its_socket() -> None:
     peer = opened(ConnectionLimits(close_timeout=7.0))
-    peer.connection.force_close("the end")
+    peer.connection.close(ConnectionForcedError("the end"))
     peer.reads()
     assert peer.connection.next_deadline() == peer.now + 7, "the idle time-outs have ended"
     assert peer.tick(7) == []
@@ -349,7 +350,7 @@ def test_a_peer_is_not_silent_while_the_node_does_not_read() -> None:
 def test_no_empty_frame_follows_close(state: ConnectionState) -> None:
     peer = opened(ConnectionLimits(idle_time_out=1.0, close_timeout=100.0), idle_time_out=1000)
     if state is S.CLOSING:
-        peer.connection.force_close("the end")
+        peer.connection.close(ConnectionForcedError("the end"))
         peer.reads()
     elif state is S.PARTED:
         peer.feed(octets_of(d.Close()))

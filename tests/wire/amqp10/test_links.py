@@ -25,6 +25,7 @@ from node.wire.amqp10.effects import (
     SettleEffect,
     StartConsumer,
 )
+from node.wire.amqp10.errors import ConnectionForcedError
 from node.wire.amqp10.frames import frame_buffers
 from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.values import Described, Symbol
@@ -399,7 +400,7 @@ def test_the_text_of_an_error_is_cut_to_what_the_peer_takes() -> None:
         told = error_in(detach, d.Detach)
         assert told.description is not None and text.startswith(told.description)
         assert len(told.description.encode()) > 250
-        peer.connection.force_close(text)
+        peer.connection.close(ConnectionForcedError(text))
         (close,) = peer.reads()
         assert len(b"".join(frame_buffers(0, close, (), 512))) <= 512
 

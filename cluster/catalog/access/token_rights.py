@@ -1,0 +1,147 @@
+"""The rights in the scopes of an access token, as RabbitMQ writes and reads them.
+
+    AUDIENCE.configure:VHOST/NAME       AUDIENCE.tag:TAG
+    AUDIENCE.write:VHOST/NAME/KEY
+    AUDIENCE.read:VHOST/NAME/KEY
+
+VHOST, NAME and KEY are percent-encoded, and `*` stands for any characters, none included. KEY is for topic
+exchanges, at which a scope without KEY grants no routing key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+from node.session.permissions import Right
+
+MOST_SCOPES: Final = 1000
+"""Scopes of one token that are for the cluster: a check of rights may look at each of them."""
+
+REMEMBERED: Final = 1024
+"""Decisions, and exchanges, that are remembered for one set of rights: clients choose the names."""
+
+TAG_PREFIX: Final = "tag:"
+_RIGHTS: Final = {f"{right.value}:": right for right in Right}
+
+
+class TooManyScopesError(Exception):
+    """The token has more than `MOST_SCOPES` scopes for the cluster."""
+
+
+class Wildcard:
+    """A pattern in which `*` stands for any characters. A match takes a time that is linear in the name: the
+    parts between the stars are looked for from the left, without a second try.
+    """
+
+    __slots__ = ("_first", "_last", "_middle", "_whole")
+
+    def __init__(self, pattern: str) -> None:
+        # A star that is percent-encoded is a character.
+        parts = [unquote(part, errors="surrogateescape") for part in pattern.split("*")]
+        self._whole = len(parts) == 1
+        self._first, self._last = parts[0], parts[-1]
+        self._middle = tuple(part for part in parts[1:-1] if part)
+
+    def matches(self, name: str) -> bool:
+        """Whether the pattern is the whole name."""
+        if self._whole:
+            return name == self._first
+        at, end = len(self._first), len(name) - len(self._last)
+        if at > end or not name.startswith(self._first) or not name.endswith(self._last):
+            return False
+        for part in self._middle:
+            found = name.find(part, at, end)
+            if found < 0:
+                return False
+            at = found + len(part)
+        return True
+
+
+class Grant(NamedTuple):
+    """One right, with the patterns of a scope. `key` is None in a scope without a routing key."""
+
+    right: Right
+    vhost: str
+    name: str
+    key: str | None
+
+
+class TokenRights:
+    """Implements `node.session.permissions.GrantedRights`."""
+
+    __slots__ = ("_decided", "_grants", "_keys", "_patterns", "_vhosts")
+
+    def __init__(self, grants: Iterable[Grant]) -> None:
+        self._grants = frozenset(grants)
+        self._patterns = [
+            (right, Wildcard(vhost), Wildcard(name), None if key is None else Wildcard(key))
+            for right, vhost, name, key in self._grants
+        ]
+        self._vhosts = [Wildcard(vhost) for vhost in {one.vhost for one in self._grants}]
+        self._decided: dict[tuple[str, Right, str], bool] = {}
+        self._keys: dict[tuple[str, Right, str], list[Wildcard]] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TokenRights) and self._grants == other._grants
+
+    def __hash__(self) -> int:
+        return hash(self._grants)
+
+    def enters(self, vhost: str) -> bool:
+        return any(pattern.matches(vhost) for pattern in self._vhosts)
+
+    def allows(self, vhost: str, right: Right, name: str) -> bool:
+        asked = (vhost, right, name)
+        decided = self._decided.get(asked)
+        if decided is None:
+            decided = any(
+                granted is right and of_name.matches(name) and of_vhost.matches(vhost)
+                for granted, of_vhost, of_name, _ in self._patterns
+            )
+            if len(self._decided) >= REMEMBERED:
+                self._decided.clear()
+            self._decided[asked] = decided
+        return decided
+
+    def allows_topic(self, vhost: str, right: Right, exchange: str, key: str) -> bool:
+        at = (vhost, right, exchange)
+        patterns = self._keys.get(at)
+        if patterns is None:
+            patterns = [
+                of_key
+                for granted, of_vhost, of_name, of_key in self._patterns
+                if of_key is not None
+                and granted is right
+                and of_name.matches(exchange)
+                and of_vhost.matches(vhost)
+            ]
+            if len(self._keys) >= REMEMBERED:
+                self._keys.clear()
+            self._keys[at] = patterns
+        return any(pattern.matches(key) for pattern in patterns)
+
+
+def granted(scopes: Iterable[str], audience: str) -> tuple[TokenRights, tuple[str, ...]]:
+    """The rights and the tags in scopes. Scopes for others, or of another form, grant nothing.
+
+    Raises TooManyScopesError.
+    """
+    prefix = f"{audience}."
+    own = {scope.removeprefix(prefix) for scope in scopes if scope.startswith(prefix)}
+    if len(own) > MOST_SCOPES:
+        raise TooManyScopesError
+    tags = sorted(scope.removeprefix(TAG_PREFIX) for scope in own if scope.startswith(TAG_PREFIX))
+    grants = (grant_in(scope) for scope in own)
+    return TokenRights(one for one in grants if one is not None), tuple(tag for tag in tags if tag)
+
+
+def grant_in(scope: str) -> Grant | None:
+    """The right in a scope without its audience; None for a scope of another form."""
+    for prefix, right in _RIGHTS.items():
+        if scope.startswith(prefix):
+            parts = scope.removeprefix(prefix).split("/")
+            if len(parts) in (2, 3):
+                return Grant(right, parts[0], parts[1], parts[2] if len(parts) == 3 else None)
+    return None
