@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cluster.catalog.access.control import Access
+from cluster.catalog.access.token_rights import granted
 from cluster.catalog.access.usage import Usage
 from cluster.catalog.observer import Observer
 from cluster.catalog.state import CatalogState, encode_command
@@ -197,3 +198,38 @@ def test_a_deleted_virtual_host_or_user_takes_its_connections_along() -> None:
     node.connections.leave(entry.holder)
     node.connections.tick(0.2)
     assert of_alice.closed == []
+
+
+@pytest.mark.requirement("F5.7")
+def test_clients_with_equal_tokens_share_a_scope_and_need_no_user_in_the_catalog() -> None:
+    node, _ = pair()
+    found = [Identity("carol", rights=granted([f"quorate.read:{one}/*"], "quorate")[0]) for one in "vv/"]
+    client: Any = Client()
+    one, two = (node.connections.enter(client, identity, "v") for identity in found[:2])
+    assert one.scope is two.scope and one.scope.rights == found[0].rights
+    with pytest.raises(EntryRefusedError, match="access to vhost 'v' refused for user 'carol'"):
+        node.connections.enter(client, found[2], "v")
+    node.do("delete_user", user="bob")
+    node.connections.tick(0.0)
+    assert client.closed == []
+    node.do("delete_vhost", vhost="v")
+    node.connections.tick(0.1)
+    assert client.closed == ["vhost 'v' is deleted"] * 2
+
+
+@pytest.mark.requirement("F5.7")
+def test_a_new_token_is_another_scope_for_its_connection_alone() -> None:
+    node, _ = pair()
+    before, after = (
+        Identity("carol", rights=granted([f"quorate.{right}:v/*"], "quorate")[0])
+        for right in ("read", "write")
+    )
+    client: Any = Client()
+    one, two = (node.connections.enter(client, before, "v") for _ in range(2))
+    scope = node.connections.change_rights(one.holder, after)
+    assert scope is not two.scope and (scope.user, scope.vhost, scope.rights) == ("carol", "v", after.rights)
+    nothing = Identity("carol", rights=granted([], "quorate")[0])
+    with pytest.raises(EntryRefusedError):
+        node.connections.change_rights(one.holder, nothing)
+    node.connections.leave(one.holder)
+    assert node.usage.in_vhost("v") == 1

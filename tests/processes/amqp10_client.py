@@ -17,14 +17,15 @@ T = TypeVar("T")
 
 
 class Amqp10Client:
-    """A connection of guest to a node, with a session on channel 0."""
+    """A connection to a node, with a session on channel 0."""
 
-    def __init__(self, node: Node, **opening: Any) -> None:
+    def __init__(self, node: Node, login: d.SaslInit = PLAIN, **opening: Any) -> None:
+        """`login`: that of guest, unless the test gives another one."""
         self.socket = socket.create_connection(node.amqp, PATIENCE_S)
         self._parser = FrameParser(LARGE)
         self._found: list[Frame] = []
         whole: dict[str, Any] = {"container_id": "c", "max_frame_size": LARGE} | opening
-        self.send(SASL_HEADER, PLAIN, AMQP_HEADER, d.Open(**whole), begin())
+        self.send(SASL_HEADER, login, AMQP_HEADER, d.Open(**whole), begin())
         self.expect(d.Begin)
 
     def send(self, *sent: Any) -> None:

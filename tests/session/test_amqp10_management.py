@@ -238,7 +238,7 @@ def test_arguments_have_one_hash() -> None:
 @pytest.mark.parametrize(
     ("method", "path", "body", "status"),
     [
-        ("GET", "/", None, 404), ("GET", "", None, 404), ("PUT", "/auth/tokens", None, 404),
+        ("GET", "/", None, 404), ("GET", "", None, 404), ("PUT", "/auth/tokens", None, 400),
         ("PATCH", "/queues/q", None, 405), ("PUT", "/bindings", None, 405), ("GET", "/queues/%ff", None, 400),
         ("PUT", "/queues/q", "text", 400), ("PUT", "/queues/q", {"durable": 1}, 400),
         ("PUT", "/queues/q", {1: 2}, 400), ("PUT", "/queues/q", {"durabel": True}, 400),
