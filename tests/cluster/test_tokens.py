@@ -7,6 +7,8 @@ import hashlib
 import hmac
 import json
 import os
+import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from hypothesis import strategies as st
 
 from cluster.catalog.access.control import Access
 from cluster.catalog.access.records import LoginRules
+from cluster.catalog.access.token_rights import grant_in
 from cluster.catalog.access.tokens import LARGEST_TOKEN, TokenChecks, TokenError
 from cluster.config.tables import ConfigError
 from cluster.config.token_keys import TokenKey, TokenKeys
@@ -40,6 +43,7 @@ from tests.cluster.token_issuer import (
     token,
     write_keys,
 )
+from tests.structure.tree import ROOT
 
 NOW_S = 1_900_000_000
 ALGORITHMS = ("RS256", "PS384", "ES256", "ES384", "ES512", "EdDSA")
@@ -440,3 +444,16 @@ def test_a_node_without_the_table_takes_no_tokens() -> None:
     assert answers == [(None, "the configuration takes no tokens")]
     assert not desk.access.recognises("alice", token())
     assert desk.login("alice", token())[0] is None
+
+
+# -- the document ---------------------------------------------------------------------------------
+
+
+def test_the_document_configures_tokens_and_its_scopes_grant_rights() -> None:
+    text = (ROOT / "docs/access.md").read_text(encoding="utf-8")
+    section = text.split("## Access tokens\n")[1].split("\n## ")[0]
+    tables = tomllib.loads(section.split("```toml\n")[1].split("```")[0])
+    assert TokenSettings(**tables["cluster"]["tokens"]).audience == "quorate"
+    assert TokenKeyFiles(**tables["node"]["tokens"]).public_keys.keys() == {"key-2026"}
+    scopes = re.findall(r"^\| `quorate\.([^`]*)` \|", section, re.MULTILINE)
+    assert [scope for scope in scopes if grant_in(scope) is None] == ["tag:management"]
