@@ -9,9 +9,20 @@ from pydantic import Field, StringConstraints, model_validator
 from cluster.config.tables import PathField, Section
 
 Algorithm = Literal[
-    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
-    "HS256", "HS384", "HS512",
-]  # fmt: skip
+    "RS256",
+    "RS384",
+    "RS512",
+    "PS256",
+    "PS384",
+    "PS512",
+    "ES256",
+    "ES384",
+    "ES512",
+    "EdDSA",
+    "HS256",
+    "HS384",
+    "HS512",
+]
 Claim = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 KeyId = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 

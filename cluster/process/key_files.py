@@ -18,7 +18,8 @@ LOOK_INTERVAL_S: Final = 5.0
 
 
 class KeyFiles:
-    """What a node has read from its files, `certificates` and `token_keys`; None where none are configured.
+    """The files of a node, as the node has read them last: `certificates` and `token_keys`, each None where
+    the configuration has none.
 
     Open connections keep their certificate, and go on with tokens that were signed by keys of before. Raises
     ConfigError for files that cannot be used at the start.

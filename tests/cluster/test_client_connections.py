@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cluster.catalog.access.control import Access
-from cluster.catalog.access.token_rights import granted
+from cluster.catalog.access.token_rights import rights_and_tags
 from cluster.catalog.access.usage import Usage
 from cluster.catalog.observer import Observer
 from cluster.catalog.state import CatalogState, encode_command
@@ -203,7 +203,9 @@ def test_a_deleted_virtual_host_or_user_takes_its_connections_along() -> None:
 @pytest.mark.requirement("F5.7")
 def test_clients_with_equal_tokens_share_a_scope_and_need_no_user_in_the_catalog() -> None:
     node, _ = pair()
-    found = [Identity("carol", rights=granted([f"quorate.read:{one}/*"], "quorate")[0]) for one in "vv/"]
+    found = [
+        Identity("carol", rights=rights_and_tags([f"quorate.read:{one}/*"], "quorate")[0]) for one in "vv/"
+    ]
     client: Any = Client()
     one, two = (node.connections.enter(client, identity, "v") for identity in found[:2])
     assert one.scope is two.scope and one.scope.rights == found[0].rights
@@ -221,14 +223,14 @@ def test_clients_with_equal_tokens_share_a_scope_and_need_no_user_in_the_catalog
 def test_a_new_token_is_another_scope_for_its_connection_alone() -> None:
     node, _ = pair()
     before, after = (
-        Identity("carol", rights=granted([f"quorate.{right}:v/*"], "quorate")[0])
+        Identity("carol", rights=rights_and_tags([f"quorate.{right}:v/*"], "quorate")[0])
         for right in ("read", "write")
     )
     client: Any = Client()
     one, two = (node.connections.enter(client, before, "v") for _ in range(2))
     scope = node.connections.change_rights(one.holder, after)
     assert scope is not two.scope and (scope.user, scope.vhost, scope.rights) == ("carol", "v", after.rights)
-    nothing = Identity("carol", rights=granted([], "quorate")[0])
+    nothing = Identity("carol", rights=rights_and_tags([], "quorate")[0])
     with pytest.raises(EntryRefusedError):
         node.connections.change_rights(one.holder, nothing)
     node.connections.leave(one.holder)

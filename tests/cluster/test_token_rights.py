@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from cluster.catalog.access.token_rights import (
     MOST_SCOPES,
-    Grant,
+    TokenGrant,
     TokenRights,
     TooManyScopesError,
     Wildcard,
     grant_in,
-    granted,
+    rights_and_tags,
 )
 from node.session.permissions import Right
 
@@ -24,7 +24,7 @@ R, W, C = Right.READ, Right.WRITE, Right.CONFIGURE
 
 
 def rights(*scopes: str) -> TokenRights:
-    return granted([f"quorate.{scope}" for scope in scopes], "quorate")[0]
+    return rights_and_tags([f"quorate.{scope}" for scope in scopes], "quorate")[0]
 
 
 @pytest.mark.requirement("F5.7")
@@ -104,7 +104,7 @@ def test_tags_are_scopes_too_and_scopes_of_others_grant_nothing() -> None:
         "read:*/*",
         "quorate.tag:x",
     ]
-    found, tags = granted(scopes, "quorate")
+    found, tags = rights_and_tags(scopes, "quorate")
     assert tags == ("monitoring", "x")
     assert found == TokenRights([]) and not found.enters("/")
 
@@ -125,7 +125,7 @@ def test_equal_scopes_are_equal_rights() -> None:
 @given(st.text(max_size=60))
 def test_any_text_is_a_scope_or_none(text: str) -> None:
     found = grant_in(text)
-    assert found is None or (isinstance(found, Grant) and text.startswith(f"{found.right.value}:"))
+    assert found is None or (isinstance(found, TokenGrant) and text.startswith(f"{found.right.value}:"))
     if found is not None:
         one = TokenRights([found])
         one.enters(text)
@@ -145,7 +145,7 @@ def test_thousands_of_scopes_are_refused_and_many_are_no_burden() -> None:
     with pytest.raises(TooManyScopesError):
         rights(*(f"read:v/q{number}" for number in range(MOST_SCOPES + 1)))
     found = rights(*(f"write:v/e*/k{number}*" for number in range(MOST_SCOPES)))
-    granted([f"other.read:v/q{number}" for number in range(5 * MOST_SCOPES)], "quorate")
+    rights_and_tags([f"other.read:v/q{number}" for number in range(5 * MOST_SCOPES)], "quorate")
     began = time.perf_counter()
     for number in range(100):
         assert not found.allows("v", W, f"q{number}")

@@ -22,29 +22,19 @@ from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.definitions import AmqpCondition
 from node.wire.amqp10.management import MANAGEMENT_ADDRESS
 from node.wire.amqp10.messages import properties_of_head
-from tests.cluster.token_issuer import AUDIENCE, ISSUER, jwk, token, write_keys
+from tests.cluster.token_issuer import jwk, token
 from tests.processes.amqp10_client import Amqp10Client
 from tests.processes.management_client import Management, path_of
 from tests.processes.nodes import Cluster, Node, until
 from tests.processes.test_client_logs import logged
+from tests.processes.token_nodes import SKEW_S, take_tokens
 from tests.wire.amqp10.peer import transfer
 from tests.wire.amqp10.performatives import credit, octets_of, receiver, sender
 from tests.wire.amqp10.test_management import request
 
-SKEW_S = 1
 ON_ITS_OWN = (
     "quorate.configure:%2F/mine* quorate.write:%2F/mine* quorate.write:%2F/amq.* quorate.read:%2F/mine*"
 )
-
-
-def take_tokens(node: Node) -> None:
-    """Have a node that is not started yet take tokens of the issuer, whose keys lie beside its data."""
-    tables = node.configured()
-    keys = write_keys(node.local.file.parent, "ES256")
-    tables["cluster"]["tokens"] = {"issuer": ISSUER, "audience": AUDIENCE, "clock_skew_s": SKEW_S}
-    tables["node"]["tokens"] = {"jwks": str(keys)}
-    tables["node"]["log_level"] = "debug"
-    node.replace_configuration(tables)
 
 
 @pytest.fixture(scope="module")

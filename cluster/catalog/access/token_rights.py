@@ -59,7 +59,7 @@ class Wildcard:
         return True
 
 
-class Grant(NamedTuple):
+class TokenGrant(NamedTuple):
     """One right, with the patterns of a scope. `key` is None in a scope without a routing key."""
 
     right: Right
@@ -73,7 +73,7 @@ class TokenRights:
 
     __slots__ = ("_decided", "_grants", "_keys", "_patterns", "_vhosts")
 
-    def __init__(self, grants: Iterable[Grant]) -> None:
+    def __init__(self, grants: Iterable[TokenGrant]) -> None:
         self._grants = frozenset(grants)
         self._patterns = [
             (right, Wildcard(vhost), Wildcard(name), None if key is None else Wildcard(key))
@@ -123,7 +123,7 @@ class TokenRights:
         return any(pattern.matches(key) for pattern in patterns)
 
 
-def granted(scopes: Iterable[str], audience: str) -> tuple[TokenRights, tuple[str, ...]]:
+def rights_and_tags(scopes: Iterable[str], audience: str) -> tuple[TokenRights, tuple[str, ...]]:
     """The rights and the tags in scopes. Scopes for others, or of another form, grant nothing.
 
     Raises TooManyScopesError.
@@ -137,11 +137,11 @@ def granted(scopes: Iterable[str], audience: str) -> tuple[TokenRights, tuple[st
     return TokenRights(one for one in grants if one is not None), tuple(tag for tag in tags if tag)
 
 
-def grant_in(scope: str) -> Grant | None:
+def grant_in(scope: str) -> TokenGrant | None:
     """The right in a scope without its audience; None for a scope of another form."""
     for prefix, right in _RIGHTS.items():
         if scope.startswith(prefix):
             parts = scope.removeprefix(prefix).split("/")
             if len(parts) in (2, 3):
-                return Grant(right, parts[0], parts[1], parts[2] if len(parts) == 3 else None)
+                return TokenGrant(right, parts[0], parts[1], parts[2] if len(parts) == 3 else None)
     return None

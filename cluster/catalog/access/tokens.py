@@ -14,7 +14,7 @@ from typing import Any, Final
 from jwt import PyJWS
 from jwt.exceptions import PyJWTError
 
-from cluster.catalog.access.token_rights import MOST_SCOPES, TokenRights, TooManyScopesError, granted
+from cluster.catalog.access.token_rights import MOST_SCOPES, TokenRights, TooManyScopesError, rights_and_tags
 from cluster.config.token_keys import TokenKeys
 from cluster.config.token_settings import TokenSettings
 from node.session.ports import Identity
@@ -117,7 +117,7 @@ class TokenChecks:
         if not isinstance(scopes, list) or not all(isinstance(scope, str) for scope in scopes):
             raise TokenError(f"user '{user}' - the token's scope is neither a text nor a list of texts")
         try:
-            return granted(scopes, self._settings.audience)
+            return rights_and_tags(scopes, self._settings.audience)
         except TooManyScopesError:
             raise TokenError(
                 f"user '{user}' - the token has more than {MOST_SCOPES} scopes for the cluster"

@@ -83,13 +83,11 @@ class ConnectionSession(MachineSession):
         self._core = core = SessionCore(port, self, self._in_use)
         self._renewal = TokenRenewal(core)
         authentication = Authentication(port, core, transport, connection, self._authenticated)
-        self._held_back = b""
-        self._unroutable = False
+        self._held_back, self._unroutable = b"", False
         self._publishing: effects.PublishEffect | None = None
         """The latest publish. The count of published messages before this publish is `_published`."""
         self._published = self._sessions_known = 0
         self.last_words = INTERNAL_ERROR
-        management = Management(self, core, connection, self.renew_token)
         termini = Termini(port, self, self._core, connection).handlers()
         handlers: dict[type[Any], Callable[[Any], None]] = {
             effects.Authenticate: authentication.log_in,
@@ -99,7 +97,7 @@ class ConnectionSession(MachineSession):
             effects.CloseSocket: self._close_socket,
             effects.LogEffect: self._log,
             **{kind: self.timed(handler) for kind, handler in termini.items()},
-            effects.RequestEffect: self.timed(management.request),
+            effects.RequestEffect: self.timed(Management(self, core, connection, self.renew_token).request),
             effects.PublishEffect: self._publish,
             effects.SettleEffect: self._settle,
             effects.Credit: self._credit,
