@@ -23,12 +23,13 @@ from cluster.config.tables import ConfigError, read_secret
 from cluster.config.token_settings import TokenKeyFiles
 
 LEAST_RSA_BITS: Final = 2048
-LEAST_SECRET_OCTETS: Final = 32
+LEAST_SECRET_OCTETS: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
+"""The least octets of a secret for each algorithm (RFC 7518, section 3.2)."""
+
 LARGEST_FILE: Final = 1024 * 1024
 """Octets of a file of keys."""
 
 _RSA: Final = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
-_HMAC: Final = frozenset({"HS256", "HS384", "HS512"})
 _CURVES: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _PUBLIC_KINDS: Final = ("RSA", "EC", "OKP")
 """The values of `kty` (RFC 7518, RFC 8037) of keys that may be published."""
@@ -101,9 +102,10 @@ class TokenKeys:
 
 def _secret(path: Path) -> TokenKey:
     secret = read_secret(path, "secret of tokens").encode()
-    if len(secret) < LEAST_SECRET_OCTETS:
-        raise ConfigError(f"{path}: the secret of tokens has less than {LEAST_SECRET_OCTETS} octets")
-    return TokenKey(secret, _HMAC)
+    algorithms = frozenset(name for name, least in LEAST_SECRET_OCTETS.items() if len(secret) >= least)
+    if not algorithms:
+        raise ConfigError(f"{path}: the secret of tokens has less than 32 octets")
+    return TokenKey(secret, algorithms)
 
 
 def _in_pem(path: Path) -> TokenKey:

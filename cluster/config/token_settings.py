@@ -74,7 +74,7 @@ class TokenKeyFiles(Section):
     secrets: dict[KeyId, PathField] = Field(
         default_factory=dict,
         description="Files with a secret each in the first line, of 32 octets or more, by key id, for the "
-        "algorithms in HS; no other account may be able to read them.",
+        "algorithms in HS (48 for HS384, 64 for HS512); no other account may be able to read them.",
     )
 
     @model_validator(mode="after")

@@ -52,7 +52,8 @@ class ClientConnections(Observer):
         """Give the user of an open connection the rights of a new token. Raises EntryRefusedError."""
         resident = self._residents[holder]
         scope = self._scope(identity, resident.scope.vhost)
-        self._residents[holder] = resident._replace(scope=scope)
+        self._residents[holder] = Resident(scope, resident.subscriber)
+        _let_go(resident.scope)
         return scope
 
     def _scope(self, identity: Identity, vhost: str) -> Scope:
@@ -96,6 +97,7 @@ class ClientConnections(Observer):
         resident = self._residents.pop(holder, None)
         if resident is not None:
             self._usage.closed(resident.scope.user, resident.scope.vhost, holder)
+            _let_go(resident.scope)
 
     # The next tick closes the connections of deleted users and virtual hosts. These methods run while a
     # command is applied, and closing a connection submits another one.
@@ -119,3 +121,9 @@ class ClientConnections(Observer):
                 subscriber.force_close(f"vhost '{scope.vhost}' is deleted")
             elif scope.rights is None and scope.user not in self._state.access.users:
                 subscriber.force_close(f"user '{scope.user}' is deleted")
+
+
+def _let_go(scope: Scope) -> None:
+    """A connection uses the scope no more. Others may, and routes that the node remembers keep it."""
+    if scope.rights is not None:
+        scope.rights.let_go()

@@ -32,6 +32,9 @@ class GrantedRights(Protocol):
     def allows_topic(self, vhost: str, right: Right, exchange: str, key: str) -> bool:
         """Whether they grant the right with the routing key at the topic exchange."""
 
+    def let_go(self) -> None:
+        """A client with these rights is gone: drop what is remembered of decisions."""
+
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Scope:

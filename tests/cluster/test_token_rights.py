@@ -127,7 +127,7 @@ def test_any_text_is_a_scope_or_none(text: str) -> None:
     found = grant_in(text)
     assert found is None or (isinstance(found, TokenGrant) and text.startswith(f"{found.right.value}:"))
     if found is not None:
-        one = TokenRights([found])
+        one = TokenRights([text])
         one.enters(text)
         one.allows(text, found.right, text)
         one.allows_topic(text, found.right, text, text)
@@ -158,3 +158,6 @@ def test_what_is_remembered_is_bounded() -> None:
     for number in range(3000):
         assert found.allows("v", R, f"q{number}") and found.allows_topic("v", R, f"q{number}", "k")
     assert len(found._decided) <= 1024 and len(found._keys) <= 1024
+    found.let_go()
+    assert not found._decided and not found._keys
+    assert found == rights("read:v/q*/*") and found.enters("v") and not found.allows("v", W, "q")

@@ -41,6 +41,9 @@ class Grants:
     def allows_topic(self, vhost: str, right: Right, exchange: str, key: str) -> bool:
         return True
 
+    def let_go(self) -> None:
+        """Nothing is remembered."""
+
 
 def alice(rights: str, lasts: float = 60.0, **changes: Any) -> Identity:
     return Identity(**{"user": "alice", "rights": Grants(rights), "lasts": lasts, **changes})

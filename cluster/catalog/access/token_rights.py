@@ -63,42 +63,51 @@ class TokenGrant(NamedTuple):
     """One right, with the patterns of a scope. `key` is None in a scope without a routing key."""
 
     right: Right
-    vhost: str
-    name: str
-    key: str | None
+    vhost: Wildcard
+    name: Wildcard
+    key: Wildcard | None
 
 
 class TokenRights:
-    """Implements `node.session.permissions.GrantedRights`."""
+    """Implements `node.session.permissions.GrantedRights`.
 
-    __slots__ = ("_decided", "_grants", "_keys", "_patterns", "_vhosts")
+    Routes that the node remembers keep the rights of clients that are long gone. So what is made of the
+    scopes is made when it is asked for, and dropped when a client goes.
+    """
 
-    def __init__(self, grants: Iterable[TokenGrant]) -> None:
-        self._grants = frozenset(grants)
-        self._patterns = [
-            (right, Wildcard(vhost), Wildcard(name), None if key is None else Wildcard(key))
-            for right, vhost, name, key in self._grants
-        ]
-        self._vhosts = [Wildcard(vhost) for vhost in {one.vhost for one in self._grants}]
+    __slots__ = ("_decided", "_grants", "_keys", "_scopes")
+
+    def __init__(self, scopes: Iterable[str]) -> None:
+        """`scopes` are without the audience, each of the form that `grant_in` reads."""
+        self._scopes = tuple(sorted(set(scopes)))
+        self.let_go()
+
+    def let_go(self) -> None:
+        self._grants: list[TokenGrant] | None = None
         self._decided: dict[tuple[str, Right, str], bool] = {}
         self._keys: dict[tuple[str, Right, str], list[Wildcard]] = {}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, TokenRights) and self._grants == other._grants
+        return isinstance(other, TokenRights) and self._scopes == other._scopes
 
     def __hash__(self) -> int:
-        return hash(self._grants)
+        return hash(self._scopes)
+
+    def _all(self) -> list[TokenGrant]:
+        if self._grants is None:
+            self._grants = [one for one in map(grant_in, self._scopes) if one is not None]
+        return self._grants
 
     def enters(self, vhost: str) -> bool:
-        return any(pattern.matches(vhost) for pattern in self._vhosts)
+        return any(one.vhost.matches(vhost) for one in self._all())
 
     def allows(self, vhost: str, right: Right, name: str) -> bool:
         asked = (vhost, right, name)
         decided = self._decided.get(asked)
         if decided is None:
             decided = any(
-                granted is right and of_name.matches(name) and of_vhost.matches(vhost)
-                for granted, of_vhost, of_name, _ in self._patterns
+                one.right is right and one.name.matches(name) and one.vhost.matches(vhost)
+                for one in self._all()
             )
             if len(self._decided) >= REMEMBERED:
                 self._decided.clear()
@@ -110,12 +119,12 @@ class TokenRights:
         patterns = self._keys.get(at)
         if patterns is None:
             patterns = [
-                of_key
-                for granted, of_vhost, of_name, of_key in self._patterns
-                if of_key is not None
-                and granted is right
-                and of_name.matches(exchange)
-                and of_vhost.matches(vhost)
+                one.key
+                for one in self._all()
+                if one.key is not None
+                and one.right is right
+                and one.name.matches(exchange)
+                and one.vhost.matches(vhost)
             ]
             if len(self._keys) >= REMEMBERED:
                 self._keys.clear()
@@ -133,8 +142,8 @@ def rights_and_tags(scopes: Iterable[str], audience: str) -> tuple[TokenRights, 
     if len(own) > MOST_SCOPES:
         raise TooManyScopesError
     tags = sorted(scope.removeprefix(TAG_PREFIX) for scope in own if scope.startswith(TAG_PREFIX))
-    grants = (grant_in(scope) for scope in own)
-    return TokenRights(one for one in grants if one is not None), tuple(tag for tag in tags if tag)
+    rights = TokenRights(scope for scope in own if grant_in(scope) is not None)
+    return rights, tuple(tag for tag in tags if tag)
 
 
 def grant_in(scope: str) -> TokenGrant | None:
@@ -143,5 +152,6 @@ def grant_in(scope: str) -> TokenGrant | None:
         if scope.startswith(prefix):
             parts = scope.removeprefix(prefix).split("/")
             if len(parts) in (2, 3):
-                return TokenGrant(right, parts[0], parts[1], parts[2] if len(parts) == 3 else None)
+                key = Wildcard(parts[2]) if len(parts) == 3 else None
+                return TokenGrant(right, Wildcard(parts[0]), Wildcard(parts[1]), key)
     return None

@@ -59,7 +59,7 @@ class Authentication:
 
         def verified(identity: Identity | None, reason: str) -> None:
             if not self._core.ended:
-                if identity is None:
+                if identity is None and self._renewal.by_token:
                     self._transport.log(REFUSED_EVENT, {"reason": reason})
                 self._connection.secret_checked(identity is not None)
                 self._answered(identity)

@@ -79,7 +79,7 @@ class Session(MachineSession):
             effects.ConnectionClosed: self._connection_closed,
             effects.Authenticate: authentication.log_in,
             effects.OpenVhost: self._open_vhost,
-            effects.UpdateSecret: authentication.update_secret,
+            effects.UpdateSecret: self.timed(authentication.update_secret),
             effects.NegotiationFailed: self._negotiation_failed,
             effects.CloseSocket: self._close_socket,
             effects.LogEffect: self._log,
