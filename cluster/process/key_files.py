@@ -28,7 +28,7 @@ class KeyFiles:
     def __init__(self, config: NodeConfig, log: EventLog) -> None:
         self.certificates = None if config.tls is None else Certificates(config.tls)
         self.token_keys = None if config.tokens is None else TokenKeys(config.tokens)
-        self._log = log
+        self.log = log
         self._next_look = 0.0
 
     def token_checks(self, settings: TokenSettings | None, wall_ms: Callable[[], int]) -> TokenChecks | None:
@@ -58,14 +58,14 @@ class KeyFiles:
         try:
             certificates.reload()
         except ConfigError as error:
-            self._log.error("certificates_unusable", reason=str(error))
+            self.log.error("certificates_unusable", reason=str(error))
         else:
-            self._log.info("certificates_loaded")
+            self.log.info("certificates_loaded")
 
     def _reload_token_keys(self, keys: TokenKeys) -> None:
         try:
             keys.reload()
         except ConfigError as error:
-            self._log.error("token_keys_unusable", reason=str(error))
+            self.log.error("token_keys_unusable", reason=str(error))
         else:
-            self._log.info("token_keys_loaded")
+            self.log.info("token_keys_loaded")

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from node.refusal import Refusal
 from node.session.core import SessionCore
 from node.session.logins import CertifiedLogin, TokenLogin
 from node.session.permissions import IMPERSONATOR
 from node.session.ports import Authenticated, Identity
-
-REFUSED_EVENT: Final = "token_refused"
-"""The event of the log that has the reason."""
 
 
 class TokenRenewal:

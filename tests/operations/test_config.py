@@ -239,3 +239,17 @@ def test_loopback(host: str) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "mq.example.org"])
 def test_not_loopback(host: str) -> None:
     assert not Address(host, 1).is_loopback
+
+
+@pytest.mark.requirement("F5.7")
+def test_tokens_need_the_tables_of_the_cluster_and_of_the_node() -> None:
+    shared = '[cluster.tokens]\nissuer = "https://login.example"\naudience = "quorate"\n'
+    own = '[node.tokens]\njwks = "keys.json"\n'
+    told = ["f.toml: node: [cluster.tokens] and [node.tokens] belong together: set both tables or none"]
+    assert mistakes(cluster=shared) == told
+    assert mistakes(own) == told
+    config = parse(config_text(own, shared), "f.toml")
+    assert config.tokens is not None and config.cluster.tokens is not None
+    assert config.cluster.tokens.algorithms == ("RS256", "ES256", "EdDSA")
+    assert any("algorithms" in one for one in mistakes(own, shared + 'algorithms = ["none"]\n'))
+    assert any("clock_skew_s" in one for one in mistakes(own, shared + "clock_skew_s = 301\n"))

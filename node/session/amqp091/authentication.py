@@ -9,7 +9,7 @@ from node.session.core import SessionCore
 from node.session.logins import MalformedResponseError
 from node.session.permissions import IMPERSONATOR
 from node.session.ports import Identity
-from node.session.token_renewal import REFUSED_EVENT, TokenRenewal
+from node.session.token_renewal import TokenRenewal
 from node.session.transport import Transport
 from node.wire.amqp091 import effects
 from node.wire.amqp091.connection import Connection
@@ -60,7 +60,7 @@ class Authentication:
         def verified(identity: Identity | None, reason: str) -> None:
             if not self._core.ended:
                 if identity is None and self._renewal.by_token:
-                    self._transport.log(REFUSED_EVENT, {"reason": reason})
+                    self._transport.log("token_refused", {"reason": reason})
                 self._connection.secret_checked(identity is not None)
                 self._answered(identity)
 

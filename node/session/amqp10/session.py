@@ -36,7 +36,7 @@ from node.session.container_links import ContainerLink
 from node.session.core import MachineSession, SessionCore
 from node.session.permissions import IMPERSONATOR
 from node.session.ports import Authenticated, BrokerPort, Identity
-from node.session.token_renewal import REFUSED_EVENT, TokenRenewal
+from node.session.token_renewal import TokenRenewal
 from node.session.transport import Transport
 from node.wire.amqp10 import effects
 from node.wire.amqp10.connection import Connection
@@ -219,7 +219,7 @@ class ConnectionSession(MachineSession):
 
         def renewed(identity: Identity | None, reason: str) -> None:
             if identity is None:
-                self._transport.log(REFUSED_EVENT, {"reason": reason})
+                self._transport.log("token_refused", {"reason": reason})
             else:
                 self.connection.ends_at(self._clock() + identity.lasts)
             answer(identity, reason)
