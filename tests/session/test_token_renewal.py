@@ -270,6 +270,17 @@ def test_requests_for_tokens_that_are_none() -> None:
     assert client.ask("PUT", "/auth/other", b"second")[0] == 404
 
 
+def test_refused_tokens_come_no_faster_than_a_peers_pace() -> None:
+    client = NewClient()
+    octets = request("/auth/tokens", "PUT", b"no such token", message_id="id")
+    for number in range(1, 1000):
+        client.send(transfer(number, octets, settled=True))
+        if client.session.connection.waits:
+            break
+    assert client.session.connection.waits and number < 500
+    assert len(client.socket.logged) == number
+
+
 def test_a_token_that_expires_in_the_negotiation_closes_the_connection_once_it_is_open() -> None:
     TOKENS["brief"] = alice("brief", 0.0)
     old, new = OldClient("brief"), Client(TokenBroker("brief"))

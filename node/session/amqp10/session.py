@@ -220,6 +220,7 @@ class ConnectionSession(MachineSession):
         def renewed(identity: Identity | None, reason: str) -> None:
             if identity is None:
                 self._transport.log("token_refused", {"reason": reason})
+                self.connection.sessions.count_refusal()
             else:
                 self.connection.ends_at(self._clock() + identity.lasts)
             answer(identity, reason)

@@ -40,7 +40,9 @@ class OpenVhost:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class UpdateSecret:
-    """Check the user again. The session answers with `secret_checked`, and never logs the secret."""
+    """Check a new token, or the user again. The session answers with `secret_checked`, and never logs the
+    secret.
+    """
 
     secret: bytes
 

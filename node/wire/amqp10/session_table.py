@@ -212,6 +212,10 @@ class SessionTable:
             session.respond(link, octets)
             session.refresh()
 
+    def count_refusal(self) -> None:
+        """The session code has refused a request whose check is costly: the peer's pace counts it."""
+        self._outbox.refused += 1
+
     def bad_request(self, link: IncomingLink, error: WireError) -> None:
         """A message to the management is no request that has a response: its link is closed."""
         self.parts.requests.answered(link)
