@@ -19,7 +19,7 @@ SHOWN_BY = {
     "joining forgotten": 3,
     "dropped by an old catalog": 6,
     "commit in an old term": 1,
-    "confirm before fsync": 61,
+    "confirm before fsync": 26,
     "outcome before decision": 0,
     "decided after abandonment": 0,
     "answer before all nodes know": 2,
