@@ -360,7 +360,10 @@ class OwnerAgainstModel(RuleBasedStateMachine):
                 self.queue.annotate(Aspect.DUE, durable)
         resting = {number for first, last, _ in rests for number in range(first, last + 1)}
         assert resting == (set(given) if logged and self.settings.asked.get("redelivery_backoff") else set())
-        kept = self.queue.at(HELD) if self.lapsing else []
+        held = self.queue.at(HELD)
+        if held and given:  # Only now: messages that rest end the order by age.
+            self.was_given_out(max(given))
+        kept = held if self.lapsing else []
         back = sum(self.owner.lifecycle.release(front_end, *part, redelivered) for part in parts)
         assert back == len(set(given).difference(kept))
         newest = self.queue.newest_delivered(given, self.granted)
@@ -420,8 +423,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
     def change_owner(
         self, lost: frozenset[int], forgets: bool, clock: tuple[int, int] = (0, 0), early: str | None = None
     ) -> None:
-        """Change the owner: uncommitted removals are void, soft messages are gone, and front ends report
-        their leases.
+        """Change the owner: removals under way are void, soft messages are gone, front ends tell leases.
 
         `clock` has the lag of the new owner's clock, and the time for which it waits for front ends, both in
         slots. `early`: the action of front ends on their messages before they answer.
@@ -484,11 +486,10 @@ class OwnerAgainstModel(RuleBasedStateMachine):
     def act_early(self, front_end: int, numbers: list[int], what: str) -> list[int]:
         """A front end that has not answered yet settles or returns its messages; returns their numbers."""
         numbers = [number for number in numbers if self.queue.messages[number].place == HELD]
-        if numbers:
-            self.was_given_out(max(numbers))
         if numbers and what == "give back":
             self.give_back(front_end, numbers, ranges_of(numbers), True, True)
         elif numbers:
+            self.was_given_out(max(numbers))
             self.settle_all(front_end, numbers, what == "reject")
         return numbers
 
