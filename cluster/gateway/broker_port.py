@@ -51,6 +51,8 @@ from node.session.ports import (
     Done,
     Got,
     Identity,
+    Named,
+    NamedAnswer,
     QueueCounts,
     QueueDeclaration,
     QueueDescription,
@@ -84,7 +86,7 @@ class FrontEnd:
         self._catalog, self._links, self._local, self._lost_memory = catalog, links, local, lost_memory
         self._declarations = QueueDeclarations(context, local, lost_memory, default_type)
         self.churn = self._declarations.churn
-        self._exchanges, self._requests = ExchangeChanges(catalog, local), OwnerRequests(links)
+        self._exchanges, self._requests = ExchangeChanges(catalog, local), OwnerRequests(links, formats)
         self._deletions = QueueDeletions(catalog, formats, local, self.churn, self._requests.ask)
         self._access = access
         self.permissions: Permissions = access
@@ -310,11 +312,7 @@ class FrontEnd:
         self._declarations.declare(vhost, declaration, holder, answer, node)
 
     def delete_queue(
-        self,
-        queue: QueueRef,
-        if_unused: bool,
-        if_empty: bool,
-        answer: Callable[[int, Refusal | None], None],
+        self, queue: QueueRef, if_unused: bool, if_empty: bool, answer: Callable[[int, Refusal | None], None]
     ) -> None:
         self._deletions.delete(queue, if_unused, if_empty, answer)
 
@@ -470,6 +468,9 @@ class FrontEnd:
 
     def renew_leases(self, queue: QueueRef, ranges: list[Range], answer: RenewalAnswer) -> None:
         self._requests.renew_leases(queue, ranges, answer)
+
+    def settle_named(self, queue: QueueRef, named: Named, answer: NamedAnswer) -> None:
+        self._requests.settle_named(queue, named, answer)
 
     def renew(self, lease: int, ranges: list[Range]) -> None:
         self._giving_back.renew(lease, ranges)

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from cluster.catalog.membership.formats import Formats
 from cluster.gateway.link import Links
 from cluster.gateway.refusals import refusal_of
+from cluster.gateway.settling import NamedSettling
 from cluster.peers.link_messages import NOTHING_TO_GET, Delivery, Ranges
 from node.delivery.settlements import NO_TOKEN
 from node.queue.leasing import UNTOLD
 from node.refusal import Refusal
-from node.session.ports import QueueCounts, QueueRef, RenewalAnswer
+from node.session.ports import Named, NamedAnswer, QueueCounts, QueueRef, RenewalAnswer
 
 
 class OwnerRequests:
     """The requests of one front end's sessions."""
 
-    def __init__(self, links: Links) -> None:
-        self._links = links
+    def __init__(self, links: Links, formats: Formats) -> None:
+        self._links, self._formats = links, formats
 
     def ask(
         self,
@@ -60,6 +62,10 @@ class OwnerRequests:
         # The owner of a release without ends of leases answers that there is no such queue.
         arguments = [*NOTHING_TO_GET, queue.id, ranges, NO_TOKEN]
         self._links.request(self._links.to(queue.partition), "renew", arguments, renewed)
+
+    def settle_named(self, queue: QueueRef, named: Named, answer: NamedAnswer) -> None:
+        """See `node.session.ports.BrokerPort.settle_named`."""
+        NamedSettling(self._links, queue, named, answer, cancels=self._formats.know_cancels()).go_on()
 
     def count(self, queue: QueueRef, answer: Callable[[QueueCounts, Refusal | None], None]) -> None:
         """Answers how many messages and consumers the queue has."""

@@ -14,7 +14,7 @@ from cluster.peers.held_leases import HeldLeases, TellsLeases
 from cluster.peers.link_messages import FOR_LINK, Delivery, OwnerPort, Ranges
 from node.delivery.backlog import NO_BACKLOG
 from node.delivery.settlements import NO_TOKEN, TOKEN_SHIFT
-from node.queue.leasing import UNTOLD
+from node.queue.leasing import BACK_IN_QUEUE, UNTOLD
 from node.ranges.range_map import RangeMap, Span
 from node.ranges.range_set import RangeSet, merged, numbers_of
 from node.session.subscriber import Subscriber
@@ -193,16 +193,18 @@ class HeldMessages:
 
     `holders` has the consumer of each message, for queues that keep order by key. `tokens` has the token of
     the lease under which each message came last, where leases have tokens, and `ends` has the end of that
-    lease in milliseconds since the epoch. A new owner must know all of these.
+    lease in milliseconds since the epoch. A new owner must know all of these. `taken` has the messages
+    that another client has given back, and of which no consumer has told an outcome since.
     """
 
-    __slots__ = ("ends", "holders", "leases", "tokens")
+    __slots__ = ("ends", "holders", "leases", "taken", "tokens")
 
     def __init__(self) -> None:
         self.leases: dict[int, RangeSet] = {}
         self.holders: dict[int, RangeMap] = {}
         self.tokens: dict[int, RangeMap] = {}
         self.ends: dict[int, RangeMap] = {}
+        self.taken: dict[int, RangeSet] = {}
 
     def given(self, delivery: Delivery, holder: int = NO_HOLDER) -> None:
         """A client has got messages that it is to settle, from a consumer or by basic.get. `holder` is the
@@ -212,6 +214,8 @@ class HeldMessages:
         if leased is None:
             leased = self.leases[delivery.queue] = RangeSet()
         leased.update(merged(delivery.ranges))
+        if delivery.queue in self.taken:
+            self._outcomes_of_taken(delivery.queue, merged(delivery.ranges))
         if delivery.token != NO_TOKEN or self.tokens:
             # A queue may have lost its lease period since a former delivery.
             _note(self.tokens, delivery.queue, delivery.ranges, delivery.token, NO_TOKEN)
@@ -237,14 +241,34 @@ class HeldMessages:
                 by_queue[queue].remove_all(ranges)
 
     def renewed(self, queue: int, ranges: Ranges, until: int) -> None:
-        """The leases of messages have another end, as far as the front end still has the messages."""
+        """The leases of messages have another end, as far as the front end still has the messages.
+        BACK_IN_QUEUE: its consumers have lost the messages, and their outcomes count no more.
+        """
         leased = self.leases.get(queue)
-        if leased is not None:
-            mine = [part for one in ranges for part in leased.intersection(*one)]
+        mine = [] if leased is None else [part for one in ranges for part in leased.intersection(*one)]
+        if until != BACK_IN_QUEUE:
             _note(self.ends, queue, mine, until, UNTOLD)
+        elif mine:
+            self.released(queue, mine)
+            self.taken.setdefault(queue, RangeSet()).update(mine)
+
+    def _outcomes_of_taken(self, queue: int, ranges: Ranges) -> Ranges:
+        """Forget that messages of the ranges were taken from their consumers; returns the other messages."""
+        taken = self.taken[queue]
+        parts = merged(sorted(part for one in ranges for part in taken.intersection(*one)))
+        if not parts:
+            return ranges
+        taken.remove_all(parts)
+        if not taken:
+            del self.taken[queue]
+        return list(RangeSet(ranges).without(parts).ranges())
 
     def under(self, queue: int, token: int, ranges: Ranges) -> Ranges:
-        """The messages among `ranges`, which came under the lease `token`, that have not come again since."""
+        """The messages among `ranges`, which came under the lease `token`, that have not come again since and
+        that no other client has given back. Their consumer tells an outcome.
+        """
+        if queue in self.taken:
+            ranges = self._outcomes_of_taken(queue, ranges)
         tokens = self.tokens.get(queue)
         if not tokens:
             return ranges

@@ -17,7 +17,7 @@ from node.expressions.selector import Selector
 from node.message.run import Run
 from node.queue.dispatch import QueueOwner
 from node.queue.entry_format import encode_publish
-from node.queue.filtering import LookBudget, Looking
+from node.queue.filtering import LookBudget, Looking, look_through
 from node.queue.order import Order
 from node.ranges.range_map import ABOVE_ALL
 from node.ranges.range_set import Range, count_of
@@ -92,17 +92,11 @@ def filtered_page(
     place, more = (question.level, question.number), False
     for level, (first, last) in _next_ranges(queue.delivery.ready, question) if wanted > 0 else ():
         while first <= last and left > 0 and count < wanted:
-            most = max(1, left // looking.message_steps)
-            for start, run in queue.read_messages(first, min(last, first + most - 1)):
-                piece = looking.within(run, left)
-                matching, steps = looking.look(start, run.slice(0, piece))
-                found += [(level, part) for part in matching]
-                count += count_of(matching)
-                looks.left -= steps
-                left -= steps
-                first = start + piece
-                if piece < run.count:
-                    break
+            matching, steps, first = look_through(looking, queue.read_messages, (first, last), left)
+            found += [(level, part) for part in matching]
+            count += count_of(matching)
+            looks.left -= steps
+            left -= steps
             place = level, first - 1
         if first <= last:
             more = True

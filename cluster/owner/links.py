@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from cluster.owner.failures import discard_exhausted
+from cluster.owner.failures import count_cancels, discard_exhausted
 from cluster.owner.intake import take_return
 from cluster.owner.resting import let_rest
 from cluster.owner.state import OwnerState
@@ -139,11 +139,24 @@ def close_link(
     owner.after_proposed(closed)
 
 
-def _let_go(owner: OwnerState, number: int, queue: QueueOwner, lapsing: Ranges) -> None:
+def give_kept_back(
+    owner: OwnerState, number: int, queue: QueueOwner, ranges: Ranges, *, cancelled: bool
+) -> None:
+    """A client has messages go back that are kept for links. `cancelled` as in `discard_exhausted`."""
+    going = queue.delivery.links.go_back(ranges)
+    if going:
+        _let_go(owner, number, queue, going, cancelled=cancelled)
+
+
+def _let_go(
+    owner: OwnerState, number: int, queue: QueueOwner, lapsing: Ranges, *, cancelled: bool = False
+) -> None:
     """Give back messages that were kept for links. Their deliveries have failed."""
-    spent, ranges = discard_exhausted(owner, number, LINKS, lapsing)
+    spent, ranges = discard_exhausted(owner, number, LINKS, lapsing, cancelled=cancelled)
     if spent:
         owner.operation(spent)
+    if cancelled:
+        count_cancels(owner, number, LINKS, ranges)
     let_rest(owner, number, LINKS, ranges)
     owner.proposal.add_return(number, queue.delivery.state, ranges, failed=True)
     owner.after_proposed(partial(_lapsed, owner, number, ranges))

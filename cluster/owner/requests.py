@@ -11,6 +11,7 @@ from cluster.owner.links import abandon, close_link
 from cluster.owner.proposal import FrontEndState
 from cluster.owner.renewals import renew
 from cluster.owner.serving import Serving, regrant
+from cluster.owner.settling import Search, find_named, settle_named
 from cluster.owner.state import OwnerState
 from cluster.owner.targets import attach_target
 from cluster.owner.two_phase_commit import TwoPhaseCommit
@@ -27,6 +28,7 @@ from node.expressions.nodes import TreeError
 from node.queue.dispatch import QueueOwner
 from node.queue.entry_format import encode_purge, encode_seal_queue
 from node.queue.operations import ANY_MESSAGES
+from node.queue.settling import Deed, NamedMessages
 from node.queue.targets import TargetStep, UpdateTarget
 from node.ranges.range_set import merged
 
@@ -118,13 +120,38 @@ class FrontEndRequests:
             # The log has the front end then: the next owner waits for its greeting before the target is lost.
             attaching = partial(self._attach_target, front_end, request, *arguments)
             self._when_attached(queue, front_end, attaching)
-        elif name == "renew":
-            self._owner.after_proposed(partial(self._renew, found, *arguments))
+        elif name in ("renew", "settle_named", "find_named"):
+            self._take_naming(name, found, arguments)
         elif name == "last":
             self._owner.after_proposed(lambda: found(self._owner.next_sequence - 1))
         else:
             # A request of a later release.
             self._front_ends.answer(front_end, request, NOT_FOUND)
+
+    def _take_naming(self, name: str, found: SendAnswer, arguments: list[Any]) -> None:
+        """Carry out a request about messages by their numbers, whichever front ends have the messages."""
+        if name == "renew":
+            self._owner.after_proposed(partial(self._renew, found, *arguments))
+        elif name == "settle_named":
+            number, deed, spans, cancels = arguments
+            asked = NamedMessages(number, Deed(deed), [(low, high, at) for low, high, at in spans], cancels)
+            later = self._serving.when_served_again
+            settling = partial(settle_named, self._owner, asked, later, found)
+            self._owner.after_proposed(partial(self._front_ends.after_greetings, settling))
+        else:
+            number, octets, ranges = arguments
+            search = Search(number, octets, [(first, last) for first, last in ranges])
+            finding = partial(self._find, found, search)
+            self._owner.after_proposed(lambda: self._serving.when_served(number, finding))
+
+    def _find(self, found: SendAnswer, asked: Search) -> None:
+        """Answer a search for messages, as far as one turn leads."""
+        queue = self._owner.queues.get(asked.queue)
+        try:
+            answer = None if queue is None else find_named(self._owner, queue, asked, self._serving.looks)
+        except TreeError:
+            answer = None
+        found(NOT_FOUND if answer is None else [*answer])
 
     def _stop(self, front_end: int, epoch: int, request: int, number: int, consumer: int) -> None:
         """Deliver no more to a consumer; answers when all its messages have been sent.

@@ -139,7 +139,7 @@ class OwnerPort(Protocol):
     def request(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
         """Carry out a request by name: `get`, `purge`, `count`, `redeliver`, `browse`,
         `browse_next`, `close`, `stop`, `drain`, `undeliverable_here`, `last`, `abandoned`,
-        `close_link`, `attach_target`, `renew`. `result(request)` answers it.
+        `close_link`, `attach_target`, `renew`, `settle_named`, `find_named`. `result` answers it.
         """
 
 
@@ -178,7 +178,7 @@ class FrontEndPort(Protocol):
 
     def lease_ends_changed(self, epoch: int, queue: int, ranges: Ranges, until: int) -> None:
         """The leases of these messages end at another time, in milliseconds since the epoch; UNTOLD: they
-        have lapsed. A front end of an earlier release ignores the call.
+        have lapsed; BACK_IN_QUEUE: they have ended. A front end of an earlier release ignores the call.
         """
 
     def resync(self) -> None:

@@ -233,6 +233,7 @@ class Description:
     use by a client; None for never. `by_consumer`: front ends must tell a new owner which of their consumers
     has which message. `takes_turns`: one consumer at a time is active, and front ends must tell a new owner
     which one. `backlog_cap`: the most that the backlog of a consumer may be (`node.delivery.backlog`).
+    `strict_leases`: a consumer alone settles the messages that it has.
     """
 
     dead_letters: DeadLetterTarget | None = None
@@ -241,6 +242,7 @@ class Description:
     by_consumer: bool = False
     takes_turns: bool = False
     backlog_cap: int = NO_BACKLOG
+    strict_leases: bool = False
 
 
 class Rule:

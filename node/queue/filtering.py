@@ -146,6 +146,25 @@ class Looking:
                 yield index, run.slice(index, 1)
 
 
+def look_through(
+    looking: Looking, read: ReadMessages, messages: Range, steps: int
+) -> tuple[list[Range], int, int]:
+    """Look at messages of a closed range, which are all there, in about so many steps. Returns those that
+    match, the steps taken, and the number of the first message not looked at.
+    """
+    first, last = messages
+    most, taken, found = max(1, steps // looking.message_steps), 0, list[Range]()
+    for start, run in read(first, min(last, first + most - 1)):
+        piece = looking.within(run, steps - taken)
+        matching, cost = looking.look(start, run.slice(0, piece))
+        found += matching
+        taken += cost
+        first = start + piece
+        if piece < run.count:
+            break
+    return found, taken, first
+
+
 class FilteredMessages:
     """The messages of a queue as one filter sees them. `ready` are those that match and are ready; `unseen`
     are those that are ready, and that the owner has not looked at. `looked` and `matching` have leased

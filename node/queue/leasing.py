@@ -21,6 +21,9 @@ UNKNOWN: Final = 0
 UNTOLD: Final = 0
 """Stands for the end of a lease that has none, or whose end its front end does not know."""
 
+BACK_IN_QUEUE: Final = -1
+"""Stands for the end of a lease whose message another client has given back to the queue."""
+
 NO_LEASE: Final = (NO_TOKEN, UNTOLD)
 
 

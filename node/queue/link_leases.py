@@ -217,10 +217,12 @@ class LinkLeases:
         """
         self.detach(front_end, number)
         mine = self._leased_by(front_end, number, identity)
-        return self._lapse(part for one in mine for part in self.kept.intersection(*one))
+        return self.go_back(part for one in mine for part in self.kept.intersection(*one))
 
-    def _lapse(self, ranges: Iterable[Range]) -> list[Range]:
-        """Have kept messages lapse; returns those that do not yet."""
+    def go_back(self, ranges: Iterable[Range]) -> list[Range]:
+        """Have kept messages go back to the queue; returns those that do not yet. The owner calls `lapsed`
+        once that is applied.
+        """
         found = list(RangeSet(ranges).without(self.lapsing.ranges()).ranges())
         self.lapsing.update(found)
         return found
@@ -241,7 +243,7 @@ class LinkLeases:
                 continue
             deadline = self._deadlines.get(link.identity, now + link.kept_s * 1000)
             if deadline <= now:
-                found += self._lapse([part])
+                found += self.go_back([part])
             else:
                 waiting[link.identity] = deadline
         self._deadlines = waiting

@@ -36,6 +36,7 @@ from node.session.commands import (
     ListBindings,
     PurgeQueue,
     RenewLeases,
+    SettleMessages,
     Unbind,
 )
 from node.session.permissions import Right, Scope
@@ -151,4 +152,5 @@ _CHECKS: Final[dict[type[Any], Callable[[AccessChecks, Scope, int, Any], None]]]
     Consume: AccessChecks._read,
     Get: AccessChecks._read,
     RenewLeases: AccessChecks._read,
+    SettleMessages: AccessChecks._read,
 }

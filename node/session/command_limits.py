@@ -23,6 +23,7 @@ from node.session.commands import (
     ListBindings,
     PurgeQueue,
     RenewLeases,
+    SettleMessages,
     Unbind,
 )
 from node.wire.naming import IllFormedError, NamingError, check_field_values, check_text
@@ -80,6 +81,7 @@ _CALLED: Final[dict[type[Any], str]] = {
     Cancel: "basic.cancel",
     Get: "basic.get",
     RenewLeases: "lease renewal",
+    SettleMessages: "settlement",
 }
 
 
@@ -95,7 +97,7 @@ def _parts(command: Command) -> tuple[tuple[str, ...], dict[str, Any]]:
         return (command.queue,), command.arguments
     if isinstance(command, ListBindings):
         return (command.destination.name, command.source), {}
-    if isinstance(command, PurgeQueue | Get | RenewLeases):
+    if isinstance(command, PurgeQueue | Get | RenewLeases | SettleMessages):
         return (command.queue,), {}
     if isinstance(command, Cancel):
         return (), {}

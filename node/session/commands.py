@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from node.delivery.backlog import NO_BACKLOG
+from node.queue.settling import Became, Deed
 from node.ranges.range_set import Range
 from node.refusal import Refusal
 from node.routing.matching import Binding, Destination
@@ -176,6 +177,18 @@ class RenewLeases:
     bookmarks: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class SettleMessages:
+    """Acknowledge, cancel or expire messages, those of other clients too. A bookmark names each message, or,
+    without bookmarks, a filter names those that the queue has (docs/expressions.md). Result: MessagesSettled.
+    """
+
+    queue: str
+    deed: Deed
+    bookmarks: tuple[str, ...] = ()
+    filter: str = ""
+
+
 Command = (
     DeclareExchange
     | FindExchange
@@ -192,6 +205,7 @@ Command = (
     | Cancel
     | Get
     | RenewLeases
+    | SettleMessages
 )
 
 
@@ -266,6 +280,16 @@ class LeasesRenewed:
     bookmarks: list[str]
 
 
+@dataclass(frozen=True, slots=True)
+class MessagesSettled:
+    """What has become of messages: how many there are of each kind, and the bookmarks of the messages that
+    were named by one.
+    """
+
+    counts: dict[Became, int]
+    bookmarks: dict[str, Became]
+
+
 COMPLETED: Final = Completed()
 NOTHING: Final = Nothing()
 
@@ -279,6 +303,7 @@ Result = (
     | Got
     | Nothing
     | LeasesRenewed
+    | MessagesSettled
 )
 
 Answered = Callable[[Result | Refusal], None]

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from node.delivery.backlog import NO_BACKLOG
 from node.delivery.settlements import Modification, Outcome, Settlement
 from node.message.run import Run
+from node.queue.settling import Became, Deed
 from node.ranges.range_set import Range
 from node.refusal import Refusal
 from node.routing.exchange import Exchange
@@ -171,6 +172,20 @@ class Route(Protocol):
 
 Done = Callable[[Refusal | None], None]
 
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Messages that a client names by their numbers or by a filter, which has the octets of a selector, and
+    what it asks of them. An empty filter stands for the numbers.
+    """
+
+    deed: Deed
+    ranges: list[Range]
+    filter: bytes = b""
+
+
+NamedAnswer = Callable[[dict[Became, list[Range]], Refusal | None], None]
+"""Called with the messages by what has become of them."""
 
 RenewalAnswer = Callable[[int, list[Range], Refusal | None], None]
 """Called with the end of renewed leases in milliseconds since the epoch, and their messages; those under no
@@ -469,6 +484,9 @@ class BrokerPort(Protocol):
 
     def renew_leases(self, queue: QueueRef, ranges: list[Range], answer: RenewalAnswer) -> None:
         """Let the leases of messages begin anew, those of other clients too."""
+
+    def settle_named(self, queue: QueueRef, named: Named, answer: NamedAnswer) -> None:
+        """Settle messages, those of other clients too."""
 
     def abandon(self, lease: int, ranges: list[Range]) -> None:
         """The client has gone without an outcome for these messages. The queue keeps them for the link of the

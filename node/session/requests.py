@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any, Final
 
 from node.delivery.backlog import NO_BACKLOG
-from node.message.bookmarks import BookmarkError, bookmark_of, number_of_bookmark
+from node.message.bookmarks import bookmark_of
 from node.names import REPLY_TO
+from node.queue.settling import Became
 from node.ranges.range_set import Range, numbers_of, ranges_of
 from node.refusal import HomeNodeDownError, NotFoundError, PreconditionFailedError, Refusal, locked
 from node.routing.exchange import Exchange, asked_kind, refuse_default
@@ -43,6 +44,7 @@ from node.session.commands import (
     Removed,
     RenewLeases,
     Result,
+    SettleMessages,
     Unbind,
 )
 from node.session.filter_arguments import (
@@ -51,6 +53,7 @@ from node.session.filter_arguments import (
     check_expressions_known,
     consumer_filter,
 )
+from node.session.named_messages import bookmarked, messages_settled, named_messages
 from node.session.permissions import Scope
 from node.session.ports import BrokerPort, ConsumerOptions, DeclaredQueue, Got, QueueCounts, QueueRef
 from node.session.subscriber import Subscriber
@@ -311,10 +314,7 @@ class Requests:
 
     def _renew_leases(self, caller: Caller, command: RenewLeases, answered: Answered) -> None:
         queue = self._port.queue(caller.vhost, command.queue, caller.holder)
-        try:
-            numbers = sorted({number_of_bookmark(queue.id, one) for one in command.bookmarks})
-        except BookmarkError as error:
-            raise PreconditionFailedError(str(error)) from None
+        numbers = bookmarked(queue, command.bookmarks)
 
         def renewed(until: int, ranges: list[Range], refusal: Refusal | None) -> None:
             if refusal is None:
@@ -325,8 +325,27 @@ class Requests:
 
         self._port.renew_leases(queue, ranges_of(numbers), renewed)
 
+    def _settle_messages(self, caller: Caller, command: SettleMessages, answered: Answered) -> None:
+        queue = self._port.queue(caller.vhost, command.queue, caller.holder)
+        named = named_messages(queue, command, known=self._port.knows_expressions)
 
-_KEEPING_NAMES: Final = (Bind, Unbind, ListBindings, PurgeQueue, Consume, Cancel, Get, RenewLeases)
+        def settled(became: dict[Became, list[Range]], refusal: Refusal | None) -> None:
+            answered(messages_settled(queue, command, became) if refusal is None else refusal)
+
+        self._port.settle_named(queue, named, settled)
+
+
+_KEEPING_NAMES: Final = (
+    Bind,
+    Unbind,
+    ListBindings,
+    PurgeQueue,
+    Consume,
+    Cancel,
+    Get,
+    RenewLeases,
+    SettleMessages,
+)
 """The commands that RabbitMQ does not take line ends out of."""
 
 
@@ -425,4 +444,5 @@ _HANDLERS: Final[dict[type[Any], Callable[[Requests, Caller, Any, Answered], Non
     Cancel: Requests._cancel,
     Get: Requests._get,
     RenewLeases: Requests._renew_leases,
+    SettleMessages: Requests._settle_messages,
 }

@@ -16,8 +16,9 @@ from cluster.admin.api.responses import Rows
 from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 from cluster.gateway.browsing import BEGINNING
+from node.queue.settling import Became, Deed
 from node.refusal import NotFoundError
-from node.session.commands import DeclareQueue, LeasesRenewed, RenewLeases
+from node.session.commands import DeclareQueue, LeasesRenewed, MessagesSettled, RenewLeases, SettleMessages
 from node.session.permissions import IMPERSONATOR
 from node.session.ports import Got, QueueDeclaration
 
@@ -27,6 +28,8 @@ ACK_MODES: Final = ("ack_requeue_true", "reject_requeue_true", "ack_requeue_fals
 LOOKING: Final = "ack_requeue_true"
 NO_ACK: Final = "ack_requeue_false"
 REJECTED: Final = "reject_requeue_false"
+ACKNOWLEDGE: Final = "acknowledge"
+DEEDS: Final = {ACKNOWLEDGE: Deed.ACKNOWLEDGE, "cancel": Deed.CANCEL, "expire": Deed.EXPIRE}
 ENCODINGS: Final = ("auto", "base64")
 
 Show = Callable[[Got], dict[str, Any]]
@@ -105,6 +108,30 @@ async def renew_leases(services: Services, call: Call) -> dict[str, Any]:
     assert isinstance(renewed, LeasesRenewed)
     gone = sorted(set(bookmarks).difference(renewed.bookmarks))
     return {"locked_until": renewed.until or None, "renewed": renewed.bookmarks, "not_renewed": gone}
+
+
+@endpoints.on("POST", "/queues/{vhost}/{name}/settle")
+async def settle_messages(services: Services, call: Call) -> dict[str, Any]:
+    """Acknowledge, cancel or expire messages with these `bookmarks`, or that a `filter` takes, those that
+    consumers have too.
+    """
+    fields = call.fields()
+    action = fields.text("action", ACKNOWLEDGE)
+    if action not in DEEDS:
+        raise bad_request(f"action is none of {', '.join(DEEDS)}")
+    bookmarks, taking = fields.values.get("bookmarks", []), fields.text("filter", "")
+    if not isinstance(bookmarks, list) or not all(isinstance(one, str) for one in bookmarks):
+        raise bad_request("bookmarks is no list of texts")
+    if bool(bookmarks) == bool(taking):
+        raise bad_request("either bookmarks or a filter are to be given")
+    command = SettleMessages(call.path["name"], DEEDS[action], tuple(bookmarks), taking)
+    async with internal_channel(services.front_end, call.user, call.vhost) as channel:
+        settled = await channel.call(command)
+    assert isinstance(settled, MessagesSettled)
+    counts = {one.name.lower(): settled.counts.get(one, 0) for one in Became}
+    if taking:
+        return counts
+    return {**counts, "bookmarks": {one: became.name.lower() for one, became in settled.bookmarks.items()}}
 
 
 async def _get(

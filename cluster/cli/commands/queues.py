@@ -93,6 +93,36 @@ def renew_leases(client: ManagementClient, name: str, bookmarks: tuple[str, ...]
         click.echo(f"{bookmark} is under no lease that ends earlier", err=True)
 
 
+@queues.command("settle")
+@click.argument("name")
+@click.argument("bookmarks", nargs=-1)
+@click.option(
+    "--as",
+    "action",
+    type=click.Choice(["acknowledge", "cancel", "expire"]),
+    default="acknowledge",
+    show_default=True,
+    help="Remove the messages, give them back to the queue, or let them expire.",
+)
+@click.option("--filter", "taking", default="", help="Settle the messages that this expression takes.")
+@in_vhost
+@management_options
+def settle_messages(
+    client: ManagementClient, name: str, bookmarks: tuple[str, ...], action: str, taking: str, vhost: str
+) -> None:
+    """Settle messages of the queue NAME, by their BOOKMARKS or by a filter, also those of consumers."""
+    named = {"filter": taking} if taking else {}
+    body = {"action": action, "bookmarks": list(bookmarks), **named}
+    answer = client.post("queues", vhost, name, "settle", body=body)
+    click.echo(f"{answer['settled']} settled")
+    for bookmark, became in answer.get("bookmarks", {}).items():
+        if became != "settled":
+            click.echo(f"{bookmark} {became.replace('_', ' ')}", err=True)
+    for became in ("leased", "in_transaction", "not_leased") if taking else ():
+        if answer[became]:
+            click.echo(f"{answer[became]} {became.replace('_', ' ')}", err=True)
+
+
 @queues.command("purge")
 @click.argument("name")
 @in_vhost

@@ -25,6 +25,7 @@ from node.queue.features import (
     priority,
     priority_expression,
     single_active,
+    sublet,
     ttl,
 )
 from node.queue.hooks import FeatureRegistry, Rules
@@ -43,6 +44,7 @@ FEATURES: Final[tuple[Declaration, ...]] = (
     max_unsettled.FEATURE,
     backlog.FEATURE,
     lease_period.FEATURE,
+    sublet.FEATURE,
     ttl.FEATURE,
     expires.FEATURE,
     delivery_limit.FEATURE,

@@ -1,0 +1,60 @@
+"""Messages that a client names by bookmark or by filter, and the answer about them (requirement D8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from node.expressions.condition import encoded_condition
+from node.expressions.errors import ExpressionError
+from node.message.bookmarks import BookmarkError, bookmark_of, number_of_bookmark
+from node.queue.settling import Became
+from node.ranges.range_set import Range, count_of, numbers_of, ranges_of
+from node.refusal import PreconditionFailedError
+from node.session.commands import MessagesSettled, SettleMessages
+from node.session.ports import Named, QueueRef
+
+MOST_BOOKMARKS: Final = 10_000
+"""One command names so many messages by bookmark at most."""
+
+
+def bookmarked(queue: QueueRef, bookmarks: Iterable[str]) -> list[int]:
+    """The numbers of the messages, ascending. Raises PreconditionFailedError for the first bookmark that is
+    none of the queue.
+    """
+    try:
+        return sorted({number_of_bookmark(queue.id, one) for one in bookmarks})
+    except BookmarkError as error:
+        raise PreconditionFailedError(str(error)) from None
+
+
+def named_messages(queue: QueueRef, command: SettleMessages, *, known: bool) -> Named:
+    """The messages that a command names. `known`: every owner reads the expressions of queues.
+
+    Raises PreconditionFailedError for wrong bookmarks, and for a wrong filter, with the column.
+    """
+    if command.bookmarks:
+        if len(command.bookmarks) > MOST_BOOKMARKS:
+            raise PreconditionFailedError(f"more than {MOST_BOOKMARKS:,} bookmarks")
+        return Named(command.deed, ranges_of(bookmarked(queue, command.bookmarks)))
+    if not command.filter:
+        raise PreconditionFailedError(f"neither bookmarks nor a filter name messages of {queue}")
+    if not known:
+        raise PreconditionFailedError("upgrade all nodes first: one runs a release without filters")
+    try:
+        return Named(command.deed, [], encoded_condition(command.filter))
+    except ExpressionError as error:
+        raise PreconditionFailedError(f"invalid filter for {queue}: {error}") from None
+
+
+def messages_settled(
+    queue: QueueRef, command: SettleMessages, became: dict[Became, list[Range]]
+) -> MessagesSettled:
+    """The answer about messages by what became of them."""
+    counts = {one: count_of(ranges) for one, ranges in became.items()}
+    if not command.bookmarks:
+        return MessagesSettled(counts, {})
+    told = {
+        bookmark_of(queue.id, number): one for one, ranges in became.items() for number in numbers_of(ranges)
+    }
+    return MessagesSettled(counts, told)
