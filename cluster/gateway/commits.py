@@ -45,7 +45,7 @@ class Attached:
         """The messages that no client of this front end has got since they came under the lease `lease`
         (`node.delivery.settlements.TOKEN_SHIFT`).
         """
-        return self.link.held.under(self.queue, token_of(lease), ranges)
+        return self.link.held.under(self.queue, lease, ranges)
 
 
 @dataclass(slots=True)

@@ -11,9 +11,9 @@ from typing import Any, Final, Protocol
 from cluster.gateway.telling import told_runs
 from cluster.peers.consumer_terms import ConsumerTerms
 from cluster.peers.held_leases import HeldLeases, TellsLeases
-from cluster.peers.link_messages import FOR_LINK, Delivery, OwnerPort, Ranges
+from cluster.peers.link_messages import FIRST_CONSUMER, FOR_LINK, Delivery, OwnerPort, Ranges
 from node.delivery.backlog import NO_BACKLOG
-from node.delivery.settlements import NO_TOKEN, TOKEN_SHIFT
+from node.delivery.settlements import NO_TOKEN, TOKEN_SHIFT, consumer_of, token_of
 from node.queue.leasing import BACK_IN_QUEUE, UNTOLD
 from node.ranges.range_map import RangeMap, Span
 from node.ranges.range_set import RangeSet, merged, numbers_of
@@ -194,7 +194,7 @@ class HeldMessages:
     `holders` has the consumer of each message, for queues that keep order by key. `tokens` has the token of
     the lease under which each message came last, where leases have tokens, and `ends` has the end of that
     lease in milliseconds since the epoch. A new owner must know all of these. `taken` has the messages
-    that another client has given back, and of which no consumer has told an outcome since.
+    that another client has given back, with the consumer that has got them since, `NO_HOLDER` for none.
     """
 
     __slots__ = ("ends", "holders", "leases", "taken", "tokens")
@@ -204,7 +204,7 @@ class HeldMessages:
         self.holders: dict[int, RangeMap] = {}
         self.tokens: dict[int, RangeMap] = {}
         self.ends: dict[int, RangeMap] = {}
-        self.taken: dict[int, RangeSet] = {}
+        self.taken: dict[int, RangeMap] = {}
 
     def given(self, delivery: Delivery, holder: int = NO_HOLDER) -> None:
         """A client has got messages that it is to settle, from a consumer or by basic.get. `holder` is the
@@ -215,7 +215,7 @@ class HeldMessages:
             leased = self.leases[delivery.queue] = RangeSet()
         leased.update(merged(delivery.ranges))
         if delivery.queue in self.taken:
-            self._outcomes_of_taken(delivery.queue, merged(delivery.ranges))
+            self._given_again(delivery)
         if delivery.token != NO_TOKEN or self.tokens:
             # A queue may have lost its lease period since a former delivery.
             _note(self.tokens, delivery.queue, delivery.ranges, delivery.token, NO_TOKEN)
@@ -250,25 +250,41 @@ class HeldMessages:
             _note(self.ends, queue, mine, until, UNTOLD)
         elif mine:
             self.released(queue, mine)
-            self.taken.setdefault(queue, RangeSet()).update(mine)
+            taken = self.taken.setdefault(queue, RangeMap())
+            for one in mine:
+                taken.set(*one, NO_HOLDER)
 
-    def _outcomes_of_taken(self, queue: int, ranges: Ranges) -> Ranges:
-        """Forget that messages of the ranges were taken from their consumers; returns the other messages."""
-        taken = self.taken[queue]
-        parts = merged(sorted(part for one in ranges for part in taken.intersection(*one)))
-        if not parts:
-            return ranges
-        taken.remove_all(parts)
+    def _given_again(self, delivery: Delivery) -> None:
+        """A client has got messages. The outcomes of consumers that had lost some of them count no more. A
+        basic.get has no consumer to tell apart.
+        """
+        taken = self.taken[delivery.queue]
+        for first, last, _ in [span for one in merged(delivery.ranges) for span in taken.spans(*one)]:
+            if delivery.consumer >= FIRST_CONSUMER:
+                taken.set(first, last, delivery.consumer)
+            else:
+                taken.remove(first, last)
+
+    def _not_taken(self, queue: int, consumer: int, ranges: Ranges) -> Ranges:
+        """The messages whose outcome this consumer may tell: no other client has taken them from it."""
+        taken, lost = self.taken[queue], RangeSet()
+        for first, last, holder in [span for one in ranges for span in taken.spans(*one)]:
+            if holder in (consumer, NO_HOLDER):
+                taken.remove(first, last)
+            if holder != consumer:
+                lost.add(first, last)
         if not taken:
             del self.taken[queue]
-        return list(RangeSet(ranges).without(parts).ranges())
+        return list(RangeSet(ranges).without(lost.ranges()).ranges()) if lost else ranges
 
-    def under(self, queue: int, token: int, ranges: Ranges) -> Ranges:
-        """The messages among `ranges`, which came under the lease `token`, that have not come again since and
-        that no other client has given back. Their consumer tells an outcome.
+    def under(self, queue: int, lease: int, ranges: Ranges) -> Ranges:
+        """The messages among `ranges`, which came under a lease (`node.delivery.settlements.TOKEN_SHIFT`),
+        that have not come again since and that no other client has given back. Their consumer tells an
+        outcome.
         """
+        token = token_of(lease)
         if queue in self.taken:
-            ranges = self._outcomes_of_taken(queue, ranges)
+            ranges = self._not_taken(queue, consumer_of(lease), ranges)
         tokens = self.tokens.get(queue)
         if not tokens:
             return ranges

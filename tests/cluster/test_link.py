@@ -24,7 +24,7 @@ from cluster.peers.link_messages import (
     receive_for_front_end,
     receive_for_owner,
 )
-from node.delivery.settlements import consumer_of, token_of
+from node.delivery.settlements import TOKEN_SHIFT, consumer_of, token_of
 from node.queue.entry_format import read_operations
 from node.queue.operations import Discard, Publish, Return, Settle
 from node.wire.amqp091.routing_keys import by_key
@@ -416,7 +416,7 @@ def test_a_settlement_names_the_lease_under_which_its_messages_came() -> None:
     assert [token_of(lease) for lease in linked.session.leases] == [7, 8, 9]
     assert {consumer_of(lease) for lease in linked.session.leases} == {CONSUMER}
     held = linked.link.held
-    assert held.under(QUEUE, 7, [(1, 2)]) == [(1, 1)], "message 2 came again"
+    assert held.under(QUEUE, 7 << TOKEN_SHIFT | CONSUMER, [(1, 2)]) == [(1, 1)], "message 2 came again"
     linked.link.settle(QUEUE, [(1, 1)], 7)
     linked.link.settle(QUEUE, [(3, 3)], 8)
     linked.link.give_back(QUEUE, [(4, 4)], failed=True, token=8)

@@ -156,9 +156,12 @@ def test_leasing_has_two_values(client: Client, wrong: Any) -> None:
 
 
 @pytest.mark.requirement("D8.5")
-@pytest.mark.parametrize("holding", ["n1", "n2"])
+@pytest.mark.parametrize("holding", ["n1", "n2", "n3"])
 @pytest.mark.parametrize("period", [None, 60_000])
-def test_a_cancelled_message_goes_to_another_consumer(site: Site, holding: str, period: int | None) -> None:
+@pytest.mark.parametrize("late", ["ack", "nack"])
+def test_a_cancelled_message_goes_to_another_consumer(
+    site: Site, holding: str, period: int | None, late: str
+) -> None:
     client = site.client("n1")
     client.declare(QUEUE, **({} if period is None else {"lease_period": period}))
     client.confirms(client.publish(QUEUE, b"1"))
@@ -170,11 +173,14 @@ def test_a_cancelled_message_goes_to_another_consumer(site: Site, holding: str, 
     assert other.deliveries[0].method.redelivered
     assert other.deliveries[0].headers["x-delivery-count"] == 1
     # The former consumer has lost the message: neither its outcome nor its end takes it from the other one.
-    holder.nack(holder.deliveries[0], requeue=True)
+    if late == "ack":
+        holder.ack(holder.deliveries[0])
     holder.close()
     site.run(0.2)
     assert len(other.deliveries) == 1 and client.depth(QUEUE) == 0
-    other.ack(other.deliveries[0])
+    other.nack(other.deliveries[0], requeue=True)
+    site.until(lambda: len(other.deliveries) == 2)
+    other.ack(other.deliveries[1])
     assert unread(client) == []
 
 

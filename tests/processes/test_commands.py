@@ -104,3 +104,36 @@ def test_a_lease_is_renewed_by_the_bookmark_that_its_consumer_was_told(
         api.call("POST", path, {"bookmarks": ["x"]}), 400, "bad_request"
     )
     refused(api.call("POST", path, {"bookmarks": "x"}), 400, "bad_request")
+
+
+@pytest.mark.requirement("D8.1", "D8.2", "D8.3", "D8.5")
+def test_messages_are_settled_by_bookmark_and_by_filter(
+    cluster: Cluster, channel: Connect, name: str
+) -> None:
+    at_consumer = channel(0)
+    at_consumer.queue_declare(name, durable=True)
+    for number in range(5):
+        at_consumer.basic_publish("", name, b'{"n": %d}' % number, pika.BasicProperties(delivery_mode=2))
+    at_consumer.basic_qos(prefetch_count=2)
+    deliveries = at_consumer.consume(name, arguments={"x-tell": True}, inactivity_timeout=30)
+    taken = [next(deliveries) for _ in range(2)]
+    first, second = (properties.headers["x-bookmark"] for _, properties, _ in taken)
+    api, path = Management(cluster[1]), path_of("queues", "/", name) + "/settle"
+    settled = api.call("POST", path, {"bookmarks": [first]}).value
+    assert settled["settled"] == 1 and settled["bookmarks"] == {first: "settled"}
+    again = quorate("queues", "settle", name, first, second, "--as", "cancel", "--url", cluster[2].http)
+    assert (again.returncode, again.stdout, again.stderr) == (0, "1 settled\n", f"{first} gone\n")
+    expired = quorate(
+        "queues", "settle", name, "--as", "expire", "--filter", "/n > 2", "--url", cluster[2].http
+    )
+    assert (expired.returncode, expired.stdout, expired.stderr) == (0, "2 settled\n", "")
+    # The tags are still good.
+    at_consumer.basic_ack(taken[1][0].delivery_tag, multiple=True)
+    left = api.call("POST", path, {"filter": "TRUE"}).value
+    assert left["settled"] == 2 and "bookmarks" not in left
+    wrong = api.call("POST", path, {"bookmarks": [first, "x"]})
+    assert "'x' is no bookmark" in refused(wrong, 400, "bad_request")
+    assert "column" in refused(api.call("POST", path, {"filter": "a ="}), 400, "bad_request")
+    bodies = ({}, {"bookmarks": "x"}, {"bookmarks": [first], "filter": "a"}, {"filter": "a", "action": "x"})
+    for body in bodies:
+        refused(api.call("POST", path, body), 400, "bad_request")
