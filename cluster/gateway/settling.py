@@ -11,8 +11,8 @@ from typing import Any, Final
 from cluster.gateway.link import Links
 from cluster.gateway.refusals import refusal_of
 from cluster.peers.link_messages import NOTHING_TO_GET, Delivery, Ranges
+from node.delivery.deeds import Became, Deed
 from node.queue.operations import ANY_MESSAGES
-from node.queue.settling import Became, Deed
 from node.ranges.range_map import Span
 from node.ranges.range_set import Range, RangeSet
 from node.refusal import Refusal

@@ -11,7 +11,7 @@ from cluster.owner.links import abandon, close_link
 from cluster.owner.proposal import FrontEndState
 from cluster.owner.renewals import renew
 from cluster.owner.serving import Serving, regrant
-from cluster.owner.settling import Search, find_named, settle_named
+from cluster.owner.settling import NamedMessages, Search, find_named, settle_named
 from cluster.owner.state import OwnerState
 from cluster.owner.targets import attach_target
 from cluster.owner.two_phase_commit import TwoPhaseCommit
@@ -24,11 +24,11 @@ from cluster.peers.link_messages import (
     NOTHING_TO_GET,
     STAYS_LEASED,
 )
+from node.delivery.deeds import Deed
 from node.expressions.nodes import TreeError
 from node.queue.dispatch import QueueOwner
 from node.queue.entry_format import encode_purge, encode_seal_queue
 from node.queue.operations import ANY_MESSAGES
-from node.queue.settling import Deed, NamedMessages
 from node.queue.targets import TargetStep, UpdateTarget
 from node.ranges.range_set import merged
 

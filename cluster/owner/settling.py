@@ -16,6 +16,7 @@ from cluster.owner.intake import take_return, take_settle
 from cluster.owner.links import give_kept_back
 from cluster.owner.state import OwnerState
 from cluster.peers.link_messages import NOT_FOUND, Ranges
+from node.delivery.deeds import Became, Deed
 from node.expressions.selector import Selector
 from node.message.reason import Reason
 from node.queue.delivery_state import DeliveryState
@@ -23,7 +24,6 @@ from node.queue.dispatch import QueueOwner
 from node.queue.filtering import LookBudget, Looking, look_through
 from node.queue.leasing import BACK_IN_QUEUE
 from node.queue.operations import LINKS, OWNER, TRANSACTION, Return, Semantics, Settle
-from node.queue.settling import Became, Deed, NamedMessages
 from node.ranges.range_map import RangeMap, Span
 from node.ranges.range_set import RangeSet, merged
 
@@ -32,6 +32,18 @@ FOUND_SPANS: Final = 1024
 
 Later = Callable[[int, Callable[[], None]], None]
 """(queue, callback): calls back when something may have become of the messages that the owner holds."""
+
+
+class NamedMessages(NamedTuple):
+    """Messages of a queue that a client names, and the deed that it asks for. `spans` has (first, last,
+    number of failed deliveries): a message is cancelled once, however often the client's node asks.
+    `cancels`: all nodes know that a client's word is a cancel.
+    """
+
+    queue: int
+    deed: Deed
+    spans: list[Span]
+    cancels: bool
 
 
 def settle_named(
@@ -49,8 +61,10 @@ def settle_named(
         later(asked.queue, again)
         return
     if asked.deed is Deed.CANCEL and owner.returning(asked.queue):
-        # A message on its way back to the queue is not cancelled a second time.
-        owner.after_proposed(again)
+        # A message on its way back to the queue is not cancelled a second time. Callbacks behind this one may
+        # tell that it is back.
+        later(asked.queue, again)
+        owner.serve_again(asked.queue)
         return
     queue.delivery.now = owner.wall_ms()
     became = _Settling(owner, queue, asked).carry_out()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from node.delivery.backlog import NO_BACKLOG
-from node.queue.settling import Became, Deed
+from node.delivery.deeds import Became, Deed
 from node.ranges.range_set import Range
 from node.refusal import Refusal
 from node.routing.matching import Binding, Destination
@@ -282,8 +282,8 @@ class LeasesRenewed:
 
 @dataclass(frozen=True, slots=True)
 class MessagesSettled:
-    """What has become of messages: how many there are of each kind, and the bookmarks of the messages that
-    were named by one.
+    """The outcomes for messages: how many have each of them, and the outcome for each message that was named
+    by a bookmark.
     """
 
     counts: dict[Became, int]

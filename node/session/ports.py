@@ -13,9 +13,9 @@ from math import inf
 from typing import Any, Final, NamedTuple, Protocol
 
 from node.delivery.backlog import NO_BACKLOG
+from node.delivery.deeds import Became, Deed
 from node.delivery.settlements import Modification, Outcome, Settlement
 from node.message.run import Run
-from node.queue.settling import Became, Deed
 from node.ranges.range_set import Range
 from node.refusal import Refusal
 from node.routing.exchange import Exchange

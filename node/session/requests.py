@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any, Final
 
 from node.delivery.backlog import NO_BACKLOG
+from node.delivery.deeds import Became
 from node.message.bookmarks import bookmark_of
 from node.names import REPLY_TO
-from node.queue.settling import Became
 from node.ranges.range_set import Range, numbers_of, ranges_of
 from node.refusal import HomeNodeDownError, NotFoundError, PreconditionFailedError, Refusal, locked
 from node.routing.exchange import Exchange, asked_kind, refuse_default

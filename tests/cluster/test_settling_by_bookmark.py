@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from node.queue.settling import Became, Deed
+from node.delivery.deeds import Became, Deed
 from node.refusal import AccessRefusedError, PreconditionFailedError
 from node.session.commands import SettleMessages
 from node.session.core import SessionCore
@@ -48,7 +48,7 @@ class Settlement:
 
     @property
     def became(self) -> list[Became]:
-        """What has become of the messages, in the order of their bookmarks."""
+        """The outcomes, in the order of the messages' bookmarks."""
         return [became for _, became in sorted(self.answer.bookmarks.items())]
 
 

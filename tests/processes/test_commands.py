@@ -134,6 +134,11 @@ def test_messages_are_settled_by_bookmark_and_by_filter(
     wrong = api.call("POST", path, {"bookmarks": [first, "x"]})
     assert "'x' is no bookmark" in refused(wrong, 400, "bad_request")
     assert "column" in refused(api.call("POST", path, {"filter": "a ="}), 400, "bad_request")
-    bodies = ({}, {"bookmarks": "x"}, {"bookmarks": [first], "filter": "a"}, {"filter": "a", "action": "x"})
+    bodies: tuple[dict[str, object], ...] = (
+        {},
+        {"bookmarks": "x"},
+        {"bookmarks": [first], "filter": "a"},
+        {"filter": "a", "action": "x"},
+    )
     for body in bodies:
         refused(api.call("POST", path, body), 400, "bad_request")

@@ -42,6 +42,8 @@ def checked(arguments: dict[str, Any]) -> QueueSettings:
         ({"x-max-deliveries": 10}, QueueSettings(max_deliveries=10)),
         ({"x-max-per-subscription-backlog": 7}, QueueSettings(backlog_cap=7)),
         ({"x-fairness": "fast"}, QueueSettings(fairness=Fairness.FAST)),
+        ({"x-leasing": "strict"}, QueueSettings(strict_leases=True)),
+        ({"x-leasing": "sublet"}, QueueSettings()),
         ({"x-delivery-limit": -1}, PLAIN),
         ({"x-single-active-consumer": True}, QueueSettings(single_active_consumer=True)),
         ({"x-group-by": "customer"}, QueueSettings(group_by="customer")),

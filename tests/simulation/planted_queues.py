@@ -13,6 +13,7 @@ from cluster.gateway import backlogs, gets
 from cluster.gateway.giving_back import GivingBack
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.routes import Routes, Targets
+from cluster.gateway.state import HeldMessages
 from cluster.owner import annotating, intake, serving
 from cluster.owner.context import DeadLetterRoutes
 from cluster.owner.dead_letters import DeadLetters
@@ -22,6 +23,7 @@ from cluster.owner.sessions import FrontEndSessions
 from cluster.owner.state import OwnerState
 from cluster.peers.consumer_terms import ConsumerTerms
 from cluster.peers.held_leases import HeldLeases
+from cluster.peers.link_messages import Ranges
 from node.delivery.settlements import NO_TOKEN
 from node.message.run import Run
 from node.queue.delivery_state import DeliveryState
@@ -31,6 +33,7 @@ from node.queue.features.entry_filter import EntryFilter
 from node.queue.features.group import Group
 from node.queue.features.limits import surplus
 from node.queue.features.ttl import Lifetimes
+from node.queue.leasing import BACK_IN_QUEUE
 from node.queue.lost_leases import LostLeases
 from node.queue.operations import Cause
 from node.queue.queue import QueueState
@@ -192,6 +195,19 @@ def forgotten_losses() -> AbstractContextManager[object]:
 def untold_tokens() -> AbstractContextManager[object]:
     """A settlement names the lease under which its messages came. With the bug it does not."""
     return mock.patch.object(PartitionLink, "told_token", lambda *_: NO_TOKEN)
+
+
+def untold_cancels() -> AbstractContextManager[object]:
+    """D8: a consumer whose message another client has cancelled does not take it from the next one. With the
+    bug its node does not hear of the cancel.
+    """
+    intact = HeldMessages.renewed
+
+    def deaf(self: HeldMessages, queue: int, ranges: Ranges, until: int) -> None:
+        if until != BACK_IN_QUEUE:
+            intact(self, queue, ranges, until)
+
+    return mock.patch.object(HeldMessages, "renewed", deaf)
 
 
 def early_ends() -> AbstractContextManager[object]:

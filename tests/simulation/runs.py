@@ -39,6 +39,9 @@ BACKLOGS_EVERY = 32
 FILTERS_EVERY = 32
 """One in so many seeds about consumers is about filters by the content of messages."""
 
+NAMES_EVERY = 32
+"""One in so many seeds about consumers is about messages that clients settle by bookmark."""
+
 GRAVES_EVERY = 4
 """One in so many seeds about leases is about dead letters."""
 
@@ -199,6 +202,9 @@ def _of_consumers(seed: int, shape: Shape) -> Plan:
     elif seed % FILTERS_EVERY == 4:
         shape.trials = (("filters",),) * 4
         return shape, World(seed).chance("filters").choice(UNRELIABLE), 0.3
+    elif seed % NAMES_EVERY == 28:
+        shape.trials = (("names",),) * 4
+        return shape, World(seed).chance("names").choice(UNRELIABLE), 0.3
     else:
         shape.trials = (("groups",), ("groups",), ("returns",), ("returns",), ("returns", "single active"))
     return shape, ("lost consumers",), 0.2

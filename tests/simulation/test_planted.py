@@ -38,6 +38,7 @@ SHOWN_BY = {
     "message of a lost link": 87,
     "tags that are not kept": 7,
     "settled before its commit": 51,
+    "cancels that are not told": 28,
     "caps that are forgotten": 20,
     "stale routes": 18,
     "limit counted twice": 30,

@@ -16,7 +16,7 @@ from cluster.admin.api.responses import Rows
 from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 from cluster.gateway.browsing import BEGINNING
-from node.queue.settling import Became, Deed
+from node.delivery.deeds import Became, Deed
 from node.refusal import NotFoundError
 from node.session.commands import DeclareQueue, LeasesRenewed, MessagesSettled, RenewLeases, SettleMessages
 from node.session.permissions import IMPERSONATOR

@@ -1,6 +1,6 @@
-"""Who may settle a message that a consumer has (queue argument x-leasing). `sublet`: everybody who may read
-the queue. `strict`: the consumer alone. The owner asks for it where a client names messages by bookmark or by
-filter (`cluster.owner.settling`); consumers settle in the same way under both.
+"""Who may settle a message that a consumer has (queue argument x-leasing). `sublet`: every client that may
+read the queue. `strict`: the consumer alone. The owner asks for it where a client names messages by bookmark
+or by filter (`cluster.owner.settling`); consumers settle in the same way under both.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
-"""What clients may ask of messages that they name by bookmark or by filter, and what becomes of these."""
+"""The deeds that clients ask for messages which they name by bookmark or by filter, and their outcomes."""
 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
-
-from node.ranges.range_map import Span
 
 
 class Deed(IntEnum):
-    """What a client asks. Messages between nodes have the numbers: never renumber."""
+    """A request of a client. Messages between nodes have the numbers: never renumber."""
 
     ACKNOWLEDGE = 1
     """The message is settled: the queue removes it."""
@@ -20,7 +17,7 @@ class Deed(IntEnum):
 
 
 class Became(IntEnum):
-    """What has become of a message. Messages between nodes have the numbers: never renumber."""
+    """The outcome for one message. Messages between nodes have the numbers: never renumber."""
 
     SETTLED = 1
     """The deed is done, and committed. A message that has gone back since the client asked is cancelled."""
@@ -34,15 +31,3 @@ class Became(IntEnum):
     """A transaction has settled the message, and its outcome is not known."""
     NOT_LEASED = 6
     """No consumer has the message, so it cannot be cancelled."""
-
-
-class NamedMessages(NamedTuple):
-    """Messages of a queue that a client names, and what it asks of them. `spans` has (first, last, number of
-    failed deliveries): a message is cancelled once, however often the client's node asks. `cancels`: all
-    nodes know that a client's word is a cancel.
-    """
-
-    queue: int
-    deed: Deed
-    spans: list[Span]
-    cancels: bool
