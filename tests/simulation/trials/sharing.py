@@ -91,8 +91,8 @@ class Sharing:
         those of the consumers that have one.
         """
         self.deliveries: list[Held] = []
-        self.excused: set[Held] = set()
-        """Deliveries whose messages another client may have given back."""
+        self.excuses: Callable[[Held], bool] = lambda held: False
+        """Whether another client may have given the message of a delivery back."""
         self._trial = trial
         self._provers = provers
         self._rule = rule
@@ -187,7 +187,7 @@ class Sharing:
         for one in earlier:
             who = f"a consumer on {one.prover.node.name} {'has' if one.outcome is None else 'has settled'} it"
             self._trial.expect(
-                one.outcome is Outcome.RETURNED or one in self.excused or self.void(one) or self.lapsed(one),
+                one.outcome is Outcome.RETURNED or self.excuses(one) or self.void(one) or self.lapsed(one),
                 f"{body} comes again on {held.prover.node.name}, and {who}",
             )
         self._trial.expect(not earlier or held.received.redelivered, f"{body} comes again without saying so")
