@@ -133,7 +133,8 @@ def names(trial: Trial) -> Steps:
 
 def _answer_late(trial: Trial, sharing: Sharing, namer: Namer) -> None:
     """Give back messages that other clients have cancelled, once others have them. The late outcome of a
-    consumer that has got the message again would count for that delivery. Deliveries without an outcome fill
+    consumer that has got the message again would count for that delivery, and one after the next outcome at
+    the same node for the latest delivery there. Deliveries without an outcome fill
     their consumer's prefetch: in the end it acknowledges them.
     """
     hurry = trial.now - trial.began > HURRY_S
@@ -147,7 +148,8 @@ def _answer_late(trial: Trial, sharing: Sharing, namer: Namer) -> None:
             continue
         if behind and held.prover.alive and trial.chance.random() < NAMING:
             namer.cancelled.remove(held)
-            if all(one.prover is not held.prover for one in behind):
+            mine = [one for one in behind if one.prover.node is held.prover.node]
+            if all(one.prover is not held.prover and one.outcome is None for one in mine):
                 held.prover.nack(held.received, requeue=True)
 
 
