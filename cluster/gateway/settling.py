@@ -11,12 +11,12 @@ from typing import Any, Final
 from cluster.gateway.link import Links
 from cluster.gateway.refusals import refusal_of
 from cluster.peers.link_messages import NOTHING_TO_GET, Delivery, Ranges
-from node.delivery.deeds import Became, Deed
+from node.delivery.deeds import Became, Deed, Named, NamedAnswer
 from node.queue.operations import ANY_MESSAGES
 from node.ranges.range_map import Span
 from node.ranges.range_set import Range, RangeSet
 from node.refusal import Refusal
-from node.session.ports import Named, NamedAnswer, QueueRef
+from node.session.ports import QueueRef
 
 PART_RANGES: Final = 512
 """The owner is asked for so many ranges of named messages at once."""
@@ -33,18 +33,6 @@ class NamedSettling:
         self._deed, self._filter, self._cancels = named.deed, named.filter, cancels
         self._left: list[Range] = [(0, ANY_MESSAGES)] if named.filter else named.ranges
         self._became = {one: RangeSet() for one in Became}
-
-    def of_messages(self, ranges: Ranges) -> None:
-        """Settle these messages."""
-        self._left = ranges
-        self.go_on()
-
-    def of_filter(self, filter: bytes) -> None:
-        """Settle the messages that the queue has now, and that a filter takes. It has the octets of a
-        selector.
-        """
-        self._filter, self._left = filter, [(0, ANY_MESSAGES)]
-        self.go_on()
 
     def _ask(self, name: str, arguments: list[Any], answered: Any) -> None:
         # An owner of an earlier release answers that there is no such queue.

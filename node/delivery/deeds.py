@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import IntEnum
+
+from node.ranges.range_set import Range
+from node.refusal import Refusal
 
 
 class Deed(IntEnum):
@@ -31,3 +36,18 @@ class Became(IntEnum):
     """A transaction has settled the message, and its outcome is not known."""
     NOT_LEASED = 6
     """No consumer has the message, so it cannot be cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Messages that a client names by their numbers or by a filter, which has the octets of a selector, and
+    what it asks of them. An empty filter stands for the numbers.
+    """
+
+    deed: Deed
+    ranges: list[Range]
+    filter: bytes = b""
+
+
+NamedAnswer = Callable[[dict[Became, list[Range]], Refusal | None], None]
+"""Called with the messages by what has become of them."""

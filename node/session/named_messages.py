@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from node.delivery.deeds import Became
+from node.delivery.deeds import Became, Named
 from node.expressions.condition import encoded_condition
 from node.expressions.errors import ExpressionError
 from node.message.bookmarks import BookmarkError, bookmark_of, number_of_bookmark
 from node.ranges.range_set import Range, count_of, numbers_of, ranges_of
 from node.refusal import PreconditionFailedError
 from node.session.commands import MessagesSettled, SettleMessages
-from node.session.ports import Named, QueueRef
+from node.session.ports import QueueRef
 
 MOST_BOOKMARKS: Final = 10_000
 """One command names so many messages by bookmark at most."""

@@ -13,7 +13,7 @@ from math import inf
 from typing import Any, Final, NamedTuple, Protocol
 
 from node.delivery.backlog import NO_BACKLOG
-from node.delivery.deeds import Became, Deed
+from node.delivery.deeds import Named, NamedAnswer
 from node.delivery.settlements import Modification, Outcome, Settlement
 from node.message.run import Run
 from node.ranges.range_set import Range
@@ -171,21 +171,6 @@ class Route(Protocol):
 
 
 Done = Callable[[Refusal | None], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """Messages that a client names by their numbers or by a filter, which has the octets of a selector, and
-    what it asks of them. An empty filter stands for the numbers.
-    """
-
-    deed: Deed
-    ranges: list[Range]
-    filter: bytes = b""
-
-
-NamedAnswer = Callable[[dict[Became, list[Range]], Refusal | None], None]
-"""Called with the messages by what has become of them."""
 
 RenewalAnswer = Callable[[int, list[Range], Refusal | None], None]
 """Called with the end of renewed leases in milliseconds since the epoch, and their messages; those under no

@@ -11,6 +11,7 @@ from node.delivery.deeds import Became, Deed
 from node.refusal import AccessRefusedError, PreconditionFailedError
 from node.session.commands import SettleMessages
 from node.session.core import SessionCore
+from node.session.ports import Identity
 from node.session.publishing_session import none_in_use
 from node.wire.amqp091 import methods as m
 from tests.cluster.kept_links import Link, keeping, kept, owner, site
@@ -36,7 +37,7 @@ class Settlement:
     ) -> None:
         self.answers: list[Any] = []
         core: Any = SessionCore(site.front_end(name), RecordedSubscriber(), none_in_use)
-        core.enter("guest", "/")
+        core.enter(Identity("guest"), "/")
         command = SettleMessages(QUEUE, deed, bookmarks, filter)
         site.nodes[name].input(lambda: core.carry_out(1, command, self.answers.append))
         if wait:

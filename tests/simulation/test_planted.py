@@ -40,7 +40,7 @@ SHOWN_BY = {
     "settled before its commit": 51,
     "cancels that are not told": 28,
     "caps that are forgotten": 20,
-    "stale routes": 18,
+    "stale routes": 32,
     "limit counted twice": 30,
     "expired messages delivered": 65,
     "filtered by the first of a run": 4,

@@ -125,7 +125,7 @@ async def settle_messages(services: Services, call: Call) -> dict[str, Any]:
     if bool(bookmarks) == bool(taking):
         raise bad_request("either bookmarks or a filter are to be given")
     command = SettleMessages(call.path["name"], DEEDS[action], tuple(bookmarks), taking)
-    async with internal_channel(services.front_end, call.user, call.vhost) as channel:
+    async with internal_channel(services.front_end, call.identity, call.vhost) as channel:
         settled = await channel.call(command)
     assert isinstance(settled, MessagesSettled)
     counts = {one.name.lower(): settled.counts.get(one, 0) for one in Became}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from math import inf
 
-from node.delivery.deeds import Became, Deed
+from node.delivery.deeds import Became, Deed, Named
 from node.message.bookmarks import number_of_bookmark
 from node.ranges.range_set import Range
 from node.refusal import Refusal
-from node.session.ports import Named, QueueRef
+from node.session.ports import QueueRef
 from node.wire.amqp091 import methods as m
 from tests.simulation.history import Outcome
 from tests.simulation.scripts import Answer, LostError, Steps
