@@ -11,9 +11,9 @@ PYTHONS ?=
 unexport PYTHONDONTWRITEBYTECODE
 # No test of these takes a tenth of that, on a slow machine either: one that does waits for something that never comes.
 NO_HANG := --timeout=300
-# Four tests at a time, on two cores too: half of the tests wait for real nodes most of their time. Each file's
+# Five tests at a time, on two cores too: half of the tests wait for real nodes most of their time. Each file's
 # tests run in one process: modules share the clusters that they start.
-WORKERS ?= 4
+WORKERS ?= 5
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 BIN := .venv/bin
 READY := .venv/.quorate-ready

@@ -19,6 +19,8 @@ _SCRYPT_R = 8
 _SCRYPT_P = 1
 _SCRYPT_LARGEST = 1 << 21
 """Largest n * r; a check takes 128 * n * r octets of memory."""
+_SCRYPT_LONGEST = 1 << 22
+"""Largest n * r * p: 32 times that of hashes made here. Everybody may have a hash checked, by a log-in."""
 
 _PREFIX = "scrypt"
 SCRYPT_PREFIX: Final = _PREFIX + "$"
@@ -96,6 +98,8 @@ class PasswordHash:
             raise ValueError("has scrypt parameters out of range")
         if n * r > _SCRYPT_LARGEST:
             raise ValueError("takes more than 256 MiB to check")
+        if n * r * p > _SCRYPT_LONGEST:
+            raise ValueError("takes seconds to check")
         return cls(n, r, p, salt, digest, verifier)
 
     def __str__(self) -> str:

@@ -16,14 +16,19 @@ FAULTLESS_WITH_TRANSACTIONS = 0
 """In this seed a node is removed while a commit of one of its clients is under way."""
 
 
-SEEDS = (FAULTLESS_WITH_TRANSACTIONS, 1, 2, 3, 4, 6, 7)
+QUICK = (FAULTLESS_WITH_TRANSACTIONS, 1, 2, 3)
+"""These are run by `make test`, the others by `make check`."""
+
+SEEDS = (*QUICK, 4, 6, 7)
 
 LONG = (102, 114, 201)
 """Seeds with many moves of partitions, all of which have to end."""
 
 
 @pytest.mark.requirement("F2.2")
-@pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.seeds) for seed in LONG)])
+@pytest.mark.parametrize(
+    "seed", [*QUICK, *(pytest.param(seed, marks=pytest.mark.seeds) for seed in SEEDS[len(QUICK) :] + LONG)]
+)
 def test_members_come_and_go_under_faults(seed: int) -> None:
     """No confirmed message is lost, every command takes effect, and no node keeps state that it does not
     need.

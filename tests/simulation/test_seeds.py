@@ -13,7 +13,7 @@ from tests.simulation.focus import Focus
 from tests.simulation.processes import Task, judge
 
 BLOCKS, SEEDS_A_BLOCK = 20, 10
-QUICK = 2
+QUICK = 1
 """So many blocks are run by `make test`, the others by `make check`."""
 
 FOCUSED = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -23,7 +24,12 @@ def literals() -> dict[str, Any]:
 SETUP = literals()
 ROOTS = [ROOT / name for name in SETUP["COMPILED"]]
 FILES = sorted(path for root in ROOTS for path in (root.rglob("*.py") if root.is_dir() else [root]))
-MODULES = [module_of(file) for file in FILES]
+
+
+@cache
+def modules() -> list[Module]:
+    """What setup.py compiles. Other tests import this file, and need not wait for that."""
+    return [module_of(file) for file in FILES]
 
 
 HOT = {
@@ -103,7 +109,7 @@ def fields_without_a_type(module: Module) -> list[str]:
 
 def test_the_types_of_fields_are_there_when_the_class_is_made() -> None:
     """Compiled, a dataclass looks the types of its fields up, and the process dies of one that is missing."""
-    assert violations(fields_without_a_type, MODULES) == []
+    assert violations(fields_without_a_type, modules()) == []
 
 
 def constants(module: Module) -> list[str]:
@@ -117,7 +123,7 @@ def constants(module: Module) -> list[str]:
 
 def test_constants_of_classes_are_final() -> None:
     """Compiled, any other value of a class is the default of its objects, and the class itself has none."""
-    assert violations(constants, MODULES) == []
+    assert violations(constants, modules()) == []
 
 
 def unnamed_arguments(module: Module) -> list[str]:
@@ -138,7 +144,7 @@ def unnamed_arguments(module: Module) -> list[str]:
 
 def test_arguments_of_inherited_methods_are_named() -> None:
     """Compiled, what `super().method(*some, **others)` gives to the method is a tuple and a dictionary."""
-    assert violations(unnamed_arguments, MODULES) == []
+    assert violations(unnamed_arguments, modules()) == []
 
 
 def changing_bounds(module: Module) -> set[str]:
@@ -155,7 +161,7 @@ def changing_bounds(module: Module) -> set[str]:
 
 def test_no_bound_of_a_slice_has_a_call_that_changes_something() -> None:
     """Compiled, what stands in the bounds of a slice is evaluated twice."""
-    assert violations(changing_bounds, MODULES) == []
+    assert violations(changing_bounds, modules()) == []
 
 
 @pytest.mark.parametrize("path", HOT)
@@ -182,4 +188,4 @@ def exceptions_of_two_types(module: Module) -> Iterator[str]:
 
 def test_a_name_for_exceptions_has_one_type() -> None:
     """Compiled, a name has the type of its first clause: another exception under this name is a TypeError."""
-    assert violations(exceptions_of_two_types, MODULES) == []
+    assert violations(exceptions_of_two_types, modules()) == []
