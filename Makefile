@@ -74,7 +74,7 @@ chaos: $(READY) ## one scenario of faults under load (SCENARIO=kill SECONDS=60; 
 test-chaos: $(READY) ## a few seconds of every scenario; needs root, for networks, disks and control groups
 	$(BIN)/python -m pytest -q -m "chaos or not chaos" tests/chaos $(ARGS)
 
-check: $(READY) ## style, types, structure of the tree, the snippets of the documents, most seeds of the simulator's tests
+check: $(READY) ## style, types, structure of the tree, the snippets of the documents, the planted bugs and most seeds of the simulator's tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

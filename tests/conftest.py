@@ -28,7 +28,6 @@ TESTS = Path(__file__).parent
 
 LONG = (
     "processes/test_rolling_upgrade.py",
-    "simulation/test_planted.py",
     "processes/test_membership.py",
     "simulation/test_seeds.py",
     "processes/test_arguments_over_a_kill.py",

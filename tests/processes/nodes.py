@@ -34,7 +34,8 @@ from tests.processes.releases import InstalledProcess
 START_S = 30.0
 """A node that is not ready after this time will never be."""
 
-POLL_S = 0.02
+POLL_S = 0.05
+"""Each look costs the node and the test some milliseconds, which other tests wait for."""
 
 # Below what the system gives to outgoing connections (32768 and up), the peers' ports included. Runs of
 # `chaos` take theirs between (chaos.targets.ports).

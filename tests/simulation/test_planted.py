@@ -65,6 +65,7 @@ SHOWN_TO_KEEP = {Focus.EVERYTHING: range(BLOCKS * SEEDS_A_BLOCK), Focus.MEMBERS:
 """Seeds of which other tests show that every promise is kept where no bug is planted."""
 
 
+@pytest.mark.seeds
 @pytest.mark.interpreted
 @pytest.mark.parametrize("bug", sorted(BUGS))
 def test_a_planted_bug_is_found(bug: str) -> None:

@@ -77,6 +77,15 @@ def test_promises_are_kept_under_faults(block: int, outcomes: dict[int, Future[O
 OF_BLOCKS = test_promises_are_kept_under_faults.__name__
 
 
+def seeds_of(focus: Focus) -> pytest.MarkDecorator:
+    """The seeds about a kind of fault: half of them in `make test`, the others in `make check`."""
+    seeds = FOCUSED[focus]
+    quick, others = seeds[: len(seeds) // 2], seeds[len(seeds) // 2 :]
+    return pytest.mark.parametrize(
+        "seed", [*quick, *(pytest.param(seed, marks=pytest.mark.seeds) for seed in others)]
+    )
+
+
 def kept(seed: int, focus: Focus) -> None:
     """Fail where a promise is broken."""
     verdict = judge(Task(seed, focus=focus))
@@ -84,26 +93,26 @@ def kept(seed: int, focus: Focus) -> None:
         pytest.fail(verdict.report, pytrace=False)
 
 
-@pytest.mark.parametrize("seed", FOCUSED[Focus.LEASES])
+@seeds_of(Focus.LEASES)
 def test_leases_hold_where_words_come_late(seed: int) -> None:
     """No node relies on a lease whose end another node does not wait for."""
     kept(seed, Focus.LEASES)
 
 
-@pytest.mark.parametrize("seed", FOCUSED[Focus.RESTARTS])
+@seeds_of(Focus.RESTARTS)
 def test_nothing_comes_again_without_cause_where_nodes_leave_in_order(seed: int) -> None:
     """Unsettled messages of a consumer on a node that stays come to no other consumer."""
     kept(seed, Focus.RESTARTS)
 
 
-@pytest.mark.parametrize("seed", FOCUSED[Focus.ANSWERS])
+@seeds_of(Focus.ANSWERS)
 def test_answers_are_true_where_those_who_give_them_are_deposed(seed: int) -> None:
     """The answers are counts, names that exist already, and room in a queue; no command is done twice."""
     kept(seed, Focus.ANSWERS)
 
 
 @pytest.mark.requirement("X3.1", "X3.2")
-@pytest.mark.parametrize("seed", FOCUSED[Focus.CONSUMERS])
+@seeds_of(Focus.CONSUMERS)
 def test_consumers_that_share_a_queue_keep_what_they_have(seed: int) -> None:
     """A group is with one consumer, and comes in order, also where consumers are given up and come back."""
     kept(seed, Focus.CONSUMERS)
@@ -116,7 +125,7 @@ def test_queues_and_consumers_have_what_their_filters_take(seed: int) -> None:
     kept(seed, Focus.CONSUMERS)
 
 
-@pytest.mark.parametrize("seed", FOCUSED[Focus.COMMITS])
+@seeds_of(Focus.COMMITS)
 def test_commits_are_whole_where_clients_are_cut_off(seed: int) -> None:
     """All messages of a commit are in their queues, or none."""
     kept(seed, Focus.COMMITS)
