@@ -74,12 +74,12 @@ chaos: $(READY) ## one scenario of faults under load (SCENARIO=kill SECONDS=60; 
 test-chaos: $(READY) ## a few seconds of every scenario; needs root, for networks, disks and control groups
 	$(BIN)/python -m pytest -q -m "chaos or not chaos" tests/chaos $(ARGS)
 
-check: $(READY) ## style, types, structure of the tree, the snippets of the documents, the planted bugs and most seeds of the simulator's tests
+check: $(READY) ## style, types, structure of the tree, the snippets of the documents, the planted bugs and most seeds of the simulators' tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q $(NO_HANG) tests/structure
-	$(BIN)/python -m pytest -q $(NO_HANG) -m seeds tests/simulation
+	$(BIN)/python -m pytest -q $(NO_HANG) -m seeds tests/simulation tests/raft
 
 format: $(READY) ## put the sources into the project's format
 	$(BIN)/ruff check --fix .

@@ -16,9 +16,14 @@ from tests.raft.memory_log import MemoryLog
 from tests.raft.simulation import Faults, NoProgress, SimulatedNode, run_seed
 
 BLOCKS, SEEDS_A_BLOCK = 10, 25
+QUICK = 5
+"""So many blocks are run by `make test`, the others by `make check`."""
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize(
+    "block",
+    [*range(QUICK), *(pytest.param(block, marks=pytest.mark.seeds) for block in range(QUICK, BLOCKS))],
+)
 def test_safety_and_agreement_under_faults(block: int) -> None:
     """Figure 3: election safety, log matching, leader completeness, state machine safety."""
     committed = leaders = 0

@@ -29,7 +29,10 @@ SHORT, ANOTHER_SHORT = 9, 5
 """Seeds that end soon, though nothing in them is left out."""
 
 
-@pytest.mark.parametrize(("focus", "seed"), [(Focus.EVERYTHING, SHORT), (Focus.MEMBERS, 12)])
+@pytest.mark.parametrize(
+    ("focus", "seed"),
+    [(Focus.EVERYTHING, SHORT), pytest.param(Focus.MEMBERS, 12, marks=pytest.mark.seeds)],
+)
 def test_a_seed_ends_alike_in_every_process(focus: Focus, seed: int) -> None:
     """Earlier seeds in the process, and the process's hashes of strings, have no influence."""
     task = Task(seed, focus=focus)
