@@ -20,7 +20,7 @@ _SCRYPT_P = 1
 _SCRYPT_LARGEST = 1 << 21
 """Largest n * r; a check takes 128 * n * r octets of memory."""
 _SCRYPT_LONGEST = 1 << 22
-"""Largest n * r * p: 32 times that of hashes made here. Everybody may have a hash checked, by a log-in."""
+"""Largest n * r * p: 32 times that of hashes made here. Any peer has a hash checked, by a log-in."""
 
 _PREFIX = "scrypt"
 SCRYPT_PREFIX: Final = _PREFIX + "$"

@@ -34,7 +34,7 @@ from cluster.gateway.state import NO_HOLDER, Confirmation, LinkConsumer
 from cluster.gateway.targets import FrontEndTargets
 from cluster.peers.link_messages import FIRST_CONSUMER, Delivery
 from node.delivery.backlog import NO_BACKLOG
-from node.delivery.deeds import Named, NamedAnswer
+from node.delivery.deeds import Named
 from node.delivery.settlements import Modification, Outcome, Settlement, consumer_of, token_of
 from node.message.run import Run
 from node.queue.features.registry import rules_of
@@ -52,6 +52,7 @@ from node.session.ports import (
     Done,
     Got,
     Identity,
+    NamedAnswer,
     QueueCounts,
     QueueDeclaration,
     QueueDescription,

@@ -10,11 +10,11 @@ from cluster.gateway.link import Links
 from cluster.gateway.refusals import refusal_of
 from cluster.gateway.settling import NamedSettling
 from cluster.peers.link_messages import NOTHING_TO_GET, Delivery, Ranges
-from node.delivery.deeds import Named, NamedAnswer
+from node.delivery.deeds import Named
 from node.delivery.settlements import NO_TOKEN
 from node.queue.leasing import UNTOLD
 from node.refusal import Refusal
-from node.session.ports import QueueCounts, QueueRef, RenewalAnswer
+from node.session.ports import NamedAnswer, QueueCounts, QueueRef, RenewalAnswer
 
 
 class OwnerRequests:

@@ -11,12 +11,12 @@ from typing import Any, Final
 from cluster.gateway.link import Links
 from cluster.gateway.refusals import refusal_of
 from cluster.peers.link_messages import NOTHING_TO_GET, Delivery, Ranges
-from node.delivery.deeds import Became, Deed, Named, NamedAnswer
+from node.delivery.deeds import Became, Deed, Named
 from node.queue.operations import ANY_MESSAGES
 from node.ranges.range_map import Span
 from node.ranges.range_set import Range, RangeSet
 from node.refusal import Refusal
-from node.session.ports import QueueRef
+from node.session.ports import NamedAnswer, QueueRef
 
 PART_RANGES: Final = 512
 """The owner is asked for so many ranges of named messages at once."""

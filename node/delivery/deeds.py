@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
 from node.ranges.range_set import Range
-from node.refusal import Refusal
 
 
 class Deed(IntEnum):
@@ -47,7 +45,3 @@ class Named:
     deed: Deed
     ranges: list[Range]
     filter: bytes = b""
-
-
-NamedAnswer = Callable[[dict[Became, list[Range]], Refusal | None], None]
-"""Called with the messages by what has become of them."""

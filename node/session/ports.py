@@ -13,7 +13,7 @@ from math import inf
 from typing import Any, Final, NamedTuple, Protocol
 
 from node.delivery.backlog import NO_BACKLOG
-from node.delivery.deeds import Named, NamedAnswer
+from node.delivery.deeds import Became, Named
 from node.delivery.settlements import Modification, Outcome, Settlement
 from node.message.run import Run
 from node.ranges.range_set import Range
@@ -171,6 +171,9 @@ class Route(Protocol):
 
 
 Done = Callable[[Refusal | None], None]
+
+NamedAnswer = Callable[[dict[Became, list[Range]], Refusal | None], None]
+"""Called with the messages by what has become of them."""
 
 RenewalAnswer = Callable[[int, list[Range], Refusal | None], None]
 """Called with the end of renewed leases in milliseconds since the epoch, and their messages; those under no

@@ -28,7 +28,7 @@ FILES = sorted(path for root in ROOTS for path in (root.rglob("*.py") if root.is
 
 @cache
 def modules() -> list[Module]:
-    """What setup.py compiles. Other tests import this file, and need not wait for that."""
+    """The modules that setup.py compiles. Other tests import this file, and need not wait for them."""
     return [module_of(file) for file in FILES]
 
 
