@@ -136,7 +136,12 @@ class AccessChecks:
     def _delete_queue(self, scope: Scope, holder: int, command: DeleteQueue) -> None:
         self._queue(scope, Right.CONFIGURE, command.name)
 
-    def _read(self, scope: Scope, holder: int, command: PurgeQueue | Get | Consume | RenewLeases) -> None:
+    def _read(
+        self,
+        scope: Scope,
+        holder: int,
+        command: PurgeQueue | Get | Consume | RenewLeases | SettleMessages,
+    ) -> None:
         self._queue(scope, Right.READ, command.queue)
 
 
