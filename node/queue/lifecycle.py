@@ -273,23 +273,19 @@ class Lifecycle:
         return Settled(count, [part for one in ranges for part in delivery.state.alive.intersection(*one)])
 
     def release(self, front_end: int, first: int, last: int, redelivered: bool = True) -> int:
-        """Give the front end's messages of the range back to the queue; return how many.
+        """Give the front end's messages of the range back to the queue; return how many are back.
 
-        Held messages are given back, too: only the front end that has a message gives it back. Where leases
-        may lapse they stay held until all front ends have answered: the lease may have lapsed at the former
-        owner, and the message be another front end's. `redelivered` is False for messages that never reached
-        a consumer; they are marked all the same once newer ones were granted.
+        Held messages stay held until all front ends have answered. A former owner may have ended the lease
+        without the front end's knowledge, and another front end have the message. `redelivered` is False for
+        messages that never reached a consumer; they are marked all the same once newer ones were granted.
         """
         delivery = self._delivery
         delivery.lost.given_back(front_end, first, last)
-        lease, held = delivery.leases.get(front_end), delivery.held.intersection(first, last)
-        if redelivered and held:
+        if redelivered and (held := delivery.held.intersection(first, last)):
             delivery.given_out(held[-1][1])
-        count = self.give_back(lease, lease.intersection(first, last), redelivered) if lease else 0
-        if delivery.timed is None:
-            count += self.give_back(delivery.held, held, redelivered) if held else 0
-        elif redelivered:
             delivery.redelivered.update(held)
+        lease = delivery.leases.get(front_end)
+        count = self.give_back(lease, lease.intersection(first, last), redelivered) if lease else 0
         freed = delivery.links.freed(first, last) if LINKS in delivery.leases else []
         return count + (self.give_back(delivery.leases[LINKS], freed, redelivered) if freed else 0)
 

@@ -44,7 +44,6 @@ class OwnerAgainstModel(RuleBasedStateMachine):
     """Publishes, consumes, settles, returns and purges, and loses front ends and owners, in any order."""
 
     settings = PLAIN
-    lapsing = False  # A new owner holds what one front end gives back until all have answered.
 
     @initialize(semantics=st.sampled_from((Semantics.AT_LEAST_ONCE, *Semantics)))
     def create(self, semantics: Semantics) -> None:
@@ -363,13 +362,12 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         held = self.queue.at(HELD)
         if held and given:  # Only now: messages that rest end the order by age.
             self.was_given_out(max(given))
-        kept = held if self.lapsing else []
         back = sum(self.owner.lifecycle.release(front_end, *part, redelivered) for part in parts)
-        assert back == len(set(given).difference(kept))
+        assert back == len(set(given).difference(held))
         newest = self.queue.newest_delivered(given, self.granted)
         for number in given:
             message = self.queue.messages[number]
-            message.goes(HELD if number in kept else SCHEDULED if number in resting else READY)
+            message.goes(HELD if number in held else SCHEDULED if number in resting else READY)
             message.redelivered |= redelivered or number < newest
             message.logged_return |= logged
             if number in resting:
@@ -453,7 +451,8 @@ class OwnerAgainstModel(RuleBasedStateMachine):
                     self.queue.messages[number].resting = False
         self.owner.lifecycle.release_held(redelivered=bool(lost))
         for number in self.queue.at(HELD):
-            (message := self.queue.messages[number]).goes(READY)
+            message = self.queue.messages[number]
+            message.goes(SCHEDULED if message.resting else READY)
             # A newer message was leased, so this one was leased, too, and did not arrive.
             passed_over = number < self.granted
             message.redelivered |= passed_over or bool(lost & attached) or (bool(lost) and forgets)

@@ -19,7 +19,6 @@ class LeasePeriodOwnerAgainstModel(OwnerAgainstModel):
     """`deadlines` by message number; those of messages that are not leased any more do not count."""
 
     settings = QueueSettings(lease_period_ms=PERIOD_MS)
-    lapsing = True
 
     def __init__(self) -> None:
         super().__init__()

@@ -184,12 +184,15 @@ def test_what_comes_after_newer_messages_is_marked_redelivered() -> None:
     assert marked(owner.dispatch(99)) == [(1, 10, True)]
 
 
-def test_a_front_end_may_give_back_what_is_held() -> None:
-    owner = owner_of(state_with(10, mark=6, attached=(A,)))
-    assert owner.lifecycle.release(A, 2, 3) == 2
-    assert list(owner.delivery.held.ranges()) == [(1, 1), (4, 6)]
+def test_what_a_front_end_gives_back_is_held_until_all_have_answered() -> None:
+    """Message 2 was given back for A at the former owner, without its knowledge, and leased to B."""
+    owner = owner_of(state_with(10, mark=6, attached=(A, B)))
+    assert owner.lifecycle.release(A, 2, 3) == 0
+    owner.lifecycle.reattached(A, [])
+    assert list(owner.delivery.held.ranges()) == [(1, 6)]
+    assert owner.lifecycle.reattached(B, [(2, 2)]) == [(2, 2)]
     attach(owner, A)
-    assert marked(owner.dispatch(2)) == [(2, 3, True)]
+    assert marked(owner.dispatch(2)) == [(1, 1, True), (3, 3, True)]
 
 
 @pytest.mark.requirement("A22.2")
