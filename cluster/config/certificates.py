@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from cluster.config.tables import ConfigError, TlsSettings
+from cluster.config.watched_files import WatchedFiles
 
 _VERIFY: Final = {
     "none": ssl.CERT_NONE,
@@ -31,45 +31,23 @@ _SHORT_NAMES: Final = {
 }
 """RFC 4514 §3."""
 
-_Signature = tuple[tuple[int, int], ...]
-
 
 class Certificates:
     """Implements `node.session.tls_port.ServerIdentity`. Raises ConfigError for files that cannot be used."""
 
     def __init__(self, settings: TlsSettings) -> None:
         self._settings = settings
-        self._seen: _Signature = ()
+        paths = (settings.certificate, settings.key, settings.ca)
+        self.files = WatchedFiles("node.tls", [path for path in paths if path is not None])
         self.reload()
 
     def name_in(self, certificate: Mapping[str, Any]) -> str:
         return name_in(certificate, self._settings.user_from)
 
-    @property
-    def changed(self) -> bool:
-        """Whether the files have changed since they were last read. False while one is missing, as while a
-        program replaces it.
-        """
-        try:
-            return self._signature() != self._seen
-        except OSError:
-            return False
-
     def reload(self) -> None:
         """Read the files again, for new connections. Raises ConfigError, and keeps the certificate then."""
-        try:
-            self._seen = self._signature()
-        except OSError as error:
-            raise ConfigError(f"node.tls: {error.filename}: {error.strerror}") from error
+        self.files.note()
         self.context = self._load()
-
-    def _files(self) -> list[Path]:
-        settings = self._settings
-        return [path for path in (settings.certificate, settings.key, settings.ca) if path is not None]
-
-    def _signature(self) -> _Signature:
-        found = [path.stat() for path in self._files()]
-        return tuple((one.st_mtime_ns, one.st_ino) for one in found)
 
     def _load(self) -> ssl.SSLContext:
         settings = self._settings

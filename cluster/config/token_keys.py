@@ -21,6 +21,7 @@ from jwt.exceptions import PyJWTError
 
 from cluster.config.tables import ConfigError, read_secret
 from cluster.config.token_settings import TokenKeyFiles
+from cluster.config.watched_files import WatchedFiles
 
 LEAST_RSA_BITS: Final = 2048
 LEAST_SECRET_OCTETS: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
@@ -33,8 +34,6 @@ _RSA: Final = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
 _CURVES: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _PUBLIC_KINDS: Final = ("RSA", "EC", "OKP")
 """The values of `kty` (RFC 7518, RFC 8037) of keys that may be published."""
-
-_Signature = tuple[tuple[int, int], ...]
 
 
 class TokenKey(NamedTuple):
@@ -49,7 +48,8 @@ class TokenKeys:
 
     def __init__(self, files: TokenKeyFiles) -> None:
         self._files = files
-        self._seen: _Signature = ()
+        paths = (files.jwks, *files.public_keys.values(), *files.secrets.values())
+        self.files = WatchedFiles("node.tokens", [path for path in paths if path is not None])
         self._keys: dict[str, TokenKey] = {}
         self.reload()
 
@@ -59,22 +59,9 @@ class TokenKeys:
             return next(iter(self._keys.values())) if len(self._keys) == 1 else None
         return self._keys.get(key_id)
 
-    @property
-    def changed(self) -> bool:
-        """Whether the files have changed since they were last read. False while one is missing, as while a
-        program replaces it.
-        """
-        try:
-            return self._signature() != self._seen
-        except OSError:
-            return False
-
     def reload(self) -> None:
         """Read the files again, for log-ins from now on. Raises ConfigError, and keeps the keys then."""
-        try:
-            self._seen = self._signature()
-        except OSError as error:
-            raise ConfigError(f"node.tokens: {error.filename}: {error.strerror}") from error
+        self.files.note()
         keys: dict[str, TokenKey] = {}
         for key_id, key in self._read():
             if key_id in keys:
@@ -83,12 +70,6 @@ class TokenKeys:
         if not keys:
             raise ConfigError("node.tokens: the files have no key that signs tokens")
         self._keys = keys
-
-    def _signature(self) -> _Signature:
-        files = self._files
-        paths = [*files.public_keys.values(), *files.secrets.values()]
-        found = [path.stat() for path in (paths if files.jwks is None else [files.jwks, *paths])]
-        return tuple((one.st_mtime_ns, one.st_ino) for one in found)
 
     def _read(self) -> Iterator[tuple[str, TokenKey]]:
         files = self._files

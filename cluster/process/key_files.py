@@ -42,9 +42,9 @@ class KeyFiles:
         if now < self._next_look:
             return
         self._next_look = now + LOOK_INTERVAL_S
-        if self.certificates is not None and self.certificates.changed:
+        if self.certificates is not None and self.certificates.files.changed:
             self._reload_certificates(self.certificates)
-        if self.token_keys is not None and self.token_keys.changed:
+        if self.token_keys is not None and self.token_keys.files.changed:
             self._reload_token_keys(self.token_keys)
 
     def reload(self) -> None:

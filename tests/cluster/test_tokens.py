@@ -294,19 +294,19 @@ def test_keys_are_read_from_pem_and_read_again(tmp_path: Path) -> None:
         and found.algorithms >= {"RS256", "PS512"}
         and not found.algorithms & {"HS256", "ES256"}
     )
-    assert not keys.changed
+    assert not keys.files.changed
     path.write_bytes(pem("EdDSA"))
     os.utime(path, ns=(1, 1))
-    assert keys.changed
+    assert keys.files.changed
     keys.reload()
     found = keys.find("one")
-    assert found is not None and found.algorithms == {"EdDSA"} and not keys.changed
+    assert found is not None and found.algorithms == {"EdDSA"} and not keys.files.changed
     path.write_bytes(b"torn")
     with pytest.raises(ConfigError):
         keys.reload()
     assert keys.find("one") == found
     path.unlink()
-    assert not keys.changed
+    assert not keys.files.changed
 
 
 def test_a_set_of_keys_has_keys_for_signatures_and_others(tmp_path: Path) -> None:

@@ -64,19 +64,19 @@ def test_contexts_are_strict(tmp_path: Path) -> None:
 def test_files_that_change_are_noticed_and_bad_ones_change_nothing(tmp_path: Path) -> None:
     certificates = Certificates(settings(tmp_path))
     first = certificates.context
-    assert not certificates.changed
+    assert not certificates.files.changed
     (tmp_path / "server.pem").write_text("rubbish", encoding="utf-8")
     os.utime(tmp_path / "server.pem", ns=(1, 1))
-    assert certificates.changed
+    assert certificates.files.changed
     with pytest.raises(ConfigError):
         certificates.reload()
     assert certificates.context is first
-    assert not certificates.changed, "the same files are not tried again and again"
+    assert not certificates.files.changed, "the same files are not tried again and again"
     (tmp_path / "server.pem").unlink()
-    assert not certificates.changed
+    assert not certificates.files.changed
     settings(tmp_path)
     os.utime(tmp_path / "server.pem", ns=(2, 2))
-    assert certificates.changed
+    assert certificates.files.changed
     certificates.reload()
     assert certificates.context is not first
 

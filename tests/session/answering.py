@@ -267,6 +267,7 @@ class Socket:
         self.reading = True
         self.closing = False
         self.failures: list[Exception] = []
+        self.logged: list[tuple[str, dict[str, str | int]]] = []
 
     def wanted(self) -> None:
         """The test takes what is written."""
@@ -281,7 +282,12 @@ class Socket:
         self.closing = True
 
     def log(self, event: str, fields: Mapping[str, str | int]) -> None:
-        """Ignored."""
+        self.logged.append((event, dict(fields)))
+
+    @property
+    def events(self) -> list[str]:
+        """The names of the logged events."""
+        return [event for event, _ in self.logged]
 
     def entered(self) -> None:
         """Ignored: there is no gate."""

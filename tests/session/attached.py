@@ -163,17 +163,6 @@ class NodeBroker(AnsweringBroker):
         super().give_back(consumer, ranges, outcome, change)
 
 
-class LoggingSocket(Socket):
-    """Keeps the log lines of its session."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.logged: list[str] = []
-
-    def log(self, event: str, fields: Mapping[str, str | int]) -> None:
-        self.logged.append(event)
-
-
 LIMITS = ConnectionLimits()
 
 
@@ -184,7 +173,7 @@ class Client:
         self, broker: NodeBroker, limits: ConnectionLimits = LIMITS, max_frame_size: int = LARGE
     ) -> None:
         self.broker = broker
-        self.socket = LoggingSocket()
+        self.socket = Socket()
         port: Any = broker
         self.session = ConnectionSession(port, self.socket, limits, lambda: 1.0)
         self._parser = FrameParser(LARGE)

@@ -16,7 +16,8 @@ from node.wire.amqp10.connection import AMQP_HEADER, SASL_HEADER
 from node.wire.amqp10.definitions import AmqpCondition
 from node.wire.amqp10.frames import FrameParser
 from node.wire.amqp10.limits import ConnectionLimits
-from tests.session.attached import Client, LoggingSocket, NodeBroker
+from tests.session.answering import Socket
+from tests.session.attached import Client, NodeBroker
 from tests.wire.amqp10.peer import error_in, transfer
 from tests.wire.amqp10.performatives import LARGE, PLAIN, begin, credit, receiver, sender, settled
 from tests.wire.amqp10.sections import message, run_of
@@ -34,7 +35,7 @@ class NamedContainer(Client):
     ) -> None:
         """Sends what is `behind` in the piece with Open."""
         self.broker = broker
-        self.socket = LoggingSocket()
+        self.socket = Socket()
         port: Any = broker
         self.session = ConnectionSession(port, self.socket, ConnectionLimits(), lambda: 1.0, links)
         self._parser = FrameParser(LARGE)
@@ -128,8 +129,8 @@ def test_a_link_needs_the_rights_of_a_link_of_the_client(
     client.begin()
     (detach,) = client.send(answer)
     assert error_in(detach, d.Detach).condition == condition
-    assert client.socket.logged == ["offered_link_ended"]
-    assert client.send(d.Detach(5, True)) == [] and client.socket.logged == ["offered_link_ended"]
+    assert client.socket.events == ["offered_link_ended"]
+    assert client.send(d.Detach(5, True)) == [] and client.socket.events == ["offered_link_ended"]
 
 
 @pytest.mark.requirement("B4.3")
@@ -141,7 +142,7 @@ def test_a_refused_link_is_not_attached_again_on_the_connection() -> None:
     assert client.send(refusal, d.Detach(5, True)) == [d.Detach(0, True)]
     client.session.tick()
     assert client.reads() == [] and not broker.consumed
-    assert client.socket.logged == ["offered_link_ended"]
+    assert client.socket.events == ["offered_link_ended"]
 
 
 def test_a_user_with_too_many_channels_keeps_the_connection_without_the_links() -> None:
@@ -151,7 +152,7 @@ def test_a_user_with_too_many_channels_keeps_the_connection_without_the_links() 
 
     client = NamedContainer(Full(), "billing-1", SENDS, TAKES)
     assert [type(one) for one in client.opening] == [d.Open]
-    assert client.socket.logged == ["offered_link_ended"] * 2
+    assert client.socket.events == ["offered_link_ended"] * 2
 
 
 def test_a_connection_that_is_closed_in_the_piece_that_opens_it_gets_no_session() -> None:
