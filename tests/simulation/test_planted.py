@@ -35,7 +35,7 @@ SHOWN_BY = {
     "annotations that replace others": 2,
     "annotations that are not logged": 2,
     "links that are not logged": 3,
-    "message of a lost link": 87,
+    "message of a lost link": 231,
     "tags that are not kept": 7,
     "settled before its commit": 51,
     "cancels that are not told": 28,
