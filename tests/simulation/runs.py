@@ -203,8 +203,8 @@ def _of_consumers(seed: int, shape: Shape) -> Plan:
         shape.trials = (("filters",),) * 4
         return shape, World(seed).chance("filters").choice(UNRELIABLE), 0.3
     elif seed % NAMES_EVERY == 28:
-        shape.trials = (("names",),) * 4
-        return shape, World(seed).chance("names").choice(UNRELIABLE), 0.3
+        shape.trials = (("bookmarks",),) * 4
+        return shape, World(seed).chance("bookmarks").choice(UNRELIABLE), 0.3
     else:
         shape.trials = (("groups",), ("groups",), ("returns",), ("returns",), ("returns", "single active"))
     return shape, ("lost consumers",), 0.2

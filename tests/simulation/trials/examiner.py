@@ -48,9 +48,12 @@ OF_CONSUMERS: dict[str, Kind] = {
     "cancels": limits.cancels,
     "backlogs": order.backlogs,
     "filters": filters.filters,
-    "names": naming.names,
+    "bookmarks": naming.bookmarks,
 }
 """Only in seeds about consumers."""
+
+ALL: dict[str, Kind] = KINDS | OF_ANSWERS | OF_LEASES | OF_CONSUMERS
+"""By name. No two kinds have the same name: one would never run."""
 
 
 class Examiner:
@@ -89,7 +92,7 @@ class Examiner:
             kind = self._chance.choice(self._kinds)
             trial = self._trial = Trial(self._nodes, f"{kind} {self._number}.{count}", self._chance)
             try:
-                yield from (KINDS | OF_ANSWERS | OF_LEASES | OF_CONSUMERS)[kind](trial)
+                yield from ALL[kind](trial)
                 self.ended[kind] += 1
             except LostError:
                 self._nodes.world.note(f"{trial.name} is given up")

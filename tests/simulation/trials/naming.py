@@ -98,7 +98,7 @@ class Namer:
         )
 
 
-def names(trial: Trial) -> Steps:
+def bookmarks(trial: Trial) -> Steps:
     """A message that a client has acknowledged or expired by its bookmark does not come to a consumer that
     comes later. A cancelled one goes to one other consumer, whatever the first one says late. No other
     message is lost.
