@@ -350,6 +350,11 @@ class FrontEndRequests:
         self, front_end: int, request: int, queue: int, consumer: int, first: int, last: int
     ) -> None:
         owner = self._owner.queues.get(queue)
+        if owner is not None and owner.delivery.held.intersection(first, last):
+            # Another front end, which has not greeted yet, may have the messages.
+            again = partial(self._redeliver, front_end, request, queue, consumer, first, last)
+            self._serving.before_served_again(queue, again)
+            return
         if owner is not None:
             regrant(self._owner, self._serving, queue, (front_end, consumer), (first, last))
         self._front_ends.answer(front_end, request, None)

@@ -223,8 +223,12 @@ class Serving:
 
     def before_served(self, queue: int, callback: Callable[[], None]) -> None:
         """Call back in the queue's next turn, before it hands out messages."""
-        self._returning.setdefault(queue, []).append(callback)
+        self.before_served_again(queue, callback)
         self.mark(queue)
+
+    def before_served_again(self, queue: int, callback: Callable[[], None]) -> None:
+        """As `before_served`, when the queue has something to hand out again, or is dropped."""
+        self._returning.setdefault(queue, []).append(callback)
 
     def returning(self, queue: int) -> list[Callable[[], None]]:
         """Take the callbacks of `before_served`."""
