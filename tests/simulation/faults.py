@@ -55,7 +55,7 @@ class Faults:
             mend()
         self.cluster.network.faults = NetworkFaults()
         for node in self.cluster.nodes.values():
-            node.disk.sync_seconds = 0.0
+            node.disk_recovers()
             node.disk.fail_sync_after = node.disk.capacity = None
             node.resume()
             self._restart(node)
@@ -173,7 +173,7 @@ class Faults:
         same term.
         """
         candidate.disk.sync_seconds = self.chance.choice((0.0, 0.01, 0.05))
-        self.for_a_while(0.1, 0.5, lambda: setattr(candidate.disk, "sync_seconds", 0.0))
+        self.for_a_while(0.1, 0.5, candidate.disk_recovers)
         others = [other for other in self.cluster.nodes.values() if other is not candidate]
         delay = self.chance.choice((0.001, 0.005, 0.02)) * self.chance.random()
         self.world.after(delay, partial(self._strike, self.chance.choice(others)))
@@ -237,9 +237,9 @@ class Faults:
         self._slow_down(name, self.chance.choice((0.005, 0.05, 0.3)), (0.2, 2.0))
 
     def _slow_down(self, name: str, sync_seconds: float, during_s: tuple[float, float]) -> None:
-        disk = self.cluster.nodes[name].disk
-        disk.sync_seconds = sync_seconds
-        self.for_a_while(*during_s, lambda: setattr(disk, "sync_seconds", 0.0))
+        node = self.cluster.nodes[name]
+        node.disk.sync_seconds = sync_seconds
+        self.for_a_while(*during_s, node.disk_recovers)
 
     def fail_disk(self) -> None:
         """Have a sync fail, so that the node stops."""

@@ -34,7 +34,7 @@ from tests.simulation.clock import Clock
 from tests.simulation.disk import PowerLost, SimulatedDisk
 from tests.simulation.network import Network, Transport
 from tests.simulation.world import Action, Violation, World
-from tests.simulation.writer import SimulatedWriter
+from tests.simulation.writer import FAST_SYNC_S, SimulatedWriter
 
 TICK_S = 0.025
 TURN_S = 0.0004
@@ -425,7 +425,13 @@ class SimulatedNode:
 
     def sync_time(self) -> float:
         """The duration of the next sync, in seconds."""
-        return (0.0004 + self.disk.sync_seconds) * (0.5 + self._random.random())
+        return (FAST_SYNC_S + self.disk.sync_seconds) * (0.5 + self._random.random())
+
+    def disk_recovers(self) -> None:
+        """Syncs take no longer than usual any more."""
+        self.disk.sync_seconds = 0.0
+        if self.up:
+            self.writer.hurry()
 
     def durable(self, results: list[tuple[int, int, int]]) -> None:
         """The writer has finished."""

@@ -64,6 +64,22 @@ def test_a_damaged_entry_of_a_rotten_disk_leaves_its_node_running() -> None:
     assert node.up and any(f"n1 finds {error}" in line for line in node.world.trace)
 
 
+def test_a_slow_sync_ends_when_its_disk_recovers() -> None:
+    """Otherwise a replica could stay behind for as long after the faults."""
+    cluster = Cluster(1, Shape(publishers=0, consumers=0))
+    cluster.start()
+    node = cluster.nodes["n1"]
+    node.disk.sync_seconds = 60.0
+    node.broker.catalog.submit("delete_user", {"user": "absent"}, lambda value, refusal: None)
+    node.wanted()
+    while node.writer.batch is None:
+        node.world.run(node.world.now + 0.01)
+    node.disk_recovers()
+    batch = node.writer.batch
+    node.world.run(node.world.now + 0.01)
+    assert node.writer.batch is not batch
+
+
 def test_a_node_that_wakes_up_reads_what_waited_before_what_is_sent_then() -> None:
     """A client's reaction to one waiting input is behind all input that waits in its socket."""
     cluster = Cluster(1, Shape(publishers=0, consumers=0))

@@ -15,10 +15,10 @@ LIMIT = 500
 """Each bug must be found within so many seeds."""
 
 SHOWN_BY = {
-    "forgotten vote": 9,
+    "forgotten vote": 16,
     "joining forgotten": 3,
     "dropped by an old catalog": 6,
-    "commit in an old term": 1,
+    "commit in an old term": 9,
     "confirm before fsync": 26,
     "outcome before decision": 0,
     "decided after abandonment": 0,
