@@ -444,6 +444,9 @@ class Broker:
     def may_serve(self, partition: int) -> bool:
         return partition in self._transient or self.host.leads(partition, self._clock())
 
+    def handing_over(self, partition: int) -> bool:
+        return partition not in self._transient and self.host.groups[partition].raft.handing_over
+
     def confirm_leading(self, partition: int, number: int) -> bool:
         if partition not in self._transient:
             self.host.read_index(partition, number.to_bytes(8, "big"), self._now)

@@ -142,6 +142,9 @@ class OwnerContext(Protocol):
         front end that has not greeted it (docs/decisions/0015-leases.md).
         """
 
+    def handing_over(self, partition: int) -> bool:
+        """Whether this node has asked another one to lead the partition, which may lead by now."""
+
     def confirm_leading(self, partition: int, number: int) -> bool:
         """Ask a majority whether this node still leads the partition. Returns True for a partition in memory,
         which no other node can lead.

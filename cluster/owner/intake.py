@@ -273,7 +273,9 @@ class Taking:
         owner = self.owner
         if owner.next_sequence > first:
             owner.arrivals.came(owner.next_sequence - 1)
-        logged = self.kept is None or self.logged
+        # While another node may lead by now, soft messages wait for an entry of this one: the front end sends
+        # the batch again to the next owner, which would deliver them a second time.
+        logged = self.kept is None or self.logged or bool(self.softened and owner.handing_over())
         if logged:
             owner.proposal.add_batch(
                 front_end, number, first, [self.data] if self.kept is None else self.kept

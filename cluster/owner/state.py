@@ -69,6 +69,7 @@ class OwnerState:
         self.tells_failures = context.queues.tells_failures
         self.keeps_remarks, self.knows_links = context.keeps_remarks, context.knows_links
         self.knows_targets, self.catalog_fresh = context.knows_targets, context.catalog_fresh
+        self.handing_over = partial(context.handing_over, partition)
         self.stale: set[int] = set()
         self.entries = Contents(self.machine, source)
         self.marked: dict[int, None] = {}
