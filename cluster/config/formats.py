@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMAT_LEVEL: Final = 12
+FORMAT_LEVEL: Final = 13
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
@@ -20,6 +20,7 @@ With level 9 deliveries and greetings may have the ends of leases.
 With level 10 the terms of consumers may have backlogs.
 With level 11 filters may have paths into bodies and functions, and queues may have filters.
 With level 12 queues may have priority expressions.
+With level 13 transactions may move messages that wait in a queue.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -76,6 +77,11 @@ and owners filter what enters a queue by its argument `x-filter`.
 
 PRIORITY_EXPRESSIONS: Final = 12
 """From this level on owners deliver by the queue argument `x-priority-expression`."""
+
+MOVED_MESSAGES: Final = 13
+"""From this level on owners show messages that wait by their numbers, and carry out transactions that move
+them (`node.queue.transaction_operations.MOVES`).
+"""
 
 SEALED_QUEUES: Final = 1
 """From this level on nodes read logs of partitions that seal a queue before it is deleted as empty or

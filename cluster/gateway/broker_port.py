@@ -86,7 +86,8 @@ class FrontEnd:
         self._catalog, self._links, self._local, self._lost_memory = catalog, links, local, lost_memory
         self._declarations = QueueDeclarations(context, local, lost_memory, default_type)
         self.churn = self._declarations.churn
-        self._exchanges, self._requests = ExchangeChanges(catalog, local), OwnerRequests(links, formats)
+        self._exchanges, self._commits = ExchangeChanges(catalog, local), Commits(self._number, catalog.state)
+        self._requests = OwnerRequests(links, self._commits, formats)
         self._deletions = QueueDeletions(catalog, formats, local, self.churn, self._requests.ask)
         self._access = access
         self.permissions: Permissions = access
@@ -94,7 +95,6 @@ class FrontEnd:
         self._routes = Routes(context.replica, access, links, local)
         self._descriptions = Descriptions(catalog.state, links, local)
         self._redirects = Redirects(context)
-        self._commits = Commits(self._number, catalog.state)
         self._cancellations = Cancellations(
             catalog, formats, links, local, context.config.auto_delete_after_s
         )

@@ -22,7 +22,7 @@ from node.delivery.settlements import Outcome, Settlement, consumer_of, token_of
 from node.message.run import Run
 from node.queue.entry_format import Buffer, encode_discard, encode_publish, encode_return, encode_settle
 from node.queue.transaction_format import encode_conclude, encode_decide, encode_end, encode_prepare
-from node.queue.transaction_operations import TransactionKey
+from node.queue.transaction_operations import MOVES, TransactionKey
 from node.refusal import PreconditionFailedError, Refusal
 from node.session.ports import Done, Route
 
@@ -122,22 +122,23 @@ class Commits:
         self._state = state
         self._last = 0
 
-    def commit(self, shares: PartitionShares, answer: Done) -> None:
+    def commit(self, shares: PartitionShares, answer: Done, *, moves: bool = False) -> None:
         """Commit a transaction. Answers None once it is durable, and visible in all its partitions.
 
         With a refusal as the answer nothing has been done, and the settled messages are returned to their
-        queues as failed deliveries.
+        queues as failed deliveries. With `moves` the settled messages are those that no client has: after a
+        refusal they are in their queues as before.
         """
         if not shares:
             answer(None)
         elif any(link.unreachable for link in shares):
             # The owner on the lost node cannot tell when the transaction is safe.
-            for link, share in shares.items():
+            for link, share in shares.items() if not moves else ():
                 give_back(link, share)
             answer(incomplete())
         else:
             self._last += 1
-            key = TransactionKey(self._front_end, self._last)
+            key = TransactionKey(self._front_end, self._last + (MOVES if moves else 0))
             Commit(key, shares, min(shares, key=self._rank), answer).begin()
 
     def _rank(self, link: PartitionLink) -> tuple[int, int]:
@@ -182,7 +183,8 @@ class Commit:
         for link in self._participants:
             share = self._shares[link]
             parts = encode_prepare(self._key.number, self._coordinator.partition, share.operations())
-            link.transact(b"".join(parts), share.leases(), Vote(partial(self._voted, link)))
+            vote = Vote(partial(self._voted, link))
+            link.transact(b"".join(parts), self._leases(share), vote)
         if not self._participants:
             self._decide()
 
@@ -195,14 +197,19 @@ class Commit:
         if len(self._prepared) == len(self._participants):
             self._decide()
         else:
-            give_back(self._coordinator, self._shares[self._coordinator])
+            if not self._key.moves:
+                give_back(self._coordinator, self._shares[self._coordinator])
             self._conclude(False)
 
     def _decide(self) -> None:
         share = self._shares[self._coordinator]
         participants = [link.partition for link in self._participants]
         parts = encode_decide(self._key.number, participants, share.operations())
-        self._coordinator.transact(b"".join(parts), share.leases(), Vote(self._conclude))
+        self._coordinator.transact(b"".join(parts), self._leases(share), Vote(self._conclude))
+
+    def _leases(self, share: Share) -> list[tuple[int, int, int]]:
+        """The leases that end with the transaction."""
+        return [] if self._key.moves else share.leases()
 
     def _conclude(self, committed: bool) -> None:
         self._waiting = len(self._prepared)

@@ -6,22 +6,24 @@ from collections.abc import Callable
 from typing import Any
 
 from cluster.catalog.membership.formats import Formats
+from cluster.gateway.commits import Commits
 from cluster.gateway.link import Links
+from cluster.gateway.moving import Moving
 from cluster.gateway.refusals import refusal_of
 from cluster.gateway.settling import NamedSettling
 from cluster.peers.link_messages import NOTHING_TO_GET, Delivery, Ranges
-from node.delivery.deeds import Named
+from node.delivery.deeds import Deed, Named
 from node.delivery.settlements import NO_TOKEN
 from node.queue.leasing import UNTOLD
-from node.refusal import Refusal
+from node.refusal import PreconditionFailedError, Refusal
 from node.session.ports import NamedAnswer, QueueCounts, QueueRef, RenewalAnswer
 
 
 class OwnerRequests:
     """The requests of one front end's sessions."""
 
-    def __init__(self, links: Links, formats: Formats) -> None:
-        self._links, self._formats = links, formats
+    def __init__(self, links: Links, commits: Commits, formats: Formats) -> None:
+        self._links, self._commits, self._formats = links, commits, formats
 
     def ask(
         self,
@@ -66,7 +68,17 @@ class OwnerRequests:
 
     def settle_named(self, queue: QueueRef, named: Named, answer: NamedAnswer) -> None:
         """See `node.session.ports.BrokerPort.settle_named`."""
-        NamedSettling(self._links, queue, named, answer, cancels=self._formats.know_cancels()).go_on()
+        moving = None
+        if named.target is not None:
+            if not self._formats.know_moves():
+                answer(
+                    {}, PreconditionFailedError("upgrade all nodes first: one runs a release without moves")
+                )
+                return
+            copies = named.deed is Deed.COPY
+            moving = Moving(self._links, self._commits, queue, named.target, copies=copies)
+        cancels = self._formats.know_cancels()
+        NamedSettling(self._links, queue, named, answer, cancels=cancels, moving=moving).go_on()
 
     def count(self, queue: QueueRef, answer: Callable[[QueueCounts, Refusal | None], None]) -> None:
         """Answers how many messages and consumers the queue has."""

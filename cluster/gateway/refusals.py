@@ -5,8 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from cluster.gateway.queue_declarations import home_node_down
-from cluster.peers.link_messages import ACCESS_REFUSED, NOT_FOUND, TOO_MANY_FILTERS, UNREACHABLE
-from node.refusal import AccessRefusedError, NotFoundError, Refusal, ResourceError
+from cluster.peers.link_messages import (
+    ACCESS_REFUSED,
+    NOT_FOUND,
+    TAKEN_OUT_FIRST,
+    TOO_MANY_FILTERS,
+    UNREACHABLE,
+)
+from node.refusal import AccessRefusedError, NotFoundError, PreconditionFailedError, Refusal, ResourceError
 from node.session.ports import QueueRef
 
 
@@ -18,4 +24,8 @@ def refusal_of(queue: QueueRef, value: Any) -> Refusal | None:
         return AccessRefusedError(f"{queue} in exclusive use")
     if value == TOO_MANY_FILTERS:
         return ResourceError(f"the consumers of {queue} have too many different filters")
+    if value == TAKEN_OUT_FIRST:
+        return PreconditionFailedError(
+            f"messages of {queue} cannot be moved: it removes each message before it delivers it"
+        )
     return NotFoundError(f"no {queue}") if value == NOT_FOUND else None

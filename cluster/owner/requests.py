@@ -23,6 +23,7 @@ from cluster.peers.link_messages import (
     NOT_FOUND,
     NOTHING_TO_GET,
     STAYS_LEASED,
+    Ranges,
 )
 from node.delivery.deeds import Deed
 from node.expressions.nodes import TreeError
@@ -120,15 +121,15 @@ class FrontEndRequests:
             # The log has the front end then: the next owner waits for its greeting before the target is lost.
             attaching = partial(self._attach_target, front_end, request, *arguments)
             self._when_attached(queue, front_end, attaching)
-        elif name in ("renew", "settle_named", "find_named"):
-            self._take_naming(name, found, arguments)
+        elif name in ("renew", "settle_named", "find_named", "show_waiting"):
+            self._take_naming(name, front_end, found, arguments)
         elif name == "last":
             self._owner.after_proposed(lambda: found(self._owner.next_sequence - 1))
         else:
             # A request of a later release.
             self._front_ends.answer(front_end, request, NOT_FOUND)
 
-    def _take_naming(self, name: str, found: SendAnswer, arguments: list[Any]) -> None:
+    def _take_naming(self, name: str, front_end: int, found: SendAnswer, arguments: list[Any]) -> None:
         """Carry out a request about messages by their numbers, whichever front ends have the messages."""
         if name == "renew":
             self._owner.after_proposed(partial(self._renew, found, *arguments))
@@ -138,6 +139,11 @@ class FrontEndRequests:
             later = self._serving.when_served_again
             settling = partial(settle_named, self._owner, asked, later, found)
             self._owner.after_proposed(partial(self._front_ends.after_greetings, settling))
+        elif name == "show_waiting":
+            number, ranges, wanted, reserves = arguments
+            named = [(first, last) for first, last in ranges]
+            showing = partial(self._show, found, front_end, number, named, wanted, reserves)
+            self._owner.after_proposed(partial(self._front_ends.after_greetings, showing))
         else:
             number, octets, ranges = arguments
             search = Search(number, octets, [(first, last) for first, last in ranges])
@@ -152,6 +158,13 @@ class FrontEndRequests:
         except TreeError:
             answer = None
         found(NOT_FOUND if answer is None else [*answer])
+
+    def _show(
+        self, found: SendAnswer, front_end: int, number: int, ranges: Ranges, wanted: int, reserves: bool
+    ) -> None:
+        """Answer with messages that wait, once all that came before has been served."""
+        show = partial(self._transactions.reservations.show, front_end, number, ranges, wanted)
+        self._serving.when_served(number, lambda: found(show(reserves=reserves)))
 
     def _stop(self, front_end: int, epoch: int, request: int, number: int, consumer: int) -> None:
         """Deliver no more to a consumer; answers when all its messages have been sent.

@@ -57,8 +57,8 @@ class OwnerState:
         self.queues: dict[int, QueueOwner] = {}
         self.active = False
         self.term = self.published = self.delivered = self.last_proposed = 0
-        self.next_sequence = 1
-        self.now = 0.0
+        self.next_sequence, self.now = 1, 0.0
+        self.handing_over = partial(context.handing_over, partition)
         self.latencies = context.latencies
         self.arrivals = Arrivals(context.latencies, self.next_sequence)
         self.proposal = Proposal()
@@ -69,7 +69,6 @@ class OwnerState:
         self.tells_failures = context.queues.tells_failures
         self.keeps_remarks, self.knows_links = context.keeps_remarks, context.knows_links
         self.knows_targets, self.catalog_fresh = context.knows_targets, context.catalog_fresh
-        self.handing_over = partial(context.handing_over, partition)
         self.stale: set[int] = set()
         self.entries = Contents(self.machine, source)
         self.marked: dict[int, None] = {}

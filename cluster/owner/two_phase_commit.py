@@ -25,6 +25,7 @@ from cluster.owner.annotating import change, changes
 from cluster.owner.context import OwnerContext
 from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.intake import TAKERS, Taking, take_return
+from cluster.owner.moving import Reservations, entrust_waiting, may_enter
 from cluster.owner.removals import take_removal
 from cluster.owner.state import OwnerState
 from node.message.run import Run
@@ -85,6 +86,7 @@ class TwoPhaseCommit:
         self._owner = owner
         self._context = context
         self._dead_letters = dead_letters
+        self.reservations = Reservations(owner)
         # Prepared and not concluded, by entries that are applied or proposed.
         self._open: dict[TransactionKey, Prepared] = {}
         # Decided, or abandoned, by an entry that is not applied yet.
@@ -97,6 +99,7 @@ class TwoPhaseCommit:
     def clear(self) -> None:
         """Forget everything: this node does not own the partition any more."""
         self._open, self._telling = {}, {}
+        self.reservations.clear()
         for keys in (self._deciding, self._abandoning, self._asked):
             keys.clear()
 
@@ -134,10 +137,13 @@ class TwoPhaseCommit:
                 former.remove(first, last)
                 if queue.delivery.timed is not None:
                     queue.delivery.timed.end(moved)
-            for part in queue.delivery.find_waiting(front_end, first, last):
-                lease.add(*part)
-                if queue.delivery.ready.by_consumer:
-                    queue.delivery.ready.claim((TRANSACTION, 0), *part)
+            entrust_waiting(queue.delivery, front_end, first, last)
+
+    def _take_out(self, key: TransactionKey, settlement: SettlementOperation) -> None:
+        """Have a transaction take the messages that it settles."""
+        if type(settlement) is Settle and key.moves:
+            self.reservations.take(key.front_end, settlement)
+        self._entrust(key.front_end, settlement)
 
     # -- operations of front ends ---------------------------------------------------------------
 
@@ -155,8 +161,8 @@ class TwoPhaseCommit:
 
     def _prepare(self, taking: Taking, key: TransactionKey, asked: Prepare, index: int) -> None:
         share = list(read_operations(taking.data, asked.start, asked.end))
-        if not self._reserve(taking, key.front_end, share):
-            self._refuse(taking, key.front_end, share, index)
+        if not (self._may_move(taking, key, share) and self._reserve(taking, key.front_end, share)):
+            self._refuse(taking, key, share, index)
             return
         rows: list[tuple[int, int, int]] = []
         settled: list[bytes] = []
@@ -166,7 +172,7 @@ class TwoPhaseCommit:
                 rows += [(queue, first, first + one.count - 1) for queue in one.queues]
             else:
                 settlement = cast(SettlementOperation, one)
-                self._entrust(key.front_end, settlement)
+                self._take_out(key, settlement)
                 settled.append(_encoded(settlement))
         prepared = Prepared(key, asked.coordinator, tuple(rows), b"".join(settled))
         self._open[key] = prepared
@@ -179,18 +185,36 @@ class TwoPhaseCommit:
                 taking.refused.add(index, index)
             return
         abandoned = key in self._owner.machine.transactions.abandoned or key in self._abandoning
-        if abandoned or not self._reserve(taking, key.front_end, share, keep=False):
-            self._refuse(taking, key.front_end, share, index)
+        if (
+            abandoned
+            or not self._may_move(taking, key, share)
+            or not self._reserve(taking, key.front_end, share, keep=False)
+        ):
+            self._refuse(taking, key, share, index)
             return
         for one in share:
             if type(one) is Publish:
                 self._owner.published += one.count
-                taking.take(read_run(taking.data, one.position), one.queues, index)
+                run = read_run(taking.data, one.position)
+                taking.take(run, one.queues, index, dead_letters=key.moves)
             else:
-                taking.settle(key.front_end, one, index)
+                if key.moves:
+                    self._take_out(key, cast(SettlementOperation, one))
+                taking.settle(TRANSACTION if key.moves else key.front_end, one, index)
         if asked.participants:
             taking.keep_all([encode_decided(Decided(key, asked.participants))])
             self._deciding.add(key)
+
+    def _may_move(self, taking: Taking, key: TransactionKey, share: Sequence[Operation]) -> bool:
+        """Whether all that a transaction moves may leave its queue, and enter the other one. True for other
+        transactions.
+        """
+        return not key.moves or all(
+            may_enter(self._owner, one, read_run(taking.data, one.position))
+            if type(one) is Publish
+            else type(one) is Settle and self.reservations.may_leave(key.front_end, one)
+            for one in share
+        )
 
     def _reserve(
         self, taking: Taking, front_end: int, share: Sequence[Operation], *, keep: bool = True
@@ -236,13 +260,15 @@ class TwoPhaseCommit:
             await_arrival(self._owner, part, first + low, those.queues)
         return [(those.queues, first + low, first + high) for low, high in those.places]
 
-    def _refuse(self, taking: Taking, front_end: int, share: Sequence[Operation], index: int) -> None:
-        """Refuse the share: publish nothing, and return the messages that it would have settled."""
+    def _refuse(self, taking: Taking, key: TransactionKey, share: Sequence[Operation], index: int) -> None:
+        """Refuse the share: publish nothing, and return the messages that it would have settled. Those of a
+        move have not left their queue.
+        """
         for one in share:
-            if type(one) is not Publish:
+            if type(one) is not Publish and not key.moves:
                 settlement = cast(SettlementOperation, one)
                 taking.settle(
-                    front_end, Return(settlement.queue, settlement.ranges, True, settlement.token), index
+                    key.front_end, Return(settlement.queue, settlement.ranges, True, settlement.token), index
                 )
         taking.refused.add(index, index)
 
@@ -253,7 +279,8 @@ class TwoPhaseCommit:
         prepared = self._open.pop(key, None)
         if prepared is None:
             return []
-        found = self._without_unwanted(prepared) if committed else []
+        # Queues have said at the prepare that they want what is moved, and take none for a duplicate.
+        found = self._without_unwanted(prepared) if committed and not key.moves else []
         found.append(encode_conclude(key, committed))
         for queue, first, last in prepared.published:
             if committed:
@@ -268,7 +295,7 @@ class TwoPhaseCommit:
                 if committed and type(settlement) is Return and settlement.annotations:
                     told = changes(self._owner, TRANSACTION, settlement)
                     found += [] if told is None else change(self._owner, told)
-                found += self._give_back(settlement)
+                found += self._give_back(settlement, failed=not key.moves)
         return found
 
     def _without_unwanted(self, prepared: Prepared) -> list[bytes]:
@@ -298,11 +325,13 @@ class TwoPhaseCommit:
             found += those.placed(omissions(owner, those.incoming, (number,)).get(number, []))
         return merged(sorted(found))
 
-    def _give_back(self, settlement: SettlementOperation) -> list[bytes]:
-        """The operations that return messages of a transaction to their queue, as after a failed delivery."""
+    def _give_back(self, settlement: SettlementOperation, *, failed: bool) -> list[bytes]:
+        """The operations that return messages of a transaction to their queue, as after a `failed` delivery
+        or without one.
+        """
         number, ranges = settlement.queue, settlement.ranges
         self._owner.proposal.committed.append(partial(self._given_back, number, ranges))
-        part = take_return(self._owner, TRANSACTION, Return(number, ranges, True))
+        part = take_return(self._owner, TRANSACTION, Return(number, ranges, failed))
         return [] if part is None else [part]
 
     def _given_back(self, number: int, ranges: list[tuple[int, int]]) -> None:
@@ -324,6 +353,7 @@ class TwoPhaseCommit:
 
     def retry(self) -> None:
         """Go on with the transactions of lost front ends. Called every `RETRY_INTERVAL_S`."""
+        self.reservations.release_old()
         gone = self._context.transit.gone
         for key, prepared in list(self._open.items()):
             # A coordinator that is gone by now does not answer.

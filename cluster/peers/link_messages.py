@@ -48,6 +48,7 @@ FIRST_CONSUMER: Final = 16
 NOT_FOUND: Final = [404, "the queue was deleted"]
 ACCESS_REFUSED: Final = [403, "the queue is in exclusive use"]
 TOO_MANY_FILTERS: Final = [506, "the consumers of the queue have too many different filters"]
+TAKEN_OUT_FIRST: Final = [406, "the queue removes messages before it delivers them"]
 """The answer of an owner that refuses: a 0-9-1 reply code and its reason."""
 
 NOTHING_TO_GET: Final = (0, False)
@@ -139,7 +140,8 @@ class OwnerPort(Protocol):
     def request(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
         """Carry out a request by name: `get`, `purge`, `count`, `redeliver`, `browse`,
         `browse_next`, `close`, `stop`, `drain`, `undeliverable_here`, `last`, `abandoned`,
-        `close_link`, `attach_target`, `renew`, `settle_named`, `find_named`. `result` answers it.
+        `close_link`, `attach_target`, `renew`, `settle_named`, `find_named`,
+        `show_waiting`. `result` answers it.
         """
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final, NamedTuple
 
 from node.ranges.range_set import Range
 
@@ -17,6 +18,10 @@ class Deed(IntEnum):
     """The message goes back to the queue, and its delivery has failed by a client's word."""
     EXPIRE = 3
     """The message expires at once."""
+    MOVE = 4
+    """The message goes to another queue, where no client has it."""
+    COPY = 5
+    """Another queue gets the message too, where no client has it."""
 
 
 class Became(IntEnum):
@@ -34,14 +39,33 @@ class Became(IntEnum):
     """A transaction has settled the message, and its outcome is not known."""
     NOT_LEASED = 6
     """No consumer has the message, so it cannot be cancelled."""
+    REFUSED = 7
+    """The other queue does not take the message."""
+    LEFT = 8
+    """The request has ended before the message, by its limit or by a refusal."""
+
+
+NO_LIMIT: Final = 1 << 63
+"""As many messages as there are."""
+
+
+class MoveTarget(NamedTuple):
+    """The queue to which messages are moved or copied."""
+
+    partition: int
+    queue: int
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Messages that a client names by their numbers or by a filter, which has the octets of a selector, and
-    what it asks of them. An empty filter stands for the numbers.
+    """Messages that a client names by their numbers, and maybe by a filter among these, which has the octets
+    of a selector, and what it asks of them. `target` is the other queue of a move or a copy. The deed is done
+    for `limit` messages at most. `tries`: nothing is done, the messages are counted as if it were.
     """
 
     deed: Deed
     ranges: list[Range]
     filter: bytes = b""
+    target: MoveTarget | None = None
+    limit: int = NO_LIMIT
+    tries: bool = False

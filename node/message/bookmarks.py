@@ -10,6 +10,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+LAST_NUMBER: Final = (1 << 64) - 1
+"""No message has a higher number."""
+
 _QUEUE_MASK: Final = 0xFFFFFFFF
 _QUEUE_DIGITS: Final = 8
 _BOOKMARK: Final = re.compile("[0-9a-f]{24}")

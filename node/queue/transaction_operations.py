@@ -9,12 +9,22 @@ from typing import Final, NamedTuple
 REMOVAL: Final = 0
 """The number of a transaction that settles one message which a client got without acknowledgement."""
 
+MOVES: Final = 1 << 62
+"""Transactions with this number and higher ones move messages that wait in a queue. A settlement names
+messages that no client has, and the publishes are no duplicates of these.
+"""
+
 
 class TransactionKey(NamedTuple):
     """A transaction: the front end that commits it, and its number there."""
 
     front_end: int
     number: int
+
+    @property
+    def moves(self) -> bool:
+        """Whether the transaction moves messages that wait (`MOVES`)."""
+        return self.number >= MOVES
 
 
 class Prepare(NamedTuple):

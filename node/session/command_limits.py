@@ -97,7 +97,9 @@ def _parts(command: Command) -> tuple[tuple[str, ...], dict[str, Any]]:
         return (command.queue,), command.arguments
     if isinstance(command, ListBindings):
         return (command.destination.name, command.source), {}
-    if isinstance(command, PurgeQueue | Get | RenewLeases | SettleMessages):
+    if isinstance(command, SettleMessages):
+        return (command.queue, command.to), {}
+    if isinstance(command, PurgeQueue | Get | RenewLeases):
         return (command.queue,), {}
     if isinstance(command, Cancel):
         return (), {}

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from node.delivery.backlog import NO_BACKLOG
-from node.delivery.deeds import Became, Deed
+from node.delivery.deeds import NO_LIMIT, Became, Deed
 from node.ranges.range_set import Range
 from node.refusal import Refusal
 from node.routing.matching import Binding, Destination
@@ -179,14 +179,21 @@ class RenewLeases:
 
 @dataclass(frozen=True, slots=True)
 class SettleMessages:
-    """Acknowledge, cancel or expire messages, those of other clients too. A bookmark names each message, or,
-    without bookmarks, a filter names those that the queue has (docs/expressions.md). Result: MessagesSettled.
+    """Acknowledge, cancel or expire messages, those of other clients too, or move or copy those that no
+    client has to the queue `to`. A bookmark names each message, or, without bookmarks, a filter names those
+    that the queue has (docs/expressions.md), from the bookmark `first` to the bookmark `last`, which may be
+    empty. `limit` and `tries`: see `node.delivery.deeds.Named`. Result: MessagesSettled.
     """
 
     queue: str
     deed: Deed
     bookmarks: tuple[str, ...] = ()
     filter: str = ""
+    to: str = ""
+    first: str = ""
+    last: str = ""
+    limit: int = NO_LIMIT
+    tries: bool = False
 
 
 Command = (
@@ -283,11 +290,13 @@ class LeasesRenewed:
 @dataclass(frozen=True, slots=True)
 class MessagesSettled:
     """The outcomes for messages: how many have each of them, and the outcome for each message that was named
-    by a bookmark.
+    by a bookmark. `left`: the bookmarks of the first and the last message with which another request may go
+    on; None where the request has come to the end.
     """
 
     counts: dict[Became, int]
     bookmarks: dict[str, Became]
+    left: tuple[str, str] | None = None
 
 
 COMPLETED: Final = Completed()

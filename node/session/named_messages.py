@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from node.delivery.deeds import Became, Named
+from node.delivery.deeds import Became, MoveTarget, Named
 from node.expressions.condition import encoded_condition
 from node.expressions.errors import ExpressionError
-from node.message.bookmarks import BookmarkError, bookmark_of, number_of_bookmark
+from node.message.bookmarks import LAST_NUMBER, BookmarkError, bookmark_of, number_of_bookmark
 from node.ranges.range_set import Range, count_of, numbers_of, ranges_of
 from node.refusal import PreconditionFailedError
 from node.session.commands import MessagesSettled, SettleMessages
@@ -28,23 +28,39 @@ def bookmarked(queue: QueueRef, bookmarks: Iterable[str]) -> list[int]:
         raise PreconditionFailedError(str(error)) from None
 
 
-def named_messages(queue: QueueRef, command: SettleMessages, *, known: bool) -> Named:
-    """The messages that a command names. `known`: every owner reads the expressions of queues.
+def named_messages(
+    queue: QueueRef, command: SettleMessages, target: QueueRef | None, *, known: bool
+) -> Named:
+    """The messages that a command names. `target`: the other queue of a move or a copy. `known`: every owner
+    reads the expressions of queues.
 
-    Raises PreconditionFailedError for wrong bookmarks, and for a wrong filter, with the column.
+    Raises PreconditionFailedError for wrong bookmarks, for a wrong filter, with the column, and for a queue
+    that is to be moved to itself.
     """
+    if target is not None and target.id == queue.id:
+        raise PreconditionFailedError(f"the messages of {queue} are there already")
+    to = None if target is None else MoveTarget(target.partition, target.id)
     if command.bookmarks:
         if len(command.bookmarks) > MOST_BOOKMARKS:
             raise PreconditionFailedError(f"more than {MOST_BOOKMARKS:,} bookmarks")
-        return Named(command.deed, ranges_of(bookmarked(queue, command.bookmarks)))
+        ranges = ranges_of(bookmarked(queue, command.bookmarks))
+        return Named(command.deed, ranges, b"", to, command.limit, command.tries)
     if not command.filter:
         raise PreconditionFailedError(f"neither bookmarks nor a filter name messages of {queue}")
     if not known:
         raise PreconditionFailedError("upgrade all nodes first: one runs a release without filters")
     try:
-        return Named(command.deed, [], encoded_condition(command.filter))
+        octets = encoded_condition(command.filter)
+        return Named(command.deed, _between(queue, command), octets, to, command.limit, command.tries)
     except ExpressionError as error:
         raise PreconditionFailedError(f"invalid filter for {queue}: {error}") from None
+
+
+def _between(queue: QueueRef, command: SettleMessages) -> list[Range]:
+    """The range of messages to look at."""
+    [first] = bookmarked(queue, [command.first]) if command.first else [0]
+    [last] = bookmarked(queue, [command.last]) if command.last else [LAST_NUMBER]
+    return [(first, last)] if first <= last else []
 
 
 def messages_settled(
@@ -52,9 +68,15 @@ def messages_settled(
 ) -> MessagesSettled:
     """The answer about messages by what became of them."""
     counts = {one: count_of(ranges) for one, ranges in became.items()}
-    if not command.bookmarks:
-        return MessagesSettled(counts, {})
-    told = {
-        bookmark_of(queue.id, number): one for one, ranges in became.items() for number in numbers_of(ranges)
-    }
-    return MessagesSettled(counts, told)
+    if command.bookmarks:
+        told = {
+            bookmark_of(queue.id, number): one
+            for one, ranges in became.items()
+            for number in numbers_of(ranges)
+        }
+        return MessagesSettled(counts, told)
+    left = became.get(Became.LEFT)
+    # A filter has not looked at these: their number says nothing.
+    counts.pop(Became.LEFT, None)
+    ends = None if not left else (bookmark_of(queue.id, left[0][0]), bookmark_of(queue.id, left[-1][1]))
+    return MessagesSettled(counts, {}, ends)

@@ -33,7 +33,6 @@ def consumer(site: Site) -> Client:
     return client
 
 
-@pytest.mark.requirement("D2")
 def test_a_transient_message_comes_once_when_the_next_owner_gets_it_again(
     site: Site, consumer: Client
 ) -> None:
@@ -50,7 +49,6 @@ def test_a_transient_message_comes_once_when_the_next_owner_gets_it_again(
     assert [one.body for one in consumer.deliveries] == [b"1"]
 
 
-@pytest.mark.requirement("D2")
 def test_an_owner_that_goes_on_delivers_what_has_waited(site: Site, consumer: Client) -> None:
     publisher = site.client("n3")
     tags = publisher.publish(QUEUE, b"1", delivery_mode=1)

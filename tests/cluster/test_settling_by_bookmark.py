@@ -26,19 +26,27 @@ __all__ = ["site"]
 QUEUE = "q"
 DEAD = "dead"
 TELL = {"x-tell": True}
-ACKNOWLEDGE, CANCEL, EXPIRE = Deed
+ACKNOWLEDGE, CANCEL, EXPIRE, *_ = Deed
+SETTLING = (ACKNOWLEDGE, CANCEL, EXPIRE)
 
 
 class Settlement:
     """The command to settle messages, as a session of a node carries it out."""
 
     def __init__(
-        self, site: Site, name: str, deed: Deed, *bookmarks: str, filter: str = "", wait: bool = True
+        self,
+        site: Site,
+        name: str,
+        deed: Deed,
+        *bookmarks: str,
+        filter: str = "",
+        wait: bool = True,
+        **options: Any,
     ) -> None:
         self.answers: list[Any] = []
         core: Any = SessionCore(site.front_end(name), RecordedSubscriber(), none_in_use)
         core.enter(Identity("guest"), "/")
-        command = SettleMessages(QUEUE, deed, bookmarks, filter)
+        command = SettleMessages(QUEUE, deed, bookmarks, filter, **options)
         site.nodes[name].input(lambda: core.carry_out(1, command, self.answers.append))
         if wait:
             site.until(lambda: self.answers)
@@ -127,7 +135,7 @@ def test_a_number_that_the_queue_has_not_given_is_not_found(site: Site, client: 
 
 
 @pytest.mark.requirement("D8.4", "D8.1", "D8.5", "D8.6")
-@pytest.mark.parametrize("deed", Deed)
+@pytest.mark.parametrize("deed", SETTLING)
 @pytest.mark.parametrize("by_policy", [False, True])
 def test_only_its_consumer_settles_a_message_of_a_strict_queue(
     site: Site, deed: Deed, by_policy: bool
@@ -232,8 +240,8 @@ def test_an_expired_message_is_a_dead_letter_or_gone(
 # -- filters ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("D8.3")
-@pytest.mark.parametrize("deed", Deed)
+@pytest.mark.requirement("D8.3", "X4.4")
+@pytest.mark.parametrize("deed", SETTLING)
 def test_a_filter_names_messages_that_are_leased_and_that_are_not(
     site: Site, client: Client, deed: Deed
 ) -> None:
@@ -370,7 +378,7 @@ def test_a_message_of_a_prepared_transaction_is_left_to_the_transaction() -> Non
     client.send(m.TxCommit())
     prepared = machine_of(site.nodes["n3"].broker.owners[participant]).transactions.prepared
     site.until(lambda: prepared)
-    for deed in Deed:
+    for deed in SETTLING:
         assert Settlement(site, "n1", deed, *bookmarks_of(client)).became == [Became.IN_TRANSACTION]
     site.nodes["n2"].resume()
     client.answer(m.TxCommitOk)
@@ -378,7 +386,7 @@ def test_a_message_of_a_prepared_transaction_is_left_to_the_transaction() -> Non
 
 
 @pytest.mark.requirement("D8.1", "D8.5", "D8.6")
-@pytest.mark.parametrize("deed", Deed)
+@pytest.mark.parametrize("deed", SETTLING)
 @pytest.mark.parametrize("power", [False, True])
 def test_a_settlement_is_done_once_when_its_owner_is_lost(
     site: Site, client: Client, deed: Deed, power: bool

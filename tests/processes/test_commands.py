@@ -106,6 +106,39 @@ def test_a_lease_is_renewed_by_the_bookmark_that_its_consumer_was_told(
     refused(api.call("POST", path, {"bookmarks": "x"}), 400, "bad_request")
 
 
+@pytest.mark.requirement("X4.2")
+def test_messages_are_moved_from_queue_to_queue(cluster: Cluster, channel: Connect, name: str) -> None:
+    publisher, other = channel(0), f"{name}-other"
+    for queue in (name, other):
+        publisher.queue_declare(queue, durable=True)
+    for number in range(6):
+        publisher.basic_publish("", name, b'{"n": %d}' % number, pika.BasicProperties(delivery_mode=2))
+    url = ("--url", cluster[2].http)
+    tried = quorate("queues", "move", name, other, "--filter", "/n < 3", "--dry-run", *url)
+    assert (tried.returncode, tried.stdout, tried.stderr) == (0, "3 would be moved\n", "")
+    moved = quorate("queues", "move", name, other, "--filter", "/n < 3", *url)
+    assert (moved.returncode, moved.stdout, moved.stderr) == (0, "3 moved\n", "")
+    copied = quorate("queues", "move", name, other, "--all", "--copy", *url)
+    assert (copied.returncode, copied.stdout, copied.stderr) == (0, "3 copied\n", "")
+    bodies = [publisher.basic_get(other, auto_ack=True)[2] for _ in range(6)]
+    assert bodies == [b'{"n": %d}' % number for number in range(6)]
+    api, path = Management(cluster[1]), path_of("queues", "/", name) + "/settle"
+    body = {"action": "move", "to": other, "filter": "TRUE", "limit": 2}
+    first = api.call("POST", path, body).value
+    assert first["settled"] == 2 and first["next"]
+    rest = api.call("POST", path, {**body, "first": first["next"], "last": first["last"]}).value
+    assert rest["settled"] == 1 and rest["next"] is None
+    missing = quorate("queues", "move", name, "absent", "--all", *url)
+    assert missing.returncode and "no queue 'absent'" in missing.stderr
+    for wrong in (
+        {"action": "move", "filter": "TRUE"},
+        {"action": "expire", "filter": "TRUE", "to": other},
+        {"action": "move", "filter": "TRUE", "to": other, "limit": 0},
+        {"action": "move", "filter": "TRUE", "to": name},
+    ):
+        refused(api.call("POST", path, wrong), 400, "bad_request")
+
+
 @pytest.mark.requirement("D8.1", "D8.2", "D8.3", "D8.5")
 def test_messages_are_settled_by_bookmark_and_by_filter(
     cluster: Cluster, channel: Connect, name: str

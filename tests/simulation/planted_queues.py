@@ -18,6 +18,7 @@ from cluster.owner import annotating, intake, serving
 from cluster.owner.context import DeadLetterRoutes
 from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.linearizable_reads import LinearizableReads
+from cluster.owner.moving import Reservations
 from cluster.owner.proposal import FrontEndState
 from cluster.owner.sessions import FrontEndSessions
 from cluster.owner.state import OwnerState
@@ -208,6 +209,22 @@ def untold_cancels() -> AbstractContextManager[object]:
             intact(self, queue, ranges, until)
 
     return mock.patch.object(HeldMessages, "renewed", deaf)
+
+
+def moves_of_leased_messages() -> AbstractContextManager[object]:
+    """X4: a message that a consumer has got meanwhile is not moved. With the bug the owner reserves no message
+    for a move, and looks no second time.
+    """
+    intact = Reservations.show
+
+    def unreserved(
+        self: Reservations, front_end: int, number: int, ranges: Ranges, wanted: int, *, reserves: bool
+    ) -> Any:
+        return intact(self, front_end, number, ranges, wanted, reserves=False)
+
+    return mock.patch.multiple(
+        Reservations, show=unreserved, may_leave=lambda self, front_end, settlement: True
+    )
 
 
 def early_ends() -> AbstractContextManager[object]:

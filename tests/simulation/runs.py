@@ -42,6 +42,9 @@ FILTERS_EVERY = 32
 NAMES_EVERY = 32
 """One in so many seeds about consumers is about messages that clients settle by bookmark."""
 
+MOVES_EVERY = 32
+"""One in so many seeds about consumers is about messages that clients move from queue to queue."""
+
 GRAVES_EVERY = 4
 """One in so many seeds about leases is about dead letters."""
 
@@ -205,6 +208,9 @@ def _of_consumers(seed: int, shape: Shape) -> Plan:
     elif seed % NAMES_EVERY == 28:
         shape.trials = (("bookmarks",),) * 4
         return shape, World(seed).chance("bookmarks").choice(UNRELIABLE), 0.3
+    elif seed % MOVES_EVERY == 12:
+        shape.trials = (("moves",),) * 4
+        return shape, World(seed).chance("moves").choice(UNRELIABLE), 0.3
     else:
         shape.trials = (("groups",), ("groups",), ("returns",), ("returns",), ("returns", "single active"))
     return shape, ("lost consumers",), 0.2

@@ -39,6 +39,7 @@ SHOWN_BY = {
     "tags that are not kept": 7,
     "settled before its commit": 51,
     "cancels that are not told": 28,
+    "moves of leased messages": 12,
     "caps that are forgotten": 20,
     "stale routes": 32,
     "limit counted twice": 30,

@@ -20,7 +20,7 @@ FOCUSED = {
     Focus.LEASES: range(8),
     Focus.RESTARTS: range(8),
     Focus.ANSWERS: range(1, 7),
-    Focus.CONSUMERS: range(8, 12),
+    Focus.CONSUMERS: range(8, 13),
     Focus.COMMITS: range(4),
 }
 """Seeds that are about one kind of fault."""

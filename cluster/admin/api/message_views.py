@@ -16,7 +16,7 @@ from cluster.admin.api.responses import Rows
 from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 from cluster.gateway.browsing import BEGINNING
-from node.delivery.deeds import Became, Deed
+from node.delivery.deeds import NO_LIMIT, Became, Deed
 from node.refusal import NotFoundError
 from node.session.commands import DeclareQueue, LeasesRenewed, MessagesSettled, RenewLeases, SettleMessages
 from node.session.permissions import IMPERSONATOR
@@ -29,7 +29,7 @@ LOOKING: Final = "ack_requeue_true"
 NO_ACK: Final = "ack_requeue_false"
 REJECTED: Final = "reject_requeue_false"
 ACKNOWLEDGE: Final = "acknowledge"
-DEEDS: Final = {ACKNOWLEDGE: Deed.ACKNOWLEDGE, "cancel": Deed.CANCEL, "expire": Deed.EXPIRE}
+DEEDS: Final = {one.name.lower(): one for one in Deed}
 ENCODINGS: Final = ("auto", "base64")
 
 Show = Callable[[Got], dict[str, Any]]
@@ -113,9 +113,21 @@ async def renew_leases(services: Services, call: Call) -> dict[str, Any]:
 @endpoints.on("POST", "/queues/{vhost}/{name}/settle")
 async def settle_messages(services: Services, call: Call) -> dict[str, Any]:
     """Acknowledge, cancel or expire messages with these `bookmarks`, or that a `filter` takes, those that
-    consumers have too.
+    consumers have too; or move or copy those that no consumer has.
     """
-    fields = call.fields()
+    command = _settling(call.path["name"], call.fields())
+    async with internal_channel(services.front_end, call.identity, call.vhost) as channel:
+        settled = await channel.call(command)
+    assert isinstance(settled, MessagesSettled)
+    counts = {one.name.lower(): settled.counts.get(one, 0) for one in Became if one is not Became.LEFT}
+    if command.filter:
+        first, last = settled.left or (None, None)
+        return {**counts, "next": first, "last": last}
+    return {**counts, "bookmarks": {one: became.name.lower() for one, became in settled.bookmarks.items()}}
+
+
+def _settling(queue: str, fields: Fields) -> SettleMessages:
+    """The command of a request. Raises ApiError."""
     action = fields.text("action", ACKNOWLEDGE)
     if action not in DEEDS:
         raise bad_request(f"action is none of {', '.join(DEEDS)}")
@@ -124,14 +136,24 @@ async def settle_messages(services: Services, call: Call) -> dict[str, Any]:
         raise bad_request("bookmarks is no list of texts")
     if bool(bookmarks) == bool(taking):
         raise bad_request("either bookmarks or a filter are to be given")
-    command = SettleMessages(call.path["name"], DEEDS[action], tuple(bookmarks), taking)
-    async with internal_channel(services.front_end, call.identity, call.vhost) as channel:
-        settled = await channel.call(command)
-    assert isinstance(settled, MessagesSettled)
-    counts = {one.name.lower(): settled.counts.get(one, 0) for one in Became}
-    if taking:
-        return counts
-    return {**counts, "bookmarks": {one: became.name.lower() for one, became in settled.bookmarks.items()}}
+    to, limit = fields.text("to", ""), fields.integer("limit", NO_LIMIT)
+    if bool(to) != (DEEDS[action] in (Deed.MOVE, Deed.COPY)):
+        raise bad_request(
+            "`to` names the queue to which messages are moved or copied, and no other action has it"
+        )
+    if limit < 1:
+        raise bad_request("limit is no number from 1 on")
+    return SettleMessages(
+        queue,
+        DEEDS[action],
+        tuple(bookmarks),
+        taking,
+        to,
+        fields.text("first", ""),
+        fields.text("last", ""),
+        min(limit, NO_LIMIT),
+        fields.flag("dry_run"),
+    )
 
 
 async def _get(

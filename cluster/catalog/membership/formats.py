@@ -25,6 +25,7 @@ from cluster.config.formats import (
     LEASE_TOKENS,
     LINKS_IN_TERMS,
     MAJORITIES_IN_VOTES,
+    MOVED_MESSAGES,
     PRIORITY_EXPRESSIONS,
     QUEUE_EXPRESSIONS,
     REMARKS,
@@ -109,6 +110,10 @@ class Formats:
     def know_priority_expressions(self) -> bool:
         """Whether all members deliver by the priority expressions of queues."""
         return self.everywhere >= PRIORITY_EXPRESSIONS
+
+    def know_moves(self) -> bool:
+        """Whether all members carry out transactions that move messages from queue to queue."""
+        return self.everywhere >= MOVED_MESSAGES
 
     def know_targets(self) -> bool:
         """Whether all members read the targets that queues keep, which logs and operations of front ends may

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import base64
+from collections import Counter
+from typing import Any, Final
 
 import click
 
 from cluster.cli.commands.arguments import arguments, arguments_of, as_json, in_vhost, only_vhost, rows_of
 from cluster.cli.commands.http import ManagementClient, management_options
 from cluster.cli.commands.tables import show
+
+ALL_MESSAGES: Final = "TRUE"
+"""The filter that takes every message."""
+
+MOVED_AT_ONCE: Final = 10_000
+"""The command tells how far it is after so many messages."""
 
 _COLUMNS = (
     "vhost",
@@ -121,6 +129,57 @@ def settle_messages(
     for became in ("leased", "in_transaction", "not_leased") if taking else ():
         if answer[became]:
             click.echo(f"{answer[became]} {became.replace('_', ' ')}", err=True)
+
+
+@queues.command("move")
+@click.argument("name")
+@click.argument("target")
+@click.argument("bookmarks", nargs=-1)
+@click.option("--filter", "taking", default="", help="Move the messages that this expression takes.")
+@click.option("--all", "everything", is_flag=True, help="Move all messages.")
+@click.option("--copy", "copies", is_flag=True, help="Leave the messages where they are, too.")
+@click.option("--dry-run", is_flag=True, help="Count the messages, and move none.")
+@in_vhost
+@management_options
+def move_messages(
+    client: ManagementClient,
+    name: str,
+    target: str,
+    bookmarks: tuple[str, ...],
+    taking: str,
+    everything: bool,
+    copies: bool,
+    dry_run: bool,
+    vhost: str,
+) -> None:
+    """Move messages of the queue NAME that no consumer has to the queue TARGET, by their BOOKMARKS or by a
+    filter.
+    """
+    taking = ALL_MESSAGES if everything else taking
+    named = {"filter": taking, "limit": MOVED_AT_ONCE} if taking else {"bookmarks": list(bookmarks)}
+    body = {"action": "copy" if copies else "move", "to": target, "dry_run": dry_run, **named}
+    done = ("would be " if dry_run else "") + ("copied" if copies else "moved")
+    total = _settle_in_parts(client, (vhost, name), body, done)
+    click.echo(f"{total['settled']} {done}")
+    for became in ("leased", "gone", "not_found"):
+        if total[became]:
+            click.echo(f"{total[became]} {became.replace('_', ' ')}", err=True)
+    if total["refused"]:
+        raise click.ClickException(f"queue {target} takes no message: is it full, or has it a filter?")
+
+
+def _settle_in_parts(
+    client: ManagementClient, queue: tuple[str, str], body: dict[str, Any], done: str
+) -> Counter[str]:
+    """Ask until the request has come to the end; returns how many messages became what."""
+    total = Counter[str]()
+    while True:
+        answer = client.post("queues", *queue, "settle", body=body)
+        total.update({one: count for one, count in answer.items() if isinstance(count, int)})
+        if answer["refused"] or not answer.get("next"):
+            return total
+        click.echo(f"{total['settled']} {done} so far", err=True)
+        body.update(first=answer["next"], last=answer["last"])
 
 
 @queues.command("purge")

@@ -1,0 +1,107 @@
+"""Messages that clients move from queue to queue, over and over (X4)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from node.delivery.deeds import Deed, MoveTarget, Named
+from node.message.bookmarks import LAST_NUMBER
+from node.refusal import Refusal
+from node.session.ports import QueueRef
+from tests.simulation.node import SimulatedNode
+from tests.simulation.scripts import Steps
+from tests.simulation.trials.limits import numbered
+from tests.simulation.trials.prover import Prover, Received
+from tests.simulation.trials.trial import PAUSE_S, Trial
+
+MOST_UNDER_WAY: Final = 3
+"""So many requests are under way at a time."""
+
+
+class Mover:
+    """Has messages moved, at any node. `begun` counts the requests."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.begun = 0
+        self._trial = trial
+        self._under_way: dict[int, tuple[SimulatedNode, int]] = {}
+
+    @property
+    def under_way(self) -> int:
+        """Requests that a living node has not answered."""
+        return sum(node.life == life for node, life in self._under_way.values())
+
+    def move(self, source: str, target: str) -> None:
+        """Move some of the messages of one queue to another one."""
+        trial = self._trial
+        nodes = trial.nodes.ready_nodes()
+        if not nodes:
+            return
+        node = trial.chance.choice(nodes)
+        port = trial.nodes.place(node).front_ends.of(node)
+        limit = trial.chance.choice((1, 3, 10, 100))
+        self.begun += 1
+        number = self.begun
+
+        def ask() -> None:
+            try:
+                queue: QueueRef = port.queue("/", source, 0)
+                other: QueueRef = port.queue("/", target, 0)
+            except Refusal:
+                return
+            self._under_way[number] = node, node.life
+            everything, place = [(0, LAST_NUMBER)], MoveTarget(other.partition, other.id)
+            port.settle_named(
+                queue, Named(Deed.MOVE, everything, b"", place, limit), partial(self._answered, number)
+            )
+
+        node.input(ask)
+
+    def _answered(self, number: int, _became: Any, _refusal: Refusal | None) -> None:
+        del self._under_way[number]
+
+
+def moves(trial: Trial) -> Steps:
+    """Each message is in one of two queues, however often clients move it, while another client takes
+    messages and gives them back.
+    """
+    chance = trial.chance
+    publisher, taker = trial.prover(), trial.prover()
+    queues = [f"{trial.name} {suffix}" for suffix in "ab"]
+    yield trial.queue(publisher, " a")
+    yield trial.queue(taker, " b")
+    bodies = numbered("m", chance.randint(1, 60))
+    yield publisher.publish("", queues[0], bodies)
+    mover, wanted = Mover(trial), chance.randint(3, 20)
+    while mover.begun < wanted or mover.under_way:
+        if mover.begun < wanted and mover.under_way < MOST_UNDER_WAY:
+            mover.move(*chance.sample(queues, 2))
+        if chance.random() < 0.3:
+            got: Received | None = yield taker.get(chance.choice(queues))
+            if got is not None:
+                yield from trial.pause(chance.choice((0.0, 0.01)))
+                taker.nack(got, requeue=True)
+        yield from trial.pause(chance.choice((0.0, 0.005, PAUSE_S)))
+    taken: list[Received] = []
+    yield from _take_all(trial, taker, queues, set(bodies), taken)
+    trial.check_taken(bodies, taken)
+
+
+def _take_all(
+    trial: Trial, taker: Prover, queues: list[str], missing: set[str], taken: list[Received]
+) -> Steps:
+    """Get and acknowledge until all messages have come and the queues are empty."""
+    empty = False
+    while missing or not empty:
+        empty = True
+        for queue in queues:
+            got: Received | None = yield taker.get(queue)
+            if got is not None:
+                empty = False
+                taker.ack(got)
+                taken.append(got)
+                missing.discard(got.body)
+        if empty and missing:
+            trial.nodes.world.note(f"{trial.name}: the queues still lack {sorted(missing)[:5]}")
+            yield PAUSE_S
