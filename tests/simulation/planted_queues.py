@@ -212,8 +212,8 @@ def untold_cancels() -> AbstractContextManager[object]:
 
 
 def moves_of_leased_messages() -> AbstractContextManager[object]:
-    """X4: a message that a consumer has got meanwhile is not moved. With the bug the owner reserves none for a
-    move, and looks no second time.
+    """X4: a message that a consumer has got meanwhile is not moved. With the bug the owner reserves none,
+    and looks no second time.
     """
     intact = Reservations.show
 
