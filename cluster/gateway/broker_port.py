@@ -10,7 +10,7 @@ from cluster.catalog.access.control import Access
 from cluster.catalog.definitions import parse_local_queue_name
 from cluster.config.formats import FILTERS_IN_TERMS, METHODS_IN_RUNS, SECTIONS_IN_RUNS
 from cluster.gateway.backlogs import Backlogs
-from cluster.gateway.browsing import Bookmark, Shown, browse
+from cluster.gateway.browsing import Bookmark
 from cluster.gateway.browsing_consumers import BrowsingConsumers
 from cluster.gateway.cancellations import Cancellations
 from cluster.gateway.client_connections import ClientConnections
@@ -24,7 +24,7 @@ from cluster.gateway.giving_back import GivingBack
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.local_queues import LocalQueues
 from cluster.gateway.lost_memory import LostMemory
-from cluster.gateway.owner_requests import OwnerRequests
+from cluster.gateway.owner_requests import Browsed, OwnerRequests
 from cluster.gateway.queue_declarations import QueueDeclarations, reachable
 from cluster.gateway.queue_deletions import QueueDeletions
 from cluster.gateway.redirects import Redirects
@@ -324,19 +324,9 @@ class FrontEnd:
     def count(self, queue: QueueRef, answer: Callable[[QueueCounts, Refusal | None], None]) -> None:
         self._requests.count(queue, answer)
 
-    def browse(
-        self,
-        queue: QueueRef,
-        behind: Bookmark,
-        wanted: int,
-        answer: Callable[[int, list[Shown], Refusal | None], None],
-    ) -> None:
-        """See `cluster.gateway.browsing.browse`."""
-
-        def looked(ready: int, shown: list[Shown], value: Any) -> None:
-            answer(ready, shown, refusal_of(queue, value))
-
-        browse(self._links, queue, behind, wanted, looked)
+    def browse(self, queue: QueueRef, behind: Bookmark, wanted: int, filter: bytes, answer: Browsed) -> None:
+        """See `cluster.gateway.owner_requests.OwnerRequests.browse`."""
+        self._requests.browse(queue, behind, wanted, filter, answer)
 
     def get(
         self, queue: QueueRef, no_ack: bool, answer: Callable[[Got | None, Refusal | None], None]

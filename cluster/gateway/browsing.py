@@ -38,19 +38,29 @@ Looked = Callable[[int, list[Shown], Any], None]
 answer."""
 
 
-def browse(links: Links, queue: QueueRef, behind: Bookmark, wanted: int, answer: Looked) -> None:
-    """Ask the queue's owner for up to `wanted` messages behind the bookmark; an empty page is the last."""
+def browse(
+    links: Links, queue: QueueRef, behind: Bookmark, wanted: int, filter: bytes, answer: Looked
+) -> None:
+    """Ask the queue's owner for up to `wanted` messages behind the bookmark that a filter takes; an empty one
+    takes all. An empty page is the last.
+    """
 
     def answered(value: Any, _: object) -> None:
         if not isinstance(value[1], list):
             answer(0, [], value)
             return
-        ready, rows = value
+        ready, rows, *looked = value
+        if looked and not rows:
+            level, number, more = looked
+            if more:
+                # The filter takes none of the messages up to there.
+                browse(links, queue, Bookmark(level, number), wanted, filter, answer)
+                return
         shown = [
             Shown(Bookmark(level, number), redelivered, read_run(data, 0))
             for level, number, redelivered, data in rows
         ]
         answer(ready, shown, None)
 
-    arguments = [*NOTHING_TO_GET, queue.id, *behind, wanted]
+    arguments = [*NOTHING_TO_GET, queue.id, *behind, wanted, *([filter] if filter else [])]
     links.request(links.to(queue.partition), "browse", arguments, answered)

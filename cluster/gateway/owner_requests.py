@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cluster.catalog.membership.formats import Formats
+from cluster.gateway.browsing import Bookmark, Shown, browse
 from cluster.gateway.commits import Commits
 from cluster.gateway.link import Links
 from cluster.gateway.moving import Moving
@@ -17,6 +18,9 @@ from node.delivery.settlements import NO_TOKEN
 from node.queue.leasing import UNTOLD
 from node.refusal import PreconditionFailedError, Refusal
 from node.session.ports import NamedAnswer, QueueCounts, QueueRef, RenewalAnswer
+
+Browsed = Callable[[int, list[Shown], Refusal | None], None]
+"""Takes the number of ready messages, a page of them, and the refusal."""
 
 
 class OwnerRequests:
@@ -79,6 +83,19 @@ class OwnerRequests:
             moving = Moving(self._links, self._commits, queue, named.target, copies=copies)
         cancels = self._formats.know_cancels()
         NamedSettling(self._links, queue, named, answer, cancels=cancels, moving=moving).go_on()
+
+    def browse(self, queue: QueueRef, behind: Bookmark, wanted: int, filter: bytes, answer: Browsed) -> None:
+        """Look at up to `wanted` messages behind a bookmark, those that a filter takes; an empty one takes
+        all. Answers how many messages are ready, and a page; an empty page is the last.
+        """
+
+        def looked(ready: int, shown: list[Shown], value: Any) -> None:
+            answer(ready, shown, refusal_of(queue, value))
+
+        if filter and not self._formats.know_moves():
+            answer(0, [], PreconditionFailedError("upgrade all nodes first: one has no queries"))
+        else:
+            browse(self._links, queue, behind, wanted, filter, looked)
 
     def count(self, queue: QueueRef, answer: Callable[[QueueCounts, Refusal | None], None]) -> None:
         """Answers how many messages and consumers the queue has."""

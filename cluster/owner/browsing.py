@@ -40,6 +40,25 @@ def page(owner: OwnerState, id: int, queue: QueueOwner, place: tuple[int, int], 
     return [len(ready), _rows(owner, id, queue, ready.behind(*place, left), left)]
 
 
+def searched_page(
+    owner: OwnerState,
+    id: int,
+    queue: QueueOwner,
+    place: tuple[int, int],
+    wanted: int,
+    filter: bytes,
+    looks: LookBudget,
+) -> list[Any]:
+    """As `page`, for messages that a filter takes, as far as this turn has steps for them. Returns also the
+    priority and the number up to which the owner has looked, and whether there may be more behind these.
+
+    Raises TreeError for the filter of a later release.
+    """
+    question = BrowsingQuestion(0, 0, 0, id, 0, *place, ABOVE_ALL - 1, wanted, False, filter)
+    found = filtered_page(owner, queue, question, looks)
+    return [len(queue.delivery.ready), *found]
+
+
 class BrowsingQuestion(NamedTuple):
     """A browsing consumer's question for the `wanted` next messages behind a place.
 

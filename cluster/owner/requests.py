@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from cluster.owner.browsing import BrowsingQuestion, filtered_page, next_page, page
+from cluster.owner.browsing import BrowsingQuestion, filtered_page, next_page, page, searched_page
 from cluster.owner.links import abandon, close_link
 from cluster.owner.proposal import FrontEndState
 from cluster.owner.renewals import renew
@@ -247,9 +248,17 @@ class FrontEndRequests:
         # Messages without acknowledgement are sent once their removal is committed.
         self._owner.after_proposed(removed)
 
-    def _browse(self, answer: SendAnswer, number: int, level: int, behind: int, wanted: int) -> None:
-        queue = self._owner.queues.get(number)
-        answer(NOT_FOUND if queue is None else page(self._owner, number, queue, (level, behind), wanted))
+    def _browse(
+        self, answer: SendAnswer, number: int, level: int, behind: int, wanted: int, filter: bytes = b""
+    ) -> None:
+        owner, queue, place = self._owner, self._owner.queues.get(number), (level, behind)
+        found: list[Any] = NOT_FOUND
+        if queue is not None and filter:
+            with suppress(TreeError):
+                found = searched_page(owner, number, queue, place, wanted, filter, self._serving.looks)
+        elif queue is not None:
+            found = page(owner, number, queue, place, wanted)
+        answer(found)
 
     def _browse_next(self, question: BrowsingQuestion) -> None:
         state = self._front_ends.state(question.front_end, question.epoch)

@@ -10,6 +10,7 @@ import pytest
 from cluster.gateway.browsing import BEGINNING, Bookmark, Shown
 from cluster.owner.browsing import PAGE_MESSAGES, PAGE_OCTETS
 from cluster.peers.link_messages import NOT_FOUND, NOTHING_TO_GET
+from node.expressions.condition import encoded_condition
 from node.queue.dispatch import QueueOwner
 from node.refusal import Refusal
 from tests import messages
@@ -37,7 +38,9 @@ def site() -> Site:
     return Site("n1", "n2", "n3")
 
 
-def look_at(client: Client, queue: str, behind: Bookmark = BEGINNING, wanted: int = 100) -> list[Shown]:
+def look_at(
+    client: Client, queue: str, behind: Bookmark = BEGINNING, wanted: int = 100, filter: str = ""
+) -> list[Shown]:
     """The messages of a queue that a client's node shows."""
     front_end, answers = client.site.front_end(client.node.name), list[tuple[int, list[Shown]]]()
 
@@ -46,7 +49,8 @@ def look_at(client: Client, queue: str, behind: Bookmark = BEGINNING, wanted: in
         answers.append((ready, shown))
 
     ref = front_end.queue("/", queue, client.holder)
-    client.node.input(lambda: front_end.browse(ref, behind, wanted, answered))
+    octets = encoded_condition(filter) if filter else b""
+    client.node.input(lambda: front_end.browse(ref, behind, wanted, octets, answered))
     client.site.until(lambda: answers)
     return answers[0][1]
 
@@ -168,3 +172,44 @@ def test_an_owner_of_the_release_before_gives_nothing_for_it(site: Site) -> None
     site.until(lambda: len(answers) == 3)
     assert answers == [(NOT_FOUND, None)] * 3
     assert client.bodies("q") == [b"a"]
+
+
+# -- queries ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("D15.1", "X4.1")
+@pytest.mark.parametrize("persistent", [2, 1])
+def test_a_query_shows_what_a_filter_takes_and_changes_nothing(site: Site, persistent: int) -> None:
+    """In the order of delivery, page by page: more messages than the owner looks at in one turn. A message
+    that a consumer has is not available.
+    """
+    client = site.client("n1")
+    client.declare("q", max_priority=3)
+    for number in range(1500):
+        told = {"n": number, "kind": "b" if number % 100 == 7 else "a"}
+        client.publish("q", b"%d" % number, priority=number % 2, headers=told, delivery_mode=persistent)
+    site.until(lambda: client.depth("q") == 1500)
+    holder = site.client("n2")
+    holder.consume("q", prefetch=4)
+    site.until(lambda: len(holder.deliveries) == 4)
+    site.run(1.5)
+    before = state_of(site)
+    other, found, place = site.client("n3"), list[Shown](), BEGINNING
+    while shown := look_at(other, "q", place, 4, "kind = 'b' AND n > 100"):
+        assert len(shown) <= 4
+        found += shown
+        place = shown[-1].place
+    assert bodies(found) == [b"%d" % number for number in range(107, 1500, 100)]
+    assert [one.body for one in holder.deliveries] == [b"1", b"3", b"5", b"7"]
+    assert not look_at(other, "q", filter="n = 7")
+    assert state_of(site) == before
+
+
+@pytest.mark.requirement("D15.1")
+def test_a_query_follows_the_order_of_priorities(site: Site) -> None:
+    client = site.client("n1")
+    client.declare("q", max_priority=3)
+    for number in range(8):
+        client.publish("q", b"%d" % number, priority=number % 4, headers={"n": number})
+    site.until(lambda: client.depth("q") == 8)
+    assert bodies(look_at(client, "q", filter="n <> 3")) == [b"7", b"2", b"6", b"1", b"5", b"0", b"4"]

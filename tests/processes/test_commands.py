@@ -106,7 +106,7 @@ def test_a_lease_is_renewed_by_the_bookmark_that_its_consumer_was_told(
     refused(api.call("POST", path, {"bookmarks": "x"}), 400, "bad_request")
 
 
-@pytest.mark.requirement("X4.2")
+@pytest.mark.requirement("D15.1", "X4.1", "X4.2")
 def test_messages_are_moved_from_queue_to_queue(cluster: Cluster, channel: Connect, name: str) -> None:
     publisher, other = channel(0), f"{name}-other"
     for queue in (name, other):
@@ -114,6 +114,13 @@ def test_messages_are_moved_from_queue_to_queue(cluster: Cluster, channel: Conne
     for number in range(6):
         publisher.basic_publish("", name, b'{"n": %d}' % number, pika.BasicProperties(delivery_mode=2))
     url = ("--url", cluster[2].http)
+    found = quorate("queues", "browse", name, "--filter", "/n > 3", "--count", "9", *url)
+    assert [line.split(" ", 1)[1] for line in found.stdout.splitlines()] == ['{"n": 4}', '{"n": 5}']
+    wrong = quorate("queues", "browse", name, "--filter", "/n >", *url)
+    assert wrong.returncode and "column" in wrong.stderr
+    bookmark = found.stdout.split(" ", 1)[0]
+    named = quorate("queues", "move", name, other, bookmark, "--dry-run", *url)
+    assert (named.returncode, named.stdout) == (0, "1 would be moved\n")
     tried = quorate("queues", "move", name, other, "--filter", "/n < 3", "--dry-run", *url)
     assert (tried.returncode, tried.stdout, tried.stderr) == (0, "3 would be moved\n", "")
     moved = quorate("queues", "move", name, other, "--filter", "/n < 3", *url)

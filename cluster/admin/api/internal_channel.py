@@ -15,6 +15,7 @@ from cluster.admin.api.errors import ApiError, bad_request
 from cluster.gateway.broker_port import FrontEnd
 from cluster.gateway.browsing import Bookmark, Shown
 from node.delivery.settlements import Outcome, Settlement
+from node.message.bookmarks import bookmark_of
 from node.message.run import Run
 from node.ranges.range_set import Numbers
 from node.refusal import Refusal
@@ -79,11 +80,18 @@ class InternalChannel:
         result = await self._answered(lambda: self._core.carry_out(CHANNEL, command, answered))
         return result if isinstance(result, Got) else None
 
+    def bookmark(self, queue: str, number: int) -> str:
+        """The bookmark of a message of the queue. Raises Refusal."""
+        return bookmark_of(self._queue(queue).id, number)
+
     def _queue(self, name: str) -> QueueRef:
         return self._port.queue(self._core.vhost, name, self._core.holder)
 
-    async def look(self, queue: str, behind: Bookmark, wanted: int) -> tuple[int, list[Shown]]:
-        """The number of ready messages of a queue, and up to `wanted` behind a bookmark; all stay ready.
+    async def look(
+        self, queue: str, behind: Bookmark, wanted: int, filter: bytes = b""
+    ) -> tuple[int, list[Shown]]:
+        """The number of ready messages of a queue, and up to `wanted` behind a bookmark, those that a filter
+        takes; all stay ready.
 
         Raises Refusal and ApiError.
         """
@@ -96,7 +104,7 @@ class InternalChannel:
             else:
                 self._refuse(refusal)
 
-        ready, shown = await self._answered(lambda: self._port.browse(ref, behind, wanted, looked))
+        ready, shown = await self._answered(lambda: self._port.browse(ref, behind, wanted, filter, looked))
         return ready, shown
 
     async def get_more(self, queue: str, count: int) -> list[Got]:

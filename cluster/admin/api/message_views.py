@@ -17,6 +17,8 @@ from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 from cluster.gateway.browsing import BEGINNING
 from node.delivery.deeds import NO_LIMIT, Became, Deed
+from node.expressions.condition import encoded_condition
+from node.expressions.errors import ExpressionError
 from node.refusal import NotFoundError
 from node.session.commands import DeclareQueue, LeasesRenewed, MessagesSettled, RenewLeases, SettleMessages
 from node.session.permissions import IMPERSONATOR
@@ -69,28 +71,40 @@ async def get_messages(services: Services, call: Call) -> Rows:
     if encoding not in ENCODINGS:
         raise bad_request("Unsupported encoding. Please use auto or base64.")
     show = partial(shown_message, encoding=encoding, truncate=None if truncate is None else max(0, truncate))
+    taking = fields.text("filter", "")
+    if taking and mode != LOOKING:
+        raise bad_request(f"a filter goes with ackmode {LOOKING} alone")
     async with internal_channel(services.front_end, call.identity, call.vhost) as channel:
         if mode == LOOKING:
-            return Rows(await _look(channel, call.path["name"], count, show), ())
+            return Rows(await _look(channel, call.path["name"], count, taking, show), ())
         shown = await _get(channel, call.path["name"], count, mode == NO_ACK, show)
         await channel.settle_all(call.path["name"], requeue=mode != REJECTED)
     return Rows(shown, ())
 
 
-async def _look(channel: InternalChannel, queue: str, count: int, show: Show) -> list[dict[str, Any]]:
-    """The first ready messages, which stay ready and in their place."""
+async def _look(
+    channel: InternalChannel, queue: str, count: int, taking: str, show: Show
+) -> list[dict[str, Any]]:
+    """The first ready messages, which stay ready and in their place; with a filter those that it takes, each
+    with its bookmark.
+    """
+    try:
+        filter = encoded_condition(taking) if taking else b""
+    except ExpressionError as error:
+        raise bad_request(f"invalid filter: {error}") from None
     shown: list[dict[str, Any]] = []
     octets = left = 0
     behind = BEGINNING
     while len(shown) < count and octets < GOT_OCTETS:
-        ready, found = await channel.look(queue, behind, count - len(shown))
+        ready, found = await channel.look(queue, behind, count - len(shown), filter)
         if not found:
             break
         left = ready if behind == BEGINNING else left
         for one in found:
             left = max(0, left - 1)
             octets += len(one.run.raw)
-            shown.append(show(Got(0, one.run, one.place.number, one.redelivered, left)))
+            told = {"bookmark": channel.bookmark(queue, one.place.number)} if filter else {}
+            shown.append(show(Got(0, one.run, one.place.number, one.redelivered, left)) | told)
         behind = found[-1].place
     return shown
 

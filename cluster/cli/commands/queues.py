@@ -79,13 +79,17 @@ def declare_queue(
 @click.option(
     "--count", "-n", default=1, show_default=True, type=click.IntRange(1), help="Show at most so many."
 )
+@click.option("--filter", "taking", default="", help="Show the messages that this expression takes.")
 @in_vhost
 @management_options
-def browse_queue(client: ManagementClient, name: str, count: int, vhost: str) -> None:
-    """Print messages that wait in the queue NAME, one a line, and leave all as it is."""
-    asked = {"count": count, "ackmode": "ack_requeue_true", "encoding": "base64"}
+def browse_queue(client: ManagementClient, name: str, count: int, taking: str, vhost: str) -> None:
+    """Print messages that wait in the queue NAME, one a line, and leave all as it is. With a filter the
+    bookmark stands in front of each message.
+    """
+    asked = {"count": count, "ackmode": "ack_requeue_true", "encoding": "base64", "filter": taking}
     for message in client.post("queues", vhost, name, "get", body=asked):
-        click.echo(base64.b64decode(message["payload"]).decode("utf-8", "backslashreplace"))
+        body = base64.b64decode(message["payload"]).decode("utf-8", "backslashreplace")
+        click.echo(" ".join((*([message["bookmark"]] if taking else []), body)))
 
 
 @queues.command("renew")
