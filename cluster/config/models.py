@@ -15,7 +15,8 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, model_validator
 
 from cluster.config.addresses import Address, AddressField
-from cluster.config.container_links import ContainerLinkSettings
+from cluster.config.container_links import ContainerLinkSettings, Text
+from cluster.config.declared_queues import DeclaredQueueSettings
 from cluster.config.environment import overlay
 from cluster.config.formats import FORMAT_LEVEL
 from cluster.config.http_settings import HttpSettings
@@ -201,6 +202,11 @@ class ClusterConfig(Section):
         default_factory=dict,
         max_length=64,
         description="Links that nodes attach to clients' containers over AMQP 1.0, by name; at most 64.",
+    )
+    queues: dict[Text, DeclaredQueueSettings] = Field(
+        default_factory=dict,
+        max_length=10_000,
+        description="Queues that each node declares when it starts, by name; at most 10,000.",
     )
     limits: ClientLimits = ClientLimits()
     alarms: ResourceAlarms = ResourceAlarms()

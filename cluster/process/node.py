@@ -32,6 +32,7 @@ from cluster.log.event_log import EventLog
 from cluster.peers import tags
 from cluster.process.administration import Administration
 from cluster.process.damage import DamageLog
+from cluster.process.declared_queues import declare_queues
 from cluster.process.departure import STEP_S, Departure
 from cluster.process.fail_stop import FailStop, fall_silent
 from cluster.process.handover import Handover
@@ -297,6 +298,7 @@ class NodeProcess:
         self.broker.start(self.writer)
         self._tick()
         await self.joining.join(self.front_end_id, self.broker.formats.own)
+        await declare_queues(self.config.cluster, self.front_end)
         address = self.config.listen.amqp
         await self.listener.start(address.host, address.port)
         ports = {"amqp": str(address), "http": str(self.config.listen.http)}

@@ -137,13 +137,14 @@ def test_messages_are_moved_from_queue_to_queue(cluster: Cluster, channel: Conne
     assert rest["settled"] == 1 and rest["next"] is None
     missing = quorate("queues", "move", name, "absent", "--all", *url)
     assert missing.returncode and "no queue 'absent'" in missing.stderr
-    for wrong in (
+    bodies_of_errors: tuple[dict[str, object], ...] = (
         {"action": "move", "filter": "TRUE"},
         {"action": "expire", "filter": "TRUE", "to": other},
         {"action": "move", "filter": "TRUE", "to": other, "limit": 0},
         {"action": "move", "filter": "TRUE", "to": name},
-    ):
-        refused(api.call("POST", path, wrong), 400, "bad_request")
+    )
+    for body_of_error in bodies_of_errors:
+        refused(api.call("POST", path, body_of_error), 400, "bad_request")
 
 
 @pytest.mark.requirement("D8.1", "D8.2", "D8.3", "D8.5")

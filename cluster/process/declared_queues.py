@@ -1,0 +1,59 @@
+"""Declares the queues of the configuration when a node starts (requirement D21)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from cluster.catalog.awaiting import answered
+from cluster.config.models import ClusterConfig
+from cluster.config.tables import ConfigError
+from cluster.gateway.broker_port import FrontEnd
+from node.refusal import HomeNodeDownError, Refusal
+from node.session.command_limits import CommandLimitError, check_command
+from node.session.commands import DeclareQueue
+from node.session.ports import QueueDeclaration
+
+DECLARED_AT_ONCE: Final = 128
+"""Declarations on their way to the catalog at once."""
+
+
+async def declare_queues(config: ClusterConfig, front_end: FrontEnd) -> None:
+    """Declare all queues; returns once every node sees them. Raises ConfigError with a line for each queue
+    that is refused, or that is there and is another one.
+    """
+    places = asyncio.Semaphore(DECLARED_AT_ONCE)
+
+    async def declare(vhost: str, declaration: QueueDeclaration) -> str:
+        async with places:
+            try:
+                await answered(partial(front_end.declare_queue, vhost, declaration, 0))
+            except HomeNodeDownError:
+                # The queue is there, on a node that is down.
+                return ""
+            except Refusal as refusal:
+                return str(refusal)
+        return ""
+
+    declarations = dict(_declarations(config))
+    refusals = await asyncio.gather(*(declare(*one) for one in declarations.values()))
+    wrong = [f"{key}: {refusal}" for key, refusal in zip(declarations, refusals, strict=True) if refusal]
+    if wrong:
+        raise ConfigError("\n".join(wrong))
+
+
+def _declarations(config: ClusterConfig) -> Iterator[tuple[str, tuple[str, QueueDeclaration]]]:
+    """Virtual host and declaration by the keys of their tables. Raises ConfigError."""
+    for name, queue in config.queues.items():
+        key = f"cluster.queues.{name}"
+        arguments = dict(queue.arguments)
+        if queue.type is not None:
+            arguments["x-queue-type"] = queue.type
+        declaration = QueueDeclaration(queue.name or name, True, False, False, arguments)
+        try:
+            check_command(DeclareQueue(declaration))
+        except CommandLimitError as error:
+            raise ConfigError(f"{key}: {error}") from None
+        yield key, (queue.vhost, declaration)
