@@ -16,7 +16,7 @@ from tests.raft.memory_log import MemoryLog
 from tests.raft.simulation import Faults, NoProgress, SimulatedNode, run_seed
 
 BLOCKS, SEEDS_A_BLOCK = 10, 25
-QUICK = 5
+QUICK = 3
 """So many blocks are run by `make test`, the others by `make check`."""
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.simulation.focus import Focus
 from tests.simulation.processes import Task, judge
 
-BLOCKS, SEEDS_A_BLOCK = 20, 10
+BLOCKS, SEEDS_A_BLOCK = 40, 5
 QUICK = 1
 """So many blocks are run by `make test`, the others by `make check`."""
 
@@ -78,9 +78,9 @@ OF_BLOCKS = test_promises_are_kept_under_faults.__name__
 
 
 def seeds_of(focus: Focus) -> pytest.MarkDecorator:
-    """The seeds about a kind of fault: half of them in `make test`, the others in `make check`."""
+    """The seeds about a kind of fault: a quarter of them in `make test`, the others in `make check`."""
     seeds = FOCUSED[focus]
-    quick, others = seeds[: len(seeds) // 2], seeds[len(seeds) // 2 :]
+    quick, others = seeds[: len(seeds) // 4], seeds[len(seeds) // 4 :]
     return pytest.mark.parametrize(
         "seed", [*quick, *(pytest.param(seed, marks=pytest.mark.seeds) for seed in others)]
     )
