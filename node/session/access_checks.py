@@ -140,14 +140,9 @@ class AccessChecks:
         self,
         scope: Scope,
         holder: int,
-        command: PurgeQueue | Get | Consume | RenewLeases,
+        command: PurgeQueue | Get | Consume | RenewLeases | SettleMessages,
     ) -> None:
         self._queue(scope, Right.READ, command.queue)
-
-    def _settle(self, scope: Scope, holder: int, command: SettleMessages) -> None:
-        self._queue(scope, Right.READ, command.queue)
-        if command.to:
-            self._queue(scope, Right.WRITE, command.to)
 
 
 _CHECKS: Final[dict[type[Any], Callable[[AccessChecks, Scope, int, Any], None]]] = {
@@ -162,5 +157,5 @@ _CHECKS: Final[dict[type[Any], Callable[[AccessChecks, Scope, int, Any], None]]]
     Consume: AccessChecks._read,
     Get: AccessChecks._read,
     RenewLeases: AccessChecks._read,
-    SettleMessages: AccessChecks._settle,
+    SettleMessages: AccessChecks._read,
 }

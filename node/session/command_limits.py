@@ -97,9 +97,7 @@ def _parts(command: Command) -> tuple[tuple[str, ...], dict[str, Any]]:
         return (command.queue,), command.arguments
     if isinstance(command, ListBindings):
         return (command.destination.name, command.source), {}
-    if isinstance(command, SettleMessages):
-        return (command.queue, command.to), {}
-    if isinstance(command, PurgeQueue | Get | RenewLeases):
+    if isinstance(command, PurgeQueue | Get | RenewLeases | SettleMessages):
         return (command.queue,), {}
     if isinstance(command, Cancel):
         return (), {}

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from node.delivery.backlog import NO_BACKLOG
-from node.delivery.deeds import NO_LIMIT, Became, Deed
+from node.delivery.deeds import NO_LIMIT, Became, Deed, MoveTarget
 from node.ranges.range_set import Range
 from node.refusal import Refusal
 from node.routing.matching import Binding, Destination
@@ -180,16 +180,17 @@ class RenewLeases:
 @dataclass(frozen=True, slots=True)
 class SettleMessages:
     """Acknowledge, cancel or expire messages, those of other clients too, or move or copy those that no
-    client has to the queue `to`. A bookmark names each message, or, without bookmarks, a filter names those
-    that the queue has (docs/expressions.md), from the bookmark `first` to the bookmark `last`, which may be
-    empty. `limit` and `tries`: see `node.delivery.deeds.Named`. Result: MessagesSettled.
+    client has to another queue, which the user may write. A bookmark names each message, or, without
+    bookmarks, a filter names those that the queue has (docs/expressions.md), from the bookmark `first` to the
+    bookmark `last`, which may be empty. `target`, `limit` and `tries`: see `node.delivery.deeds.Named`.
+    Result: MessagesSettled.
     """
 
     queue: str
     deed: Deed
     bookmarks: tuple[str, ...] = ()
     filter: str = ""
-    to: str = ""
+    target: MoveTarget | None = None
     first: str = ""
     last: str = ""
     limit: int = NO_LIMIT

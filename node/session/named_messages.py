@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from node.delivery.deeds import Became, MoveTarget, Named
+from node.delivery.deeds import Became, Named
 from node.expressions.condition import encoded_condition
 from node.expressions.errors import ExpressionError
 from node.message.bookmarks import LAST_NUMBER, BookmarkError, bookmark_of, number_of_bookmark
@@ -28,30 +28,27 @@ def bookmarked(queue: QueueRef, bookmarks: Iterable[str]) -> list[int]:
         raise PreconditionFailedError(str(error)) from None
 
 
-def named_messages(
-    queue: QueueRef, command: SettleMessages, target: QueueRef | None, *, known: bool
-) -> Named:
-    """The messages that a command names. `target`: the other queue of a move or a copy. `known`: every owner
-    reads the expressions of queues.
+def named_messages(queue: QueueRef, command: SettleMessages, *, known: bool) -> Named:
+    """The messages that a command names. `known`: every owner reads the expressions of queues.
 
-    Raises PreconditionFailedError for wrong bookmarks, for a wrong filter, with the column, and for a queue
-    that is to be moved to itself.
+    Raises PreconditionFailedError for wrong bookmarks, for a wrong filter, with the column, and for messages
+    that are to be moved to their own queue.
     """
-    if target is not None and target.id == queue.id:
+    deed, target, limit, tries = command.deed, command.target, command.limit, command.tries
+    if target is not None and target.queue == queue.id:
         raise PreconditionFailedError(f"the messages of {queue} are there already")
-    to = None if target is None else MoveTarget(target.partition, target.id)
     if command.bookmarks:
         if len(command.bookmarks) > MOST_BOOKMARKS:
             raise PreconditionFailedError(f"more than {MOST_BOOKMARKS:,} bookmarks")
         ranges = ranges_of(bookmarked(queue, command.bookmarks))
-        return Named(command.deed, ranges, b"", to, command.limit, command.tries)
+        return Named(deed, ranges, b"", target, limit, tries)
     if not command.filter:
         raise PreconditionFailedError(f"neither bookmarks nor a filter name messages of {queue}")
     if not known:
         raise PreconditionFailedError("upgrade all nodes first: one runs a release without filters")
     try:
         octets = encoded_condition(command.filter)
-        return Named(command.deed, _between(queue, command), octets, to, command.limit, command.tries)
+        return Named(deed, _between(queue, command), octets, target, limit, tries)
     except ExpressionError as error:
         raise PreconditionFailedError(f"invalid filter for {queue}: {error}") from None
 

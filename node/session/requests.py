@@ -327,8 +327,7 @@ class Requests:
 
     def _settle_messages(self, caller: Caller, command: SettleMessages, answered: Answered) -> None:
         queue = self._port.queue(caller.vhost, command.queue, caller.holder)
-        target = self._port.queue(caller.vhost, command.to, caller.holder) if command.to else None
-        named = named_messages(queue, command, target, known=self._port.knows_expressions)
+        named = named_messages(queue, command, known=self._port.knows_expressions)
 
         def settled(became: dict[Became, list[Range]], refusal: Refusal | None) -> None:
             answered(messages_settled(queue, command, became) if refusal is None else refusal)

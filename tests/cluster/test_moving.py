@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from node.delivery.deeds import Became, Deed
-from node.refusal import AccessRefusedError, NotFoundError, PreconditionFailedError
+from node.delivery.deeds import Became, Deed, MoveTarget
+from node.refusal import PreconditionFailedError
 from tests.cluster.kept_links import site
 from tests.cluster.test_settling_by_bookmark import QUEUE, Settlement, bookmarks_of, taking
 from tests.site import Client, Site
@@ -32,7 +32,12 @@ def target(site: Site, there: str, **arguments: Any) -> None:
 
 
 def move(site: Site, *bookmarks: str, node: str = "n3", deed: Deed = MOVE, **options: Any) -> Settlement:
-    return Settlement(site, node, deed, *bookmarks, to=TARGET, **options)
+    return Settlement(site, node, deed, *bookmarks, target=place(site, TARGET), **options)
+
+
+def place(site: Site, queue: str) -> MoveTarget:
+    definition = site.nodes["n3"].broker.catalog.state.queues["/", queue]
+    return MoveTarget(definition.partition, definition.id)
 
 
 def names(client: Client, queue: str) -> list[bytes]:
@@ -198,22 +203,20 @@ def test_a_queue_that_removes_messages_first_moves_none(site: Site) -> None:
     assert names(client, QUEUE) == [b"1"]
 
 
-def test_the_other_queue_is_there_and_is_another_one(site: Site, client: Client) -> None:
-    assert isinstance(move(site, filter="TRUE").answer, NotFoundError)
-    refusal = Settlement(site, "n3", MOVE, filter="TRUE", to=QUEUE).answer
+def test_the_other_queue_is_another_one(site: Site, client: Client) -> None:
+    refusal = Settlement(site, "n3", MOVE, filter="TRUE", target=place(site, QUEUE)).answer
     assert isinstance(refusal, PreconditionFailedError) and "already" in str(refusal)
 
 
-@pytest.mark.parametrize(("rights", "allowed"), [("write", False), ("read", False), ("", True)])
-def test_a_user_reads_the_one_queue_and_writes_the_other(
-    site: Site, client: Client, rights: str, allowed: bool
-) -> None:
+@pytest.mark.requirement("X4.2")
+def test_a_queue_that_is_deleted_takes_none(site: Site, client: Client) -> None:
     target(site, "n2")
-    given = {"configure": ".*", "write": TARGET, "read": QUEUE}
-    site.submit(
-        "n1", "set_permissions", {"vhost": "/", "user": "guest", **given, **({rights: "-"} if rights else {})}
-    )
-    assert isinstance(move(site, filter="TRUE").answer, AccessRefusedError) is not allowed
+    gone = place(site, TARGET)
+    client.confirms(client.publish(QUEUE, b"1"))
+    client.delete(TARGET)
+    found = Settlement(site, "n3", MOVE, filter="TRUE", target=gone).answer
+    assert found.counts == {Became.REFUSED: 1}
+    assert names(client, QUEUE) == [b"1"]
 
 
 @pytest.mark.interpreted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -49,18 +49,11 @@ class LateBroker:
         released()
 
 
-ASKED: dict[str, Callable[[InternalChannel], Awaitable[Any]]] = {
-    "one": lambda channel: channel.get("q", False),
-    "several": lambda channel: channel.get_more("q", 2),
-}
-
-
-@pytest.mark.parametrize("asked", ASKED)
-def test_a_message_that_comes_when_no_request_waits_goes_back(asked: str) -> None:
+def test_a_message_that_comes_when_no_request_waits_goes_back() -> None:
     async def given_up() -> LateBroker:
         broker: Any = LateBroker()
         channel = InternalChannel(broker, Identity("guest"), "/")
-        request = asyncio.ensure_future(ASKED[asked](channel))
+        request = asyncio.ensure_future(channel.get("q", False))
         await broker.asked.wait()
         request.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -72,7 +65,7 @@ def test_a_message_that_comes_when_no_request_waits_goes_back(asked: str) -> Non
         return found
 
     broker = asyncio.run(given_up())
-    assert len(broker.answers) == (1 if asked == "one" else 2)
+    assert len(broker.answers) == 1
     assert broker.given_back == [
         (GET_LINK, [(sequence, sequence)], False) for sequence in range(1, len(broker.answers) + 1)
     ]

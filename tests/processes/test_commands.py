@@ -116,8 +116,8 @@ def test_messages_are_moved_from_queue_to_queue(cluster: Cluster, channel: Conne
     url = ("--url", cluster[2].http)
     found = quorate("queues", "browse", name, "--filter", "/n > 3", "--count", "9", *url)
     assert [line.split(" ", 1)[1] for line in found.stdout.splitlines()] == ['{"n": 4}', '{"n": 5}']
-    wrong = quorate("queues", "browse", name, "--filter", "/n >", *url)
-    assert wrong.returncode and "column" in wrong.stderr
+    unread = quorate("queues", "browse", name, "--filter", "/n >", *url)
+    assert unread.returncode and "column" in unread.stderr
     bookmark = found.stdout.split(" ", 1)[0]
     named = quorate("queues", "move", name, other, bookmark, "--dry-run", *url)
     assert (named.returncode, named.stdout) == (0, "1 would be moved\n")
@@ -129,22 +129,23 @@ def test_messages_are_moved_from_queue_to_queue(cluster: Cluster, channel: Conne
     assert (copied.returncode, copied.stdout, copied.stderr) == (0, "3 copied\n", "")
     bodies = [publisher.basic_get(other, auto_ack=True)[2] for _ in range(6)]
     assert bodies == [b'{"n": %d}' % number for number in range(6)]
-    api, path = Management(cluster[1]), path_of("queues", "/", name) + "/settle"
-    body = {"action": "move", "to": other, "filter": "TRUE", "limit": 2}
+    api, path = Management(cluster[1]), path_of("queues", "/", name) + "/move"
+    body = {"destination": other, "count": 2}
     first = api.call("POST", path, body).value
-    assert first["settled"] == 2 and first["next"]
+    assert first["moved"] == 2 and first["next"] and not first["drained"]
     rest = api.call("POST", path, {**body, "first": first["next"], "last": first["last"]}).value
-    assert rest["settled"] == 1 and rest["next"] is None
+    assert rest["moved"] == 1 and rest["next"] is None and rest["drained"]
     missing = quorate("queues", "move", name, "absent", "--all", *url)
     assert missing.returncode and "no queue 'absent'" in missing.stderr
-    bodies_of_errors: tuple[dict[str, object], ...] = (
+    unnamed = quorate("queues", "move", name, other, *url)
+    assert unnamed.returncode == 2 and "--all" in unnamed.stderr
+    settle = path_of("queues", "/", name) + "/settle"
+    wrong: tuple[dict[str, object], ...] = (
         {"action": "move", "filter": "TRUE"},
-        {"action": "expire", "filter": "TRUE", "to": other},
-        {"action": "move", "filter": "TRUE", "to": other, "limit": 0},
-        {"action": "move", "filter": "TRUE", "to": name},
+        {"filter": "TRUE", "limit": 0},
     )
-    for body_of_error in bodies_of_errors:
-        refused(api.call("POST", path, body_of_error), 400, "bad_request")
+    for one in wrong:
+        refused(api.call("POST", settle, one), 400, "bad_request")
 
 
 @pytest.mark.requirement("D8.1", "D8.2", "D8.3", "D8.5")

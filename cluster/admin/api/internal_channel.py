@@ -6,7 +6,7 @@ Rights, limits and refusals are those of any client. One request at a time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from cluster.admin.api.decision_timeout import in_time
 from cluster.admin.api.errors import ApiError, bad_request
 from cluster.gateway.broker_port import FrontEnd
 from cluster.gateway.browsing import Bookmark, Shown
-from node.delivery.settlements import Outcome, Settlement
+from node.delivery.settlements import Outcome
 from node.message.bookmarks import bookmark_of
 from node.message.run import Run
 from node.ranges.range_set import Numbers
@@ -24,9 +24,9 @@ from node.session.command_limits import CommandLimitError, check_command
 from node.session.commands import Command, FindQueue, Get, Result
 from node.session.consumers import nothing
 from node.session.core import SessionCore
-from node.session.ports import Got, Identity, QueueRef, Route
+from node.session.permissions import Right
+from node.session.ports import Got, Identity, QueueRef
 from node.session.publishing_session import none_in_use
-from node.wire.formats import format_of
 
 CHANNEL: Final = 1
 
@@ -80,6 +80,11 @@ class InternalChannel:
         result = await self._answered(lambda: self._core.carry_out(CHANNEL, command, answered))
         return result if isinstance(result, Got) else None
 
+    def writable(self, queue: str) -> QueueRef:
+        """A queue that the user may write. Raises Refusal."""
+        self._port.permissions.check_queue(self._core.scope, Right.WRITE, queue)
+        return self._queue(queue)
+
     def bookmark(self, queue: str, number: int) -> str:
         """The bookmark of a message of the queue. Raises Refusal."""
         return bookmark_of(self._queue(queue).id, number)
@@ -107,34 +112,6 @@ class InternalChannel:
         ready, shown = await self._answered(lambda: self._port.browse(ref, behind, wanted, filter, looked))
         return ready, shown
 
-    async def get_more(self, queue: str, count: int) -> list[Got]:
-        """Up to so many messages at once, held, of a queue that `get` has checked the rights for.
-
-        Raises Refusal and ApiError.
-        """
-        ref = self._queue(queue)
-        found: list[Got] = []
-        left = count
-
-        def answered(got: Got | None, refusal: Refusal | None) -> None:
-            nonlocal left
-            left -= 1
-            if got is not None and self._core.ended:
-                self._core.settle(got.lease, [(got.sequence, got.sequence)], Outcome.RELEASED)
-            elif got is not None:
-                found.append(got)
-                self._held.append(got)
-            if refusal is not None:
-                self._refuse(refusal)
-            elif not left:
-                self._set(found)
-
-        def begin() -> None:
-            for _ in range(count):
-                self._port.get(ref, False, answered)
-
-        return found if not count else list(await self._answered(begin))
-
     async def settle_all(self, queue: str, *, requeue: bool) -> None:
         """Give back all messages of the queue that are held, or reject them for good. Returns when the queue
         has them again, or no more. Raises Refusal and ApiError.
@@ -147,24 +124,6 @@ class InternalChannel:
             # The owner answers behind the settlements of this channel (0-9-1 §4.7).
             await self.call(FindQueue(queue))
 
-    def keeps_until_settled(self, queue: str) -> bool:
-        """Whether the queue keeps messages until settled. Raises NotFoundError and ResourceLockedError."""
-        return self._port.keeps_until_settled(self._queue(queue))
-
-    async def remove(self, got: Sequence[Got]) -> None:
-        """Settle messages, and wait until the settlement is durable. Raises Refusal and ApiError."""
-        removed = {(one.lease, one.sequence) for one in got}
-        self._held = [one for one in self._held if (one.lease, one.sequence) not in removed]
-        settled = [Settlement(one.lease, [(one.sequence, one.sequence)], Outcome.ACCEPTED) for one in got]
-
-        def done(refusal: Refusal | None) -> None:
-            if refusal is None:
-                self._set(None)
-            else:
-                self._refuse(refusal)
-
-        await self._answered(lambda: self._core.commit(CHANNEL, settled, done))
-
     async def publish(self, run: Run) -> bool:
         """Publish one message, and wait until it is safe; whether a queue took it.
 
@@ -176,31 +135,6 @@ class InternalChannel:
         if self._rejected:
             raise bad_request("the message was not taken: its queue is full, or its node is down")
         return not self._returned
-
-    def route(self, run: Run) -> Route:
-        """Where a run goes; false for nowhere. Raises NotFoundError and AccessRefusedError."""
-        headers, scope = None, self._core.scope
-        if self._port.header_names(scope, run.exchange) is not None:
-            _, _, properties = next(format_of(run).properties_in(run))
-            headers = format_of(run).headers(properties)
-        ((key, _),) = format_of(run).by_key(run)
-        return self._port.route(scope, run.exchange, key, headers)
-
-    async def publish_all(self, runs: Sequence[tuple[Run, Route]]) -> set[int]:
-        """Publish runs of one message each along routes that lead somewhere; the places of those not taken.
-
-        Returns once each is safe or rejected. Raises ApiError when that takes too long: some may be safe.
-        """
-        self._await_confirms(len(runs))
-
-        def begin() -> None:
-            for tag, (run, route) in enumerate(runs, 1):
-                route.flow.published += 1
-                self._port.publish(self, CHANNEL, run, route, tag)
-
-        if runs:
-            await self._answered(begin)
-        return {tag - 1 for tag in self._rejected}
 
     def _await_confirms(self, count: int) -> None:
         self._rejected.clear()

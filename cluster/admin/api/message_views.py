@@ -31,7 +31,8 @@ LOOKING: Final = "ack_requeue_true"
 NO_ACK: Final = "ack_requeue_false"
 REJECTED: Final = "reject_requeue_false"
 ACKNOWLEDGE: Final = "acknowledge"
-DEEDS: Final = {one.name.lower(): one for one in Deed}
+DEEDS: Final = {one.name.lower(): one for one in (Deed.ACKNOWLEDGE, Deed.CANCEL, Deed.EXPIRE)}
+SETTLED: Final = [one for one in Became if one not in (Became.REFUSED, Became.LEFT)]
 ENCODINGS: Final = ("auto", "base64")
 
 Show = Callable[[Got], dict[str, Any]]
@@ -127,47 +128,41 @@ async def renew_leases(services: Services, call: Call) -> dict[str, Any]:
 @endpoints.on("POST", "/queues/{vhost}/{name}/settle")
 async def settle_messages(services: Services, call: Call) -> dict[str, Any]:
     """Acknowledge, cancel or expire messages with these `bookmarks`, or that a `filter` takes, those that
-    consumers have too; or move or copy those that no consumer has.
+    consumers have too.
     """
-    command = _settling(call.path["name"], call.fields())
-    async with internal_channel(services.front_end, call.identity, call.vhost) as channel:
-        settled = await channel.call(command)
-    assert isinstance(settled, MessagesSettled)
-    counts = {one.name.lower(): settled.counts.get(one, 0) for one in Became if one is not Became.LEFT}
-    if command.filter:
-        first, last = settled.left or (None, None)
-        return {**counts, "next": first, "last": last}
-    return {**counts, "bookmarks": {one: became.name.lower() for one, became in settled.bookmarks.items()}}
-
-
-def _settling(queue: str, fields: Fields) -> SettleMessages:
-    """The command of a request. Raises ApiError."""
+    fields = call.fields()
     action = fields.text("action", ACKNOWLEDGE)
     if action not in DEEDS:
         raise bad_request(f"action is none of {', '.join(DEEDS)}")
-    bookmarks, taking = fields.values.get("bookmarks", []), fields.text("filter", "")
+    command = named_by(call.path["name"], DEEDS[action], fields, fields.text("filter", ""))
+    async with internal_channel(services.front_end, call.identity, call.vhost) as channel:
+        settled = await channel.call(command)
+    assert isinstance(settled, MessagesSettled)
+    counts = {one.name.lower(): settled.counts.get(one, 0) for one in SETTLED}
+    return {**counts, **going_on(command, settled)}
+
+
+def named_by(queue: str, deed: Deed, fields: Fields, filter: str) -> SettleMessages:
+    """The command for the messages that a request names. Raises ApiError."""
+    bookmarks = fields.values.get("bookmarks", [])
     if not isinstance(bookmarks, list) or not all(isinstance(one, str) for one in bookmarks):
         raise bad_request("bookmarks is no list of texts")
-    if bool(bookmarks) == bool(taking):
+    if bool(bookmarks) == bool(filter):
         raise bad_request("either bookmarks or a filter are to be given")
-    to, limit = fields.text("to", ""), fields.integer("limit", NO_LIMIT)
-    if bool(to) != (DEEDS[action] in (Deed.MOVE, Deed.COPY)):
-        raise bad_request(
-            "`to` names the queue to which messages are moved or copied, and no other action has it"
-        )
+    limit = fields.integer("limit", NO_LIMIT)
     if limit < 1:
         raise bad_request("limit is no number from 1 on")
-    return SettleMessages(
-        queue,
-        DEEDS[action],
-        tuple(bookmarks),
-        taking,
-        to,
-        fields.text("first", ""),
-        fields.text("last", ""),
-        min(limit, NO_LIMIT),
-        fields.flag("dry_run"),
-    )
+    first, last, tries = fields.text("first", ""), fields.text("last", ""), fields.flag("dry_run")
+    limit = min(limit, NO_LIMIT)
+    return SettleMessages(queue, deed, tuple(bookmarks), filter, None, first, last, limit, tries)
+
+
+def going_on(command: SettleMessages, settled: MessagesSettled) -> dict[str, Any]:
+    """The outcome for each message that a bookmark has named, or the place where the next request goes on."""
+    if command.filter:
+        first, last = settled.left or (None, None)
+        return {"next": first, "last": last}
+    return {"bookmarks": {one: became.name.lower() for one, became in settled.bookmarks.items()}}
 
 
 async def _get(

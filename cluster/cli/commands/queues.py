@@ -15,9 +15,6 @@ from cluster.cli.commands.tables import show
 ALL_MESSAGES: Final = "TRUE"
 """The filter that takes every message."""
 
-MOVED_AT_ONCE: Final = 10_000
-"""The command tells how far it is after so many messages."""
-
 _COLUMNS = (
     "vhost",
     "name",
@@ -159,12 +156,13 @@ def move_messages(
     """Move messages of the queue NAME that no consumer has to the queue TARGET, by their BOOKMARKS or by a
     filter.
     """
-    taking = ALL_MESSAGES if everything else taking
-    named = {"filter": taking, "limit": MOVED_AT_ONCE} if taking else {"bookmarks": list(bookmarks)}
-    body = {"action": "copy" if copies else "move", "to": target, "dry_run": dry_run, **named}
+    if bool(bookmarks) + bool(taking) + everything != 1:
+        raise click.UsageError("give bookmarks, --filter or --all")
+    body: dict[str, Any] = {"destination": target, "copy": copies, "dry_run": dry_run}
+    body |= {"bookmarks": list(bookmarks)} if bookmarks else {"filter": taking or ALL_MESSAGES}
     done = ("would be " if dry_run else "") + ("copied" if copies else "moved")
-    total = _settle_in_parts(client, (vhost, name), body, done)
-    click.echo(f"{total['settled']} {done}")
+    total = _move_in_parts(client, (vhost, name), body, done)
+    click.echo(f"{total['moved']} {done}")
     for became in ("leased", "gone", "not_found"):
         if total[became]:
             click.echo(f"{total[became]} {became.replace('_', ' ')}", err=True)
@@ -172,17 +170,18 @@ def move_messages(
         raise click.ClickException(f"queue {target} takes no message: is it full, or has it a filter?")
 
 
-def _settle_in_parts(
+def _move_in_parts(
     client: ManagementClient, queue: tuple[str, str], body: dict[str, Any], done: str
 ) -> Counter[str]:
     """Ask until the request has come to the end; returns how many messages became what."""
     total = Counter[str]()
     while True:
-        answer = client.post("queues", *queue, "settle", body=body)
-        total.update({one: count for one, count in answer.items() if isinstance(count, int)})
+        answer = client.post("queues", *queue, "move", body=body)
+        total.update({one: answer[one] for one in ("moved", "leased", "refused")})
+        total.update(one for one in answer.get("bookmarks", {}).values() if one in ("gone", "not_found"))
         if answer["refused"] or not answer.get("next"):
             return total
-        click.echo(f"{total['settled']} {done} so far", err=True)
+        click.echo(f"{total['moved']} {done} so far", err=True)
         body.update(first=answer["next"], last=answer["last"])
 
 

@@ -75,6 +75,7 @@ export function getPanel(vhost, name, { Form, onTaken }) {
   const form = new Form([
     { name: "count", label: "Messages", kind: "number", min: 1, value: 1, required: true },
     { name: "ackmode", label: "What becomes of them", kind: "select", options: MODES },
+    { name: "filter", label: "Only those with", hint: "An expression, such as /customer = 17; only to look." },
   ]);
   const shown = h("div", { class: "messages", "aria-live": "polite" });
   const submit = h("button", { type: "submit" }, "Get messages");
@@ -115,6 +116,7 @@ function shownMessage(message, place) {
     { class: "card message" },
     h("h3", {}, `Message ${count(place)}`),
     facts([
+      ["Bookmark", message.bookmark],
       ["Exchange", message.exchange || "the default exchange"],
       ["Routing key", message.routing_key],
       ["Redelivered", message.redelivered ? "yes" : "no"],

@@ -16,6 +16,11 @@ export async function moveMessages(vhost, name, ready) {
   const form = new Form([
     { name: "destination", label: "To the queue", kind: "select", options: names },
     { name: "count", label: "At most", kind: "number", min: 1, value: ready, required: true },
+    {
+      name: "filter",
+      label: "Only those with",
+      hint: "An expression, such as /customer = 17; without one all messages that are ready.",
+    },
   ]);
   const heading = freshId("dialog");
   const error = h("p", { class: "error", role: "alert" });
@@ -60,13 +65,16 @@ export async function moveMessages(vhost, name, ready) {
 }
 
 /** What was moved, in words. Throws an Error when the destination takes no more. */
-async function pieces(vhost, name, { destination, count }, signal, onMoved) {
+async function pieces(vhost, name, { destination, count, filter }, signal, onMoved) {
   let moved = 0;
   let last = { drained: false };
+  let from = {};
   while (moved < count && !last.drained && !signal.aborted) {
-    const asked = { destination, count: Math.min(PIECE, count - moved) };
+    const named = filter ? { filter } : {};
+    const asked = { destination, count: Math.min(PIECE, count - moved), ...named, ...from };
     last = await post(at`/queues/${vhost}/${name}/move`, asked);
     moved += last.moved;
+    from = last.next ? { first: last.next, last: last.last } : {};
     onMoved(moved, last.drained ? moved : count);
     if (last.refused) {
       throw new Error(`${counted(moved, "message")} moved; then ${destination} took no more: is it full?`);
