@@ -330,15 +330,15 @@ class TwoPhaseCommit:
         or without one.
         """
         number, ranges = settlement.queue, settlement.ranges
-        self._owner.proposal.committed.append(partial(self._given_back, number, ranges))
+        self._owner.proposal.committed.append(partial(self._given_back, number, ranges, failed))
         part = take_return(self._owner, TRANSACTION, Return(number, ranges, failed))
         return [] if part is None else [part]
 
-    def _given_back(self, number: int, ranges: list[tuple[int, int]]) -> None:
+    def _given_back(self, number: int, ranges: list[tuple[int, int]], redelivered: bool) -> None:
         queue = self._owner.queues.get(number)
         if queue is not None:
             for part in ranges:
-                queue.lifecycle.release(TRANSACTION, *part)
+                queue.lifecycle.release(TRANSACTION, *part, redelivered=redelivered)
             self._owner.mark(number)
 
     def _learn(self, key: TransactionKey, committed: bool) -> None:

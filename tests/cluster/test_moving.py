@@ -163,6 +163,40 @@ def test_dead_letters_go_back_to_a_queue_that_knows_their_ids(site: Site, there:
     assert names(client, TARGET) == [b"1"]
 
 
+@pytest.mark.requirement("X4.2")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"group_by": "kind"},
+        {"lease_period": 60_000},
+        {"max_priority": 3},
+        {"priority_expression": "/price"},
+        {"single_active_consumer": True},
+        {"max_unsettled": 1},
+        {"delivery_limit": 1, "redelivery_backoff": {"initial": 1}},
+    ],
+    ids=str,
+)
+def test_a_queue_with_any_argument_goes_on_without_what_has_moved(
+    site: Site, arguments: dict[str, Any]
+) -> None:
+    """A consumer has a message meanwhile, and the others wait behind it, or beside it."""
+    target(site, "n2")
+    client = site.client("n1")
+    client.declare(QUEUE, **arguments)
+    client.confirms(client.publish(QUEUE, *[b"%d" % number for number in range(6)], headers={"kind": "a"}))
+    holder = taking(site, "n2", 1)
+    assert move(site, filter="TRUE").answer.counts == {Became.SETTLED: 5, Became.LEASED: 1}
+    assert names(client, TARGET) == [b"1", b"2", b"3", b"4", b"5"]
+    client.confirms(client.publish(QUEUE, b"6", headers={"kind": "a"}))
+    holder.ack(holder.deliveries[0])
+    site.until(lambda: len(holder.deliveries) == 2)
+    assert holder.deliveries[1].body == b"6" and not holder.deliveries[1].method.redelivered
+    holder.ack(holder.deliveries[1])
+    site.run(0.1)
+    assert client.depth(QUEUE) == 0
+
+
 # -- refusals -----------------------------------------------------------------------------------------
 
 
@@ -177,8 +211,9 @@ def test_a_full_queue_takes_what_it_has_room_for(site: Site, client: Client, the
     client.consume(QUEUE)
     site.until(lambda: len(client.deliveries) == 7)
     assert [one.body for one in client.deliveries] == [b"%d" % number for number in range(5, 12)]
-    # A refused move is no failed delivery.
+    # A refused move is no delivery.
     assert all("x-delivery-count" not in (one.headers or {}) for one in client.deliveries)
+    assert not any(one.method.redelivered for one in client.deliveries)
 
 
 @pytest.mark.requirement("X4.2")
