@@ -42,25 +42,48 @@ class Cancellations:
         at once if the queue stays. `closed`: the queue is to keep no message for the consumer's link.
         """
 
+        found = link.consumers.get(consumer)
+        closes = closed and found is not None and found.kept is not None
+
         def ended(value: Any = None, _: object = None) -> None:
             link.detach(consumer)
             self.left(link, queue, done)
 
-        def stopped(value: Any, _: object) -> None:
-            found = link.consumers.get(consumer)
-            if closed and found is not None and found.kept is not None:
-                # The consumer gets no more, also where its front end greets before the owner has answered.
-                link.credit(consumer, found.delivered)
-                arguments = [*NOTHING_TO_GET, queue, consumer, found.link]
-                self._links.request(link, "close_link", arguments, ended)
+        def stopped(value: Any = None, _: object = None) -> None:
+            if closes:
+                self._close_link(link, consumer, ended)
             else:
                 ended()
 
-        if link.unreachable:
+        if link.unreachable and not closes:
             ended()
+        elif link.unreachable:
+            stopped()
         else:
             # An owner of the release before answers that there is no such queue, and cancels nothing.
             self._links.request(link, "stop", [*NOTHING_TO_GET, queue, consumer], stopped)
+
+    def _close_link(self, link: PartitionLink, consumer: int, ended: Cancelled) -> None:
+        """Have the queue keep nothing for the link of a consumer. Calls `ended` when that is so.
+
+        While the queue's only node is away, the node alone knows what is kept: ask when it is back. A client
+        must not hear that its link is closed before, because the node would keep the messages without end.
+        """
+        found = link.consumers.get(consumer)
+        if found is None:
+            ended()
+            return
+        # The consumer gets no more, also where its front end greets before the owner has answered.
+        link.credit(consumer, found.delivered)
+
+        def answered(value: Any, _: object) -> None:
+            if value == UNREACHABLE:
+                self._links.request(link, "close_link", arguments, answered)
+            else:
+                ended()
+
+        arguments = [*NOTHING_TO_GET, found.queue, consumer, found.link]
+        self._links.request(link, "close_link", arguments, answered)
 
     def left(self, link: PartitionLink, queue: int, done: Cancelled) -> None:
         """A consumer of the queue is detached. Calls `done` when the queue is deleted, or at once if it
