@@ -470,6 +470,9 @@ class Broker:
     def knows_links(self) -> bool:
         return self.formats.know_links()
 
+    def logs_links(self) -> bool:
+        return self.formats.log_links()
+
     def knows_targets(self) -> bool:
         return self.formats.know_targets()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMAT_LEVEL: Final = 13
+FORMAT_LEVEL: Final = 14
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
@@ -21,6 +21,7 @@ With level 10 the terms of consumers may have backlogs.
 With level 11 filters may have paths into bodies and functions, and queues may have filters.
 With level 12 queues may have priority expressions.
 With level 13 transactions may move messages that wait in a queue.
+With level 14 logs may have which consumer a link has, and the terms of consumers that this is so.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -81,6 +82,11 @@ PRIORITY_EXPRESSIONS: Final = 12
 MOVED_MESSAGES: Final = 13
 """From this level on owners show messages that wait by their numbers, and carry out transactions that move
 them (`node.queue.transaction_operations.MOVES`).
+"""
+
+LINKS_IN_LOGS: Final = 14
+"""From this level on nodes read, in the terms of a consumer, that the log has that the consumer has its link
+(`cluster.owner.attached_links`).
 """
 
 SEALED_QUEUES: Final = 1

@@ -41,11 +41,10 @@ class Cancellations:
         """Cancel a consumer behind the messages published before. Calls `done` when its queue is deleted, or
         at once if the queue stays. `closed`: the queue is to keep no message for the consumer's link.
         """
-
         found = link.consumers.get(consumer)
         closes = closed and found is not None and found.kept is not None
 
-        def ended(value: Any = None, _: object = None) -> None:
+        def ended() -> None:
             link.detach(consumer)
             self.left(link, queue, done)
 
@@ -55,9 +54,7 @@ class Cancellations:
             else:
                 ended()
 
-        if link.unreachable and not closes:
-            ended()
-        elif link.unreachable:
+        if link.unreachable:
             stopped()
         else:
             # An owner of the release before answers that there is no such queue, and cancels nothing.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from cluster.gateway.telling import told_runs
-from cluster.peers.consumer_terms import ConsumerTerms
+from cluster.peers.consumer_terms import FOR_LOGGED_LINK, ConsumerTerms
 from cluster.peers.held_leases import HeldLeases, TellsLeases
 from cluster.peers.link_messages import FIRST_CONSUMER, FOR_LINK, Delivery, OwnerPort, Ranges
 from node.delivery.backlog import NO_BACKLOG
@@ -141,6 +141,8 @@ class LinkConsumer:
     """The messages that the link has had before it was attached, and has not settled. None where the queue
     keeps no messages for the link.
     """
+    logged: bool = False
+    """Whether the log has that the consumer has its link."""
     joined: int = 0
     activated: int = 0
     """See `cluster.peers.link_messages.FrontEndPort.activity`."""
@@ -161,6 +163,7 @@ class LinkConsumer:
         """Whether the consumer has joined its queue, by the owner's answer to its attach."""
         if answer is not None and answer[0] == FOR_LINK:
             self.kept, self.holder = merged((first, last) for first, last in answer[1]), self.id
+            self.logged = FOR_LOGGED_LINK in answer[2:]
         return answer is None or self.kept is not None
 
     def deliver(self, delivery: Delivery) -> None:
@@ -185,6 +188,7 @@ class LinkConsumer:
             self.filter,
             self.link,
             self.backlog,
+            self.logged,
         )
 
 

@@ -174,6 +174,9 @@ class OwnerContext(Protocol):
     def knows_links(self) -> bool:
         """Whether logs may have which messages a queue keeps for links (`node.queue.link_leases`)."""
 
+    def logs_links(self) -> bool:
+        """Whether logs may have which consumer a link has (`cluster.owner.attached_links`)."""
+
     def knows_targets(self) -> bool:
         """Whether logs may have the targets that a queue keeps for links (`node.queue.targets`)."""
 

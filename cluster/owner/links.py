@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from cluster.owner.attached_links import log_consumer, logged_consumer
 from cluster.owner.failures import count_cancels, discard_exhausted
 from cluster.owner.intake import take_return
 from cluster.owner.resting import let_rest
@@ -51,7 +52,7 @@ def take_link(
     forget: Callable[[int, ConsumerKey], Ranges],
 ) -> bool:
     """A link is attached by another consumer: end the link's former consumer, and put into the log that the
-    link has its messages by this one from now on. Returns whether there was one of these to do; the caller
+    link and its messages have this one from now on. Returns whether there was one of these to do; the caller
     asks again once what has been proposed is applied.
     """
     queue = owner.queues[number]
@@ -61,13 +62,21 @@ def take_link(
     messages = merged(sorted(elsewhere + coming))
     if messages:
         owner.operation(encode_remark(Remark(number, Subject.LINK, messages, link.lease(*attaching))))
-    return former is not None or bool(messages)
+    logging = log_consumer(owner, number, link, attaching)
+    return former is not None or bool(messages) or logging
 
 
-def is_stolen(owner: OwnerState, terms: ConsumerTerms) -> bool:
-    """Whether the link of a consumer that comes back with its front end has been attached elsewhere."""
+def is_stolen(owner: OwnerState, front_end: int, terms: ConsumerTerms) -> bool:
+    """Whether the link of a consumer that comes back with its front end has been attached elsewhere since,
+    also where it has ended there by now.
+    """
     link = linking(owner, terms)
-    return link is not None and bool(owner.queues[terms.queue].delivery.consumers.of_link(link.identity))
+    if link is None:
+        return False
+    if owner.queues[terms.queue].delivery.consumers.of_link(link.identity) is not None:
+        return True
+    logged = logged_consumer(owner, terms.queue, link)
+    return logged != (front_end, terms.consumer) and (terms.logged or logged is not None)
 
 
 def _steal(

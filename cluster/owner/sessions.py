@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from cluster.owner.attached_links import consumer_gone, consumers_gone, logged_consumer
 from cluster.owner.context import OwnerContext
 from cluster.owner.failures import return_leased
 from cluster.owner.intake import take_batch
@@ -19,12 +20,13 @@ from cluster.owner.state import OwnerState
 from cluster.owner.transfers import FIRST_TRANSIT_ID
 from cluster.owner.two_phase_commit import TwoPhaseCommit
 from cluster.owner.upkeep import find_left_behind, left_behind
-from cluster.peers.consumer_terms import ConsumerTerms
+from cluster.peers.consumer_terms import FOR_LOGGED_LINK, ConsumerTerms
 from cluster.peers.held_leases import HeldLeases
 from cluster.peers.link_messages import ACCESS_REFUSED, FOR_LINK, NOT_FOUND, TOO_MANY_FILTERS
+from node.delivery.link_terms import LinkTerms
 from node.expressions.nodes import TreeError
 from node.expressions.selector import Selector
-from node.queue.consumers import ExclusiveConsumerError
+from node.queue.consumers import Consumer, ExclusiveConsumerError
 from node.queue.entry_format import encode_attach, encode_forget
 from node.ranges.range_set import RangeSet
 
@@ -66,6 +68,7 @@ class FrontEndSessions:
         state = FrontEndState(front_end, node, epoch, port, returning, taken, tried=tried)
         self._front_ends.greeting[front_end] = state
         self._detach_all(state)
+        consumers_gone(self._owner, front_end, returning.keys())
 
     def _with_coming(self, front_end: int, terms: ConsumerTerms) -> ConsumerTerms:
         """The terms of a returning consumer, with the messages whose removal for it is not committed yet
@@ -284,7 +287,13 @@ class FrontEndSessions:
         owner.delivery.consumers.credit(front_end, terms.consumer, terms.limit)
         self._serving.mark(terms.queue)
         self._owner.wake()
-        return None if link is None else [FOR_LINK, owner.delivery.links.attach(consumer, anew=anew)]
+        return None if link is None else self._with_link(terms.queue, link, consumer, anew=anew)
+
+    def _with_link(self, number: int, link: LinkTerms, consumer: Consumer, *, anew: bool) -> list[Any]:
+        """Give a consumer its link. Returns the answer to an attach."""
+        mine = (consumer.front_end, consumer.number)
+        logged = [FOR_LOGGED_LINK] if logged_consumer(self._owner, number, link) == mine else []
+        return [FOR_LINK, self._owner.queues[number].delivery.links.attach(consumer, anew=anew), *logged]
 
     def _rejoin(self, front_end: int, epoch: int, consumer: int) -> None:
         state = self._front_ends.state(front_end, epoch)
@@ -292,7 +301,7 @@ class FrontEndSessions:
         terms = None if state is None else state.returning.pop(consumer, None)
         if state is None or terms is None:
             return
-        stolen = is_stolen(self._owner, terms)
+        stolen = is_stolen(self._owner, front_end, terms)
         answer = NOT_FOUND if stolen else self._join(state, terms, anew=False)
         if answer is not None and answer[0] != FOR_LINK:
             state.port.consumer_cancelled(epoch, consumer, stolen)
@@ -329,6 +338,11 @@ class FrontEndSessions:
         owner = self._owner.queues.get(queue)
         if owner is None:
             return
+        known = owner.delivery.consumers.get(front_end, consumer)
+        link = b"" if known is None or known.link is None else known.link.encode()
+        link = link if returning is None else returning.link
+        if link:
+            consumer_gone(self._owner, queue, link, (front_end, consumer))
         owner.delivery.links.detach(front_end, consumer)
         owner.delivery.consumers.detach(front_end, consumer)
         # The messages that its channel returns come first for the next active consumer.

@@ -66,9 +66,9 @@ class OwnerState:
         self.upcoming: dict[int, Weights] = {}
         self.alarms = Alarms()
         self.unused_queues = UnusedQueues(context.auto_delete_after_s)
-        self.tells_failures = context.queues.tells_failures
+        self.tells_failures, self.catalog_fresh = context.queues.tells_failures, context.catalog_fresh
         self.keeps_remarks, self.knows_links = context.keeps_remarks, context.knows_links
-        self.knows_targets, self.catalog_fresh = context.knows_targets, context.catalog_fresh
+        self.knows_targets, self.logs_links = context.knows_targets, context.logs_links
         self.stale: set[int] = set()
         self.entries = Contents(self.machine, source)
         self.marked: dict[int, None] = {}

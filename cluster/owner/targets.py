@@ -31,7 +31,7 @@ def attach_target(owner: OwnerState, step: UpdateTarget, answer: Callable[[Any],
     if not keeps or not targets.has_room(link_terms(step.link).identity):
         answer(None)
         return
-    former = targets.attached(step)
+    former = targets.attached_by(link_terms(step.link).identity)
     targets.takes(step)
     if former != (step.front_end, step.number):
         _tell_lost(owner, *former)

@@ -10,6 +10,11 @@ from replication.forms import expect
 
 _TERMS_FORM: Final = (int, int, int, int, bool, bool, int)
 
+FOR_LOGGED_LINK: Final = 1
+"""The third item of the answer to an attach (`cluster.peers.link_messages.FOR_LINK`) where the log has that
+the consumer has its link (`cluster.owner.attached_links`).
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class ConsumerTerms:
@@ -37,6 +42,8 @@ class ConsumerTerms:
     """
     backlog: int = NO_BACKLOG
     """The backlog that the consumer asks for (`node.delivery.backlog`)."""
+    logged: bool = False
+    """Whether an owner has told that the log has that the consumer has its link."""
 
 
 def terms_to_plain(terms: ConsumerTerms) -> tuple[Any, ...]:
@@ -52,8 +59,10 @@ def terms_to_plain(terms: ConsumerTerms) -> tuple[Any, ...]:
         terms.joined,
         terms.activated,
     )
-    # A release without filters does not read a further field, one without links at most one, and one without
-    # backlogs at most two.
+    # A release without filters does not read a further field, one without links at most one, one without
+    # backlogs at most two, and one whose logs have no consumers of links at most three.
+    if terms.logged:
+        return (*plain, terms.filter, terms.link, terms.backlog, terms.logged)
     if terms.backlog != NO_BACKLOG:
         return (*plain, terms.filter, terms.link, terms.backlog)
     if terms.link:
@@ -62,11 +71,11 @@ def terms_to_plain(terms: ConsumerTerms) -> tuple[Any, ...]:
 
 
 def terms_from_plain(plain: list[Any]) -> ConsumerTerms:
-    """Inverse of `terms_to_plain`. A release without backlogs leaves out the last field, one without links
-    the field before as well, one without filters the next one, and one without single active consumers the
-    two fields before that.
+    """Inverse of `terms_to_plain`. A release whose logs have no consumers of links leaves out the last field,
+    one without backlogs the field before as well, one without links the next one, one without filters another
+    one, and one without single active consumers the two fields before that.
 
     Raises MessageError.
     """
-    expect(plain, (*_TERMS_FORM, int, int, bytes, bytes, int)[: max(len(plain), len(_TERMS_FORM))])
+    expect(plain, (*_TERMS_FORM, int, int, bytes, bytes, int, bool)[: max(len(plain), len(_TERMS_FORM))])
     return ConsumerTerms(*plain)

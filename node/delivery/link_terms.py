@@ -13,6 +13,11 @@ _CONSUMER: Final = Struct(">QQ")
 KEPT_S_OCTETS: Final = _KEPT_S.size
 """The octets in front of a link's identity."""
 
+SOURCE: Final = b"\xff"
+"""The first octet of the identity by which a log has which consumer a link has. No text of UTF-8 has it, so
+no link on which a client sends has such an identity.
+"""
+
 REMEMBERED_LEASES: Final = 4096
 """The most leases that are not read from their octets again: a link has one for all of its messages."""
 
@@ -28,6 +33,11 @@ class LinkTerms(NamedTuple):
     def encode(self) -> bytes:
         """The octets in the terms of a consumer."""
         return _KEPT_S.pack(self.kept_s) + self.identity
+
+    @property
+    def source(self) -> LinkTerms:
+        """The link as the log has it whose consumer is told there. It ends with the consumer."""
+        return LinkTerms(SOURCE + self.identity, 0)
 
     def lease(self, front_end: int, consumer: int) -> bytes:
         """The octets by which the log leases messages to the link, as attached by a consumer of a front

@@ -1,14 +1,15 @@
 """The targets of a queue as its owner knows them: by which link each is attached, ahead of the log, and when
-the time of those is over that no link has attached. Soft state (`node.queue.targets`).
+the time of those is over that no link has attached. Soft state (`node.queue.targets`). Among them stand the
+consumers of links on which clients receive (`cluster.owner.attached_links`).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from node.delivery.link_terms import link_terms
+from node.delivery.link_terms import SOURCE, link_terms
 from node.queue.queue import QueueState
-from node.queue.targets import TargetStep, UpdateTarget
+from node.queue.targets import NO_LINK, TargetStep, UpdateTarget
 from node.ranges.range_map import ABOVE_ALL
 
 TARGETS_OCTETS: Final = 16 * 1024 * 1024
@@ -38,9 +39,14 @@ class AttachedTargets:
         targets = self._state.targets
         return identity in self._attached or targets is None or targets.octets < TARGETS_OCTETS
 
-    def attached(self, step: UpdateTarget) -> tuple[int, int]:
-        """The front end by which the target of a step is attached, and the number there; 0 for none."""
-        return self._attached.get(link_terms(step.link).identity, (0, 0))
+    def attached_by(self, identity: bytes) -> tuple[int, int]:
+        """The front end by which the target of a link is attached, and the number there."""
+        return self._attached.get(identity, NO_LINK)
+
+    def sources_of(self, front_end: int) -> dict[int, bytes]:
+        """The links of a front end's consumers, as the log has them, by the numbers of the consumers."""
+        found = [(each, one[1]) for each, one in self._attached.items() if one[0] == front_end]
+        return {number: self._links[each].encode() for each, number in found if each[:1] == SOURCE}
 
     def takes(self, step: UpdateTarget) -> bool:
         """Whether the link of a step has its target. The step counts from now on."""
@@ -57,7 +63,7 @@ class AttachedTargets:
             self._attached[link.identity] = step.front_end, step.number
             self._deadlines.pop(link.identity, None)
         elif step.step is TargetStep.DETACHED:
-            self._attached[link.identity] = 0, 0
+            self._attached[link.identity] = NO_LINK
         self._changed, self.any = True, bool(self._attached)
         return True
 
@@ -74,23 +80,24 @@ class AttachedTargets:
     def forget(self, front_end: int) -> None:
         """The front end is dead for good, and the owner puts that into the log."""
         gone = [identity for identity, attached in self._attached.items() if attached[0] == front_end]
-        self._attached.update(dict.fromkeys(gone, (0, 0)))
+        self._attached.update(dict.fromkeys(gone, NO_LINK))
+        self._changed = self._changed or bool(gone)
         self._lost.discard(front_end)
 
     def overdue(self, queue: int, now: int) -> list[UpdateTarget]:
-        """Close the targets whose time is over; `now` is in milliseconds since the epoch. The owner puts the
-        steps into the log.
+        """Close the targets whose time is over, and the links of consumers at front ends that are dead; `now`
+        is in milliseconds since the epoch. The owner puts the steps into the log.
         """
         if not self._changed and now < self.wake:
             return []
         self._changed = False
         found, waiting = list[UpdateTarget](), dict[bytes, int]()
         for identity, attached in list(self._attached.items()):
-            link = self._links[identity]
-            if not link.kept_s or (attached[0] and attached[0] not in self._lost):
+            link, ended = self._links[identity], identity[:1] == SOURCE and not attached[0]
+            if not (link.kept_s or ended) or (attached[0] and attached[0] not in self._lost):
                 continue
             deadline = self._deadlines.get(identity, now + link.kept_s * 1000)
-            if deadline > now:
+            if deadline > now and not ended:
                 waiting[identity] = deadline
                 continue
             closed = UpdateTarget(queue, *attached, TargetStep.CLOSED, link.encode())

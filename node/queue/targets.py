@@ -25,6 +25,10 @@ _COUNT = Struct("<I")
 _TARGET = Struct("<QQHI")
 
 
+NO_LINK: Final = (0, 0)
+"""The front end, and the number there, of a target that no link has attached."""
+
+
 class TargetStep(IntEnum):
     """The events in the life of a target. Journals have the numbers: never renumber."""
 
@@ -66,7 +70,7 @@ class TargetState:
 
     def __init__(self, link: LinkTerms) -> None:
         self.link = link
-        self.attached = (0, 0)
+        self.attached = NO_LINK
         self.tags: dict[bytes, None] = {}
 
 
@@ -100,7 +104,7 @@ class TargetStates:
         if found is None or found.attached != (step.front_end, step.number):
             return
         if step.step is TargetStep.DETACHED:
-            found.attached = (0, 0)
+            found.attached = NO_LINK
         elif step.step is TargetStep.CLOSED:
             del self._by_link[link.identity]
             self.octets -= _octets_of(found)
@@ -124,7 +128,7 @@ class TargetStates:
         """The front end is dead for good: its links are gone."""
         for target in self._by_link.values():
             if target.attached[0] == front_end:
-                target.attached = (0, 0)
+                target.attached = NO_LINK
 
     def encode(self) -> bytes:
         """Canonical octets: equal targets, and only they, give equal octets."""

@@ -128,6 +128,13 @@ def kept(site: Site) -> int:
     return sum(len(queue.delivery.leases.get(LINKS, ())) for queue in queues)
 
 
+def attached(site: Site) -> int:
+    """The number of links of which the log has that a consumer has them."""
+    owners = [one for node in site.nodes.values() if node.ready for one in node.broker.owners.values()]
+    queues = [queue for one in owners if one.active for queue in state_of(one).machine.queues.values()]
+    return sum(len(queue.targets or ()) for queue in queues)
+
+
 def stolen(link: KeptClient) -> bool:
     """Whether the client has heard that its link is attached by another connection."""
     return [one.error and one.error.condition for one in link.came(d.Detach)] == [d.LinkCondition.STOLEN]

@@ -42,7 +42,7 @@ def _ready(site: Site) -> bytes:
     return b"".join(payload[-1:] for payload in other.payloads)
 
 
-@pytest.mark.requirement("B7.9", "A23.1")
+@pytest.mark.requirement("B7.9")
 @pytest.mark.parametrize("early", [False, True], ids=["closed behind", "closed before the node is missed"])
 def test_a_client_hears_that_its_link_is_closed_when_nothing_is_kept_for_it(
     site: Site, link: Link, early: bool
@@ -61,7 +61,7 @@ def test_a_client_hears_that_its_link_is_closed_when_nothing_is_kept_for_it(
     assert _ready(site) == b"12"
 
 
-@pytest.mark.requirement("B7.9", "A23.1")
+@pytest.mark.requirement("B7.9")
 def test_a_link_is_closed_that_its_client_has_closed_before_it_lost_its_connection(
     site: Site, link: Link
 ) -> None:

@@ -25,6 +25,7 @@ from cluster.peers.membership_messages import ContactAges, PeerGreeting, VoteOff
 from cluster.peers.ownership_messages import Announcement
 from cluster.peers.registry import FAMILIES
 from cluster.peers.resource_messages import ClientCounts, ResourceShortage
+from node.delivery.backlog import NO_BACKLOG
 from node.message.run import Run
 from replication.repair import HAS, HAS_PART, LACKS, EntryAnswer, EntryQuestion
 from tests.operations.peer_messages import decode, encode
@@ -32,6 +33,7 @@ from tests.operations.peer_messages import decode, encode
 TERMS = ConsumerTerms(16, 1, 10, 2, True, False, -3, 4, 5)
 FILTERED = ConsumerTerms(16, 1, 10, 2, True, False, -3, 4, 5, b"f")
 BACKLOG = ConsumerTerms(16, 1, 10, 2, True, False, -3, 4, 5, b"f", b"", 300)
+LOGGED = ConsumerTerms(16, 1, 10, 2, True, False, -3, 4, 5, b"", b"link", NO_BACKLOG, True)
 LENGTHS = Run("x", "key", 3, True, 2, 21, 0, array("I", [4, 5]), 9, b"aaaabbbbb")
 STRIDE = Run("", "q", 0, False, 1, 0, 3, None, 3, b"ccc")
 SEVERAL, ONE = Delivery(16, 1, [(1, 2)], True, LENGTHS), Delivery(17, 2, [(8, 8)], False, STRIDE)
@@ -66,6 +68,10 @@ SAID: Final[list[tuple[Any, str]]] = [
     (
         ("attach", (7, 1, 4, BACKLOG)),
         "4c040000010200000000000000070000000000000001 92049c10010a02c3c2fd0405c40166c400cd012c",
+    ),
+    (
+        ("attach", (7, 1, 4, LOGGED)),
+        "4c040000010200000000000000070000000000000001 92049d10010a02c3c2fd0405c400c4046c696e6bffc3",
     ),
     (("detach", (7, 1, 16)), "4c050000010200000000000000070000000000000001 10"),
     (("credit", (7, 1, [(16, 20)])), "4c060000010200000000000000070000000000000001 91921014"),

@@ -23,6 +23,7 @@ from cluster.config.formats import (
     KEPT_TARGETS,
     LEASE_ENDS,
     LEASE_TOKENS,
+    LINKS_IN_LOGS,
     LINKS_IN_TERMS,
     MAJORITIES_IN_VOTES,
     MOVED_MESSAGES,
@@ -94,6 +95,10 @@ class Formats:
     def know_links(self) -> bool:
         """Whether all members read links in the terms of consumers, and messages that are kept for links."""
         return self.everywhere >= LINKS_IN_TERMS
+
+    def log_links(self) -> bool:
+        """Whether all members read in the terms of consumers that the log has which consumer a link has."""
+        return self.everywhere >= LINKS_IN_LOGS
 
     def know_cancels(self) -> bool:
         """Whether all members tell a client's word that a delivery has failed from other failed ones."""
