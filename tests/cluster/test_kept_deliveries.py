@@ -26,6 +26,7 @@ from tests.cluster.kept_links import (
     site,
     stolen,
 )
+from tests.cluster.kept_senders import sending
 from tests.cluster.links import LinkClient
 from tests.site import Client, Site
 from tests.wire.amqp10.performatives import credit, receiver, settled
@@ -241,6 +242,22 @@ def test_queues_that_keep_no_deliveries_say_so(site: Site, client: Client, argum
     client.declare("other", **arguments)
     answer = Link(site, "n2", keeping(queue="other")).answer
     assert answer.source.durable is TerminusDurability.NONE and answer.unsettled is None
+
+
+@pytest.mark.requirement("B11.6")
+@pytest.mark.parametrize("sends", [False, True])
+@pytest.mark.parametrize("octets", [1_000, 70_000])
+def test_a_terminus_with_long_names_is_not_kept(site: Site, client: Client, octets: int, sends: bool) -> None:
+    name = next(one for one in site.nodes if one != owner(site))
+    peer, attach = LinkClient(site, name), sending() if sends else keeping()
+    attach.name = "é" * (octets // 2)
+    peer.submit(attach)
+    site.until(lambda: peer.reads() or peer.frames)
+    told = next(one.performative for one in peer.frames if isinstance(one.performative, d.Attach))
+    terminus = told.target if sends else told.source
+    kept_whole = terminus.durable is TerminusDurability.UNSETTLED_STATE
+    assert kept_whole == (octets == 1_000)
+    publish(client, b"1")
 
 
 def test_no_node_keeps_deliveries_before_all_nodes_read_that(

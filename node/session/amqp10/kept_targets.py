@@ -45,10 +45,10 @@ class SessionTargets:
             # The exclusive queues of other connections, and those for direct replies, keep nothing.
             with suppress(Refusal):
                 queue = self._port.queue(self._core.vhost, link.routing_key, self._core.holder)
-        if retention is None or queue is None:
+        octets = b"" if retention is None else link_octets(link, self._connection, retention)
+        if retention is None or queue is None or not octets:
             self._connection.sessions.accept(link)
             return
-        octets = link_octets(link, self._connection, retention)
         attached = partial(self._attached, link, retention)
         self._port.targets.attach(queue, octets, partial(self._lost, link), attached)
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from node.delivery.link_terms import LinkTerms
 from node.wire.amqp10.connection import Connection
 from node.wire.amqp10.definitions import Source, Target, TerminusDurability
 from node.wire.amqp10.errors import IncompleteUnsettledError
 from node.wire.amqp10.links import Link
 from node.wire.amqp10.retention import Retention, granted, unsettled_kept
+
+MOST_NAME_OCTETS: Final = 1024
+"""The most octets of the names of a container and a link whose terminus a queue keeps: the queue has them in
+memory, and the log with each step.
+"""
 
 
 def kept_retention(asked: Source | Target) -> Retention | None:
@@ -20,9 +27,12 @@ def kept_retention(asked: Source | Target) -> Retention | None:
 
 
 def link_octets(link: Link, connection: Connection, retention: Retention) -> bytes:
-    """The link as its queue is to know it (`node.delivery.link_terms`). Raises IncompleteUnsettledError."""
+    """The link as its queue is to know it (`node.delivery.link_terms`); empty where its names are too long
+    for that. Raises IncompleteUnsettledError.
+    """
     if link.attach.incomplete_unsettled:
         raise IncompleteUnsettledError("the node takes whole unsettled maps, as long as a frame admits")
     opened = connection.remote_open
     container = "" if opened is None else opened.container_id
-    return LinkTerms(f"{container}\0{link.attach.name}".encode(), retention.timeout_s).encode()
+    identity = f"{container}\0{link.attach.name}".encode()
+    return LinkTerms(identity, retention.timeout_s).encode() if len(identity) <= MOST_NAME_OCTETS else b""
