@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from node.wire.amqp10 import definitions as d
-from node.wire.amqp10.definitions import TerminusDurability, TerminusExpiryPolicy
+from node.wire.amqp10.definitions import ReceiverSettleMode, TerminusDurability, TerminusExpiryPolicy
 from tests.cluster.links import LinkClient
 from tests.session.test_subscriptions import ADDRESS, LASTING, durable, sourceless, subscriber
 from tests.site import Client, Site
@@ -83,6 +83,67 @@ def test_a_durable_subscription_goes_on_at_any_node(client: Client) -> None:
     assert len(last_octets(third)) == 1
     publish(client, b"4")
     assert last_octets(third)[1:] == b"4"
+
+
+def sourceless_again(unsettled: list[bytes]) -> d.Attach:
+    """The attach of a client that settles second, and that knows no more of the terminus."""
+    attach = sourceless()
+    attach.rcv_settle_mode = ReceiverSettleMode.SECOND
+    attach.unsettled = dict.fromkeys(unsettled)
+    return attach
+
+
+@pytest.mark.sentence("1.0/2.6.3-2", "1.0/2.6.13-3", "1.0/2.6.13-6")
+@pytest.mark.requirement("B7.1", "B11.10", "B11.6")
+@pytest.mark.parametrize("timeout", [0, 30])
+def test_a_link_without_a_source_has_the_deliveries_of_its_terminus(client: Client, timeout: int) -> None:
+    attach = durable()
+    attach.rcv_settle_mode = ReceiverSettleMode.SECOND
+    if timeout:
+        attach.source.timeout, attach.source.expiry_policy = timeout, TerminusExpiryPolicy.LINK_DETACH
+    first = LinkClient(client.site, "n2", attach, credit(10))
+    publish(client, b"1", b"2", b"3")
+    assert last_octets(first) == b"123"
+    tags = [one.performative.delivery_tag for one in first.frames if type(one.performative) is d.Transfer]
+    first.lose()
+    client.site.run(1.0)
+    again = LinkClient(client.site, "n3", sourceless_again(tags[:2]), credit(10))
+    client.site.until(lambda: len(again.payloads) == 3)
+    told = [one.performative for one in again.frames]
+    answer = next(one for one in told if isinstance(one, d.Attach))
+    source = answer.source
+    assert (source.address, source.durable) == (ADDRESS, TerminusDurability.UNSETTLED_STATE)
+    assert (source.timeout, source.expiry_policy) == (timeout, attach.source.expiry_policy)
+    assert set(answer.unsettled) == set(tags)
+    transfers = [one for one in told if isinstance(one, d.Transfer)]
+    assert [one.delivery_tag for one in transfers] == tags and [one.resume for one in transfers] == [1, 1, 0]
+    again.send(settled(0, 1, ACCEPTED))
+    again.lose()
+    client.site.run(1.0)
+    assert client.depth(LASTING) == 0, "the queue keeps the unsettled message for the link"
+    last = LinkClient(client.site, "n1", sourceless_again(tags), credit(10))
+    assert last_octets(last) == b"3"
+    last.send(d.Detach(0, True))
+    assert LASTING not in queues(client)
+
+
+@pytest.mark.parametrize(
+    "asked", [TerminusDurability.UNSETTLED_STATE, None], ids=["asked", "without a source"]
+)
+def test_a_terminus_that_was_made_without_its_unsettled_state_keeps_none(
+    client: Client, asked: TerminusDurability | None
+) -> None:
+    configured = durable()
+    configured.source.durable = TerminusDurability.CONFIGURATION
+    LinkClient(client.site, "n2", configured).lose()
+    link = LinkClient(client.site, "n3", sourceless() if asked is None else durable())
+    answer = next(one.performative for one in link.frames if isinstance(one.performative, d.Attach))
+    assert answer.source.durable is TerminusDurability.CONFIGURATION and answer.unsettled is None
+    link.send(credit(10))
+    publish(client, b"1")
+    assert last_octets(link) == b"1"
+    link.lose()
+    client.site.until(lambda: client.depth(LASTING) == 1)
 
 
 @pytest.mark.requirement("B11.10")

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from node.refusal import AccessRefusedError, NotFoundError, Refusal
-from node.session.amqp10.subscriptions import EXCLUSIVE, MAX_NAME_OCTETS, SUBSCRIPTION, queue_name
+from node.session.amqp10.subscriptions import (
+    EXCLUSIVE,
+    KEEPS_UNSETTLED,
+    MAX_NAME_OCTETS,
+    SUBSCRIPTION,
+    queue_name,
+)
 from node.session.ports import QueueDeclaration
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.definitions import AmqpCondition, StdDistMode, TerminusDurability, TerminusExpiryPolicy
@@ -66,7 +72,8 @@ def test_a_durable_subscription_is_found_by_container_and_link(broker: NodeBroke
     first = Client(broker)
     source = first.send(durable())[0].source
     assert (source.expiry_policy, source.durable) == (NEVER, TerminusDurability.CONFIGURATION)
-    wanted = QueueDeclaration(LASTING, True, False, False, {SUBSCRIPTION: ADDRESS})
+    arguments = {SUBSCRIPTION: ADDRESS, KEEPS_UNSETTLED: True}
+    wanted = QueueDeclaration(LASTING, True, False, False, arguments)
     assert broker.declared == [wanted] and broker.bound == [("orders", "eu.#", LASTING)]
     first.session.lost()
     assert broker.deleted == [] and not broker.consumed
@@ -126,7 +133,7 @@ def test_a_subscription_to_another_address_is_made_anew(broker: NodeBroker) -> N
     Client(broker).send(durable("/exchanges/orders/us.%23"))
     assert broker.deleted == [LASTING]
     assert broker.bound == [("orders", "eu.#", LASTING), ("orders", "us.#", LASTING)]
-    assert broker.queues[LASTING].arguments == {SUBSCRIPTION: "/exchanges/orders/us.%23"}
+    assert broker.queues[LASTING].arguments[SUBSCRIPTION] == "/exchanges/orders/us.%23"
 
 
 def test_a_changed_source_of_the_connection_is_made_anew(client: Client, broker: NodeBroker) -> None:

@@ -8,7 +8,7 @@ from node.delivery.link_terms import LinkTerms
 from node.wire.amqp10.connection import Connection
 from node.wire.amqp10.definitions import Source, Target, TerminusDurability
 from node.wire.amqp10.errors import IncompleteUnsettledError
-from node.wire.amqp10.links import Link
+from node.wire.amqp10.links import Link, OutgoingLink
 from node.wire.amqp10.retention import Retention, granted, unsettled_kept
 
 MOST_NAME_OCTETS: Final = 1024
@@ -24,6 +24,19 @@ def kept_retention(asked: Source | Target) -> Retention | None:
     wanted = granted(asked, may_last=True)
     keeps = asked.durable is TerminusDurability.UNSETTLED_STATE and wanted.lasts
     return unsettled_kept(wanted) if keeps else None
+
+
+def ask_as_made(link: OutgoingLink, retention: Retention, *, keeps: bool) -> None:
+    """Have a link to a subscription ask for the durability with which the terminus was made, or for less.
+    `keeps`: that was unsettled-state. A peer that states no source asks for the terminus as it is.
+    """
+    source = link.source
+    if link.attach.source is None and keeps:
+        source.durable, source.expiry_policy = TerminusDurability.UNSETTLED_STATE, retention.expiry
+        source.timeout = retention.timeout_s
+    elif source.durable is TerminusDurability.UNSETTLED_STATE and not keeps:
+        source.durable = TerminusDurability.CONFIGURATION
+    link.attach.source = source
 
 
 def link_octets(link: Link, connection: Connection, retention: Retention) -> bytes:

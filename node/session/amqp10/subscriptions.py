@@ -34,14 +34,19 @@ from node.wire.amqp10.retention import Retention, lasting
 SUBSCRIPTION: Final = "x-subscription"
 """The queue argument with the source's address."""
 
+KEEPS_UNSETTLED: Final = "x-subscription-unsettled"
+"""The queue argument of a terminus that was made with the durability unsettled-state."""
+
 MAX_NAME_OCTETS: Final = 255
 
 EXCLUSIVE: Final = QueueDeclaration("", durable=False, exclusive=True, auto_delete=False)
 """A queue that ends with its connection."""
 
 CarryOut = Callable[[Command, Callable[[Result | Refusal], None]], None]
-Subscribed = Callable[[str, str, Retention], None]
-"""Called with the queue, the source's address and the retention of a terminus that is ready."""
+Subscribed = Callable[[str, str, Retention, bool], None]
+"""Called with the queue, the source's address and the retention of a terminus that is ready, and whether its
+unsettled deliveries are to be kept.
+"""
 
 Refused = Callable[[Refusal], None]
 
@@ -59,16 +64,19 @@ def queue_name(container: str, link: str) -> str:
 class Subscribing:
     """Finds or makes the queue of one link, and binds the queue. `ready` or `refused` is called once."""
 
-    __slots__ = ("_address", "_carry_out", "_name", "_ready", "_refused", "_retention")
+    __slots__ = ("_address", "_carry_out", "_keeps", "_name", "_ready", "_refused", "_retention")
 
     def __init__(self, carry_out: CarryOut, ready: Subscribed, refused: Refused) -> None:
         self._carry_out, self._ready, self._refused = carry_out, ready, refused
         self._address = self._name = ""
         self._retention: Retention | None = None
+        self._keeps = False
 
-    def subscribe(self, name: str, address: str, retention: Retention) -> None:
-        """Find the queue with this name, or make the queue; an empty name is for an exclusive queue."""
-        self._name, self._address, self._retention = name, address, retention
+    def subscribe(self, name: str, address: str, retention: Retention, *, keeps: bool) -> None:
+        """Find the queue with this name, or make the queue; an empty name is for an exclusive queue. `keeps`:
+        the source asks for the durability unsettled-state.
+        """
+        self._name, self._address, self._retention, self._keeps = name, address, retention, keeps
         if name:
             self._carry_out(DescribeQueue(name), self._looked_up)
         else:
@@ -96,7 +104,7 @@ class Subscribing:
         elif self._address and address != self._address:
             self._carry_out(DeleteQueue(self._name), self._deleted)
         else:
-            self._address = address
+            self._address, self._keeps = address, result.queue.arguments.get(KEEPS_UNSETTLED) is True
             unused_ms = result.queue.arguments.get("x-expires", 0)
             self._retention = lasting(unused_ms // 1000, result.queue.durable)
             self._bind(False)
@@ -113,6 +121,8 @@ class Subscribing:
         wanted = EXCLUSIVE
         if self._name:
             arguments: dict[str, str | int] = {SUBSCRIPTION: self._address}
+            if self._keeps:
+                arguments[KEEPS_UNSETTLED] = True
             if retention.timeout_s:
                 arguments["x-expires"] = retention.timeout_s * 1000
             wanted = QueueDeclaration(self._name, bool(retention.durable), False, False, arguments)
@@ -141,7 +151,7 @@ class Subscribing:
                 self._carry_out(DeleteQueue(self._name), ignored)
             self._refused(result)
         elif self._retention is not None:
-            self._ready(self._name, self._address, self._retention)
+            self._ready(self._name, self._address, self._retention, self._keeps)
 
     def _refuse(self, result: Result | Refusal) -> None:
         if isinstance(result, Refusal):

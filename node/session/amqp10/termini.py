@@ -17,7 +17,7 @@ from node.ranges.range_set import RangeSet
 from node.refusal import Refusal, ResourceLockedError
 from node.session.amqp10.filters import filter_set
 from node.session.amqp10.kept_targets import SessionTargets
-from node.session.amqp10.kept_termini import kept_retention, link_octets
+from node.session.amqp10.kept_termini import ask_as_made, kept_retention, link_octets
 from node.session.amqp10.refusals import refusal_error
 from node.session.amqp10.subscriptions import EXCLUSIVE, Subscribing, ignored, queue_name
 from node.session.commands import (
@@ -309,7 +309,8 @@ class Termini:
             self._core.carry_out(link.session, DeleteQueue(kept.queue), ignored)
         retention = granted(source, may_last=True)
         name = self._lasting_name(link) if retention.lasts else ""
-        self._subscribing(link).subscribe(name, address, retention)
+        keeps = kept_retention(source) is not None
+        self._subscribing(link).subscribe(name, address, retention, keeps=keeps)
 
     def _resume(self, link: OutgoingLink) -> None:
         """Attach a link without a source: the peer goes on with a terminus that the node has kept. Raises
@@ -330,8 +331,11 @@ class Termini:
         carry_out = partial(self._core.carry_out, link.session)
         return Subscribing(carry_out, partial(self._subscribed, link), partial(self._not_subscribed, link))
 
-    def _subscribed(self, link: OutgoingLink, queue: str, address: str, retention: Retention) -> None:
+    def _subscribed(
+        self, link: OutgoingLink, queue: str, address: str, retention: Retention, keeps: bool
+    ) -> None:
         with self._session:
+            ask_as_made(link, retention, keeps=keeps)
             self._ready(link, queue, address, retention)
             self._session.answered()
 
