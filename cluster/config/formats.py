@@ -21,7 +21,8 @@ With level 10 the terms of consumers may have backlogs.
 With level 11 filters may have paths into bodies and functions, and queues may have filters.
 With level 12 queues may have priority expressions.
 With level 13 transactions may move messages that wait in a queue.
-With level 14 logs may have which consumer a link has, and the terms of consumers that this is so.
+With level 14 logs may have which consumer a link has, and the terms of consumers that this is so; and
+transactions may have the tags of deliveries whose targets are kept.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -86,7 +87,7 @@ them (`node.queue.transaction_operations.MOVES`).
 
 LINKS_IN_LOGS: Final = 14
 """From this level on nodes read, in the terms of a consumer, that the log has that the consumer has its link
-(`cluster.owner.attached_links`).
+(`cluster.owner.attached_links`), and in transactions the tags of deliveries (`node.queue.targets`).
 """
 
 SEALED_QUEUES: Final = 1

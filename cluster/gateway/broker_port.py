@@ -86,7 +86,10 @@ class FrontEnd:
         self._catalog, self._links, self._local, self._lost_memory = catalog, links, local, lost_memory
         self._declarations = QueueDeclarations(context, local, lost_memory, default_type)
         self.churn = self._declarations.churn
-        self._exchanges, self._commits = ExchangeChanges(catalog, local), Commits(self._number, catalog.state)
+        targets = FrontEndTargets(self._number, links, formats, self._next_number)
+        self.targets: TargetPort = targets
+        self._commits = Commits(self._number, catalog.state, targets)
+        self._exchanges = ExchangeChanges(catalog, local)
         self._requests = OwnerRequests(links, self._commits, formats)
         self._deletions = QueueDeletions(catalog, formats, local, self.churn, self._requests.ask)
         self._access = access
@@ -102,7 +105,6 @@ class FrontEnd:
         self._consumers: dict[int, Attached] = {}
         self.backlogs = Backlogs(catalog.state, local, self._consumers)
         self._giving_back = GivingBack(self._consumers, links, formats)
-        self.targets: TargetPort = FrontEndTargets(self._number, links, formats, self._next_number)
         self._gets = Gets(catalog.state, links, local, self._consumers, self._new_consumer)
         self._last_consumer = FIRST_CONSUMER
         self._waiting: dict[Subscriber, None] = {}

@@ -16,11 +16,14 @@ from cluster.catalog.state import CatalogState
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.routes import Targets
 from cluster.gateway.state import Vote
+from cluster.gateway.targets import FrontEndTargets
 from cluster.peers.link_messages import Ranges
 from node.delivery.backlog import NO_BACKLOG
 from node.delivery.settlements import Outcome, Settlement, consumer_of, token_of
 from node.message.run import Run
+from node.queue.decision_format import encode_target
 from node.queue.entry_format import Buffer, encode_discard, encode_publish, encode_return, encode_settle
+from node.queue.targets import UpdateTarget
 from node.queue.transaction_format import encode_conclude, encode_decide, encode_end, encode_prepare
 from node.queue.transaction_operations import MOVES, TransactionKey
 from node.refusal import PreconditionFailedError, Refusal
@@ -50,16 +53,18 @@ class Attached:
 
 @dataclass(slots=True)
 class Share:
-    """A transaction's part in one partition: runs with their queues, and settlements as (queue, outcome,
-    token, annotations, messages).
+    """A transaction's part in one partition: runs with their queues, settlements as (queue, outcome, token,
+    annotations, messages), and the steps of targets whose deliveries the runs have come in.
     """
 
     publishes: list[tuple[Run, list[int]]] = field(default_factory=list)
     settled: list[tuple[int, Outcome, int, bytes, Ranges]] = field(default_factory=list)
+    received: list[UpdateTarget] = field(default_factory=list)
 
     def operations(self) -> list[Buffer]:
         """The encoded operations, as parts to join."""
-        parts = [part for run, queues in self.publishes for part in encode_publish(run, queues)]
+        parts: list[Buffer] = [encode_target(step) for step in self.received]
+        parts += [part for run, queues in self.publishes for part in encode_publish(run, queues)]
         gathered: dict[tuple[int, Outcome, int, bytes], Ranges] = {}
         for queue, outcome, token, told, ranges in self.settled:
             gathered.setdefault((queue, outcome, token, told), []).extend(ranges)
@@ -117,9 +122,10 @@ def shares_of(
 class Commits:
     """Carries out the commits of a front end's sessions."""
 
-    def __init__(self, front_end: int, state: CatalogState) -> None:
+    def __init__(self, front_end: int, state: CatalogState, targets: FrontEndTargets | None = None) -> None:
+        """`targets` are those that have deliveries in transactions."""
         self._front_end = front_end
-        self._state = state
+        self._state, self._targets = state, targets
         self._last = 0
 
     def commit(self, shares: PartitionShares, answer: Done, *, moves: bool = False) -> None:
@@ -129,10 +135,14 @@ class Commits:
         queues as failed deliveries. With `moves` the settled messages are those that no client has: after a
         refusal they are in their queues as before.
         """
+        steps = [] if self._targets is None or moves else self._targets.committed_steps()
+        for way, step in steps or ():
+            shares.setdefault(way, Share()).received.append(step)
         if not shares:
             answer(None)
-        elif any(link.unreachable for link in shares):
-            # The owner on the lost node cannot tell when the transaction is safe.
+        elif steps is None or any(link.unreachable for link in shares):
+            # The owner on the lost node cannot tell when the transaction is safe, and another link may have
+            # the target of a link that is gone.
             for link, share in shares.items() if not moves else ():
                 give_back(link, share)
             answer(incomplete())

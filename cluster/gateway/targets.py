@@ -35,6 +35,7 @@ class FrontEndTargets:
         self._front_end, self._links, self._formats = front_end, links, formats
         self._next_number = next_number
         self._attached: dict[int, AttachedTarget] = {}
+        self._committing: Sequence[tuple[int, Sequence[bytes]]] = ()
 
     @property
     def known(self) -> bool:
@@ -62,6 +63,23 @@ class FrontEndTargets:
             yield
         finally:
             attached.way.targets.receiving = None
+
+    @contextmanager
+    def committing(self, received: Sequence[tuple[int, Sequence[bytes]]]) -> Iterator[None]:
+        # Before all members read the step, no tags of transactions are kept.
+        self._committing = received if self._formats.log_links() else ()
+        try:
+            yield
+        finally:
+            self._committing = ()
+
+    def committed_steps(self) -> list[tuple[PartitionLink, UpdateTarget]] | None:
+        """The steps of the transaction that is committed now, and the ways to their owners; None where a link
+        is gone.
+        """
+        found = [(self._attached.get(target), tags) for target, tags in self._committing]
+        steps = [(one.way, self._step(one, TargetStep.COMMITTED, tags)) for one, tags in found if one]
+        return steps if len(steps) == len(found) else None
 
     def settle(self, target: int, tags: Sequence[bytes]) -> None:
         attached = self._attached.get(target)

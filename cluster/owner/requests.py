@@ -215,7 +215,8 @@ class FrontEndRequests:
         """A link of a client that sends is attached."""
         step = UpdateTarget(queue, front_end, number, TargetStep.ATTACHED, link)
         # A deposed owner does not know which deliveries have come.
-        attach_target(self._owner, step, partial(self._owner.linearizable_reads.answer, front_end, request))
+        answer = partial(self._owner.linearizable_reads.answer, front_end, request)
+        attach_target(self._owner, step, self._transactions.when_concluded, answer)
 
     def _drain(
         self, front_end: int, epoch: int, request: int, number: int, consumer: int, limit: int

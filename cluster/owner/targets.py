@@ -15,13 +15,19 @@ from node.queue.decision_format import encode_target
 from node.queue.dispatch import QueueOwner
 from node.queue.targets import TargetStep, UpdateTarget
 
+WhenConcluded = Callable[[UpdateTarget, Callable[[], None]], None]
+"""Calls back once no transaction with deliveries for the target of a step is prepared any more."""
 
-def attach_target(owner: OwnerState, step: UpdateTarget, answer: Callable[[Any], None]) -> None:
+
+def attach_target(
+    owner: OwnerState, step: UpdateTarget, concluded: WhenConcluded, answer: Callable[[Any], None]
+) -> None:
     """A link of a client that sends is attached. Answers `FOR_LINK` and the tags of the deliveries that have
     come on the link and that the client has not settled, or None where the queue keeps no target.
 
     Publishes on a link that had the target before are refused from now on. Those that the owner has taken are
-    in the log in front of the step, and so among the tags.
+    in the log in front of the step, and so among the tags. The answer waits for the outcomes of transactions
+    that are prepared with deliveries of the link.
     """
     if step.queue not in owner.queues:
         answer(NOT_FOUND)
@@ -36,11 +42,12 @@ def attach_target(owner: OwnerState, step: UpdateTarget, answer: Callable[[Any],
     if former != (step.front_end, step.number):
         _tell_lost(owner, *former)
     owner.decision(encode_target(step))
-    owner.after_proposed(partial(_attached, owner, step, answer))
+    attached = partial(owner.after_proposed, partial(_attached, owner, step, answer))
+    owner.after_proposed(partial(concluded, step, attached))
 
 
 def _attached(owner: OwnerState, step: UpdateTarget, answer: Callable[[Any], None]) -> None:
-    """The log has the step."""
+    """The log has the step, and the outcomes of earlier transactions."""
     state = owner.machine.queues.get(step.queue)
     targets = None if state is None else state.targets
     target = None if targets is None else targets.find(link_terms(step.link).identity)
@@ -55,7 +62,7 @@ def takes_step(owner: OwnerState, front_end: int, step: UpdateTarget) -> bool:
         return False
     owner.mark(step.queue)
     taken = queue.delivery.targets.takes(step)
-    if not taken and step.step is TargetStep.RECEIVED:
+    if not taken and step.step in (TargetStep.RECEIVED, TargetStep.COMMITTED):
         # The front end may have missed it. It must know before it hears that messages are refused.
         _tell_lost(owner, front_end, step.number)
     return taken

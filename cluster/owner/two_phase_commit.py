@@ -28,7 +28,10 @@ from cluster.owner.intake import TAKERS, Taking, take_return
 from cluster.owner.moving import Reservations, entrust_waiting, may_enter
 from cluster.owner.removals import take_removal
 from cluster.owner.state import OwnerState
+from cluster.owner.targets import takes_step
+from node.delivery.link_terms import link_terms
 from node.message.run import Run
+from node.queue.decision_format import encode_target
 from node.queue.entry_format import (
     encode_discard,
     encode_return,
@@ -46,6 +49,7 @@ from node.queue.operations import (
     Semantics,
     Settle,
 )
+from node.queue.targets import UpdateTarget
 from node.queue.transaction_format import (
     encode_abandon,
     encode_conclude,
@@ -95,10 +99,12 @@ class TwoPhaseCommit:
         # Transactions whose coordinator was asked, and participants that have not confirmed the outcome yet.
         self._asked: set[TransactionKey] = set()
         self._telling: dict[TransactionKey, set[int]] = {}
+        # Attaches of targets that wait for the outcomes of prepared transactions.
+        self._waiting: list[tuple[UpdateTarget, Callable[[], None]]] = []
 
     def clear(self) -> None:
         """Forget everything: this node does not own the partition any more."""
-        self._open, self._telling = {}, {}
+        self._open, self._telling, self._waiting = {}, {}, []
         self.reservations.clear()
         for keys in (self._deciding, self._abandoning, self._asked):
             keys.clear()
@@ -118,8 +124,9 @@ class TwoPhaseCommit:
                 if queue in self._owner.queues and self._owner.rules_of(queue).expect:
                     for start, run in self._owner.contents(first, last):
                         self._await(run, (queue,), start)
-            for settlement in _settlements(prepared.settled):
-                self._entrust(TRANSACTION, settlement)
+            for operation in _later(prepared.settled):
+                if type(operation) is not UpdateTarget:
+                    self._entrust(TRANSACTION, cast(SettlementOperation, operation))
 
     def _entrust(self, front_end: int, settlement: SettlementOperation) -> None:
         """Move the front end's leases that a transaction settles to the holder `TRANSACTION`, so that the
@@ -170,6 +177,8 @@ class TwoPhaseCommit:
             if type(one) is Publish:
                 first = taking.withhold(read_run(taking.data, one.position), one.queues)
                 rows += [(queue, first, first + one.count - 1) for queue in one.queues]
+            elif type(one) is UpdateTarget:
+                settled.append(encode_target(one))
             else:
                 settlement = cast(SettlementOperation, one)
                 self._take_out(key, settlement)
@@ -197,6 +206,8 @@ class TwoPhaseCommit:
                 self._owner.published += one.count
                 run = read_run(taking.data, one.position)
                 taking.take(run, one.queues, index, dead_letters=key.moves)
+            elif type(one) is UpdateTarget:
+                taking.keep_all([encode_target(one)])
             else:
                 if key.moves:
                     self._take_out(key, cast(SettlementOperation, one))
@@ -219,8 +230,8 @@ class TwoPhaseCommit:
     def _reserve(
         self, taking: Taking, front_end: int, share: Sequence[Operation], *, keep: bool = True
     ) -> bool:
-        """Whether queues have room for all publishes and annotations of the share; with `keep` the room for
-        publishes is reserved.
+        """Whether queues have room for all publishes and annotations of the share, and the links of its
+        deliveries have their targets; with `keep` the room for publishes is reserved.
         """
         owner, reserved = self._owner, list[Reserved]()
         first, room = owner.next_sequence, True
@@ -232,6 +243,9 @@ class TwoPhaseCommit:
                 first += one.count
             elif room and type(one) is Return and one.annotations:
                 room = changes(owner, front_end, one) is not None
+            elif room and type(one) is UpdateTarget:
+                # A link that has lost its target may have sent the messages again, on the link that has it.
+                room = takes_step(owner, front_end, one)
         for queues, start, end in () if room and keep else reserved:
             for queue in queues:
                 owner.arrived(queue, start, end)
@@ -265,7 +279,7 @@ class TwoPhaseCommit:
         move have not left their queue.
         """
         for one in share:
-            if type(one) is not Publish and not key.moves:
+            if type(one) not in (Publish, UpdateTarget) and not key.moves:
                 settlement = cast(SettlementOperation, one)
                 taking.settle(
                     key.front_end, Return(settlement.queue, settlement.ranges, True, settlement.token), index
@@ -287,7 +301,11 @@ class TwoPhaseCommit:
                 self._owner.published += last - first + 1
             else:
                 self._owner.arrived(queue, first, last)
-        for settlement in _settlements(prepared.settled):
+        for operation in _later(prepared.settled):
+            if type(operation) is UpdateTarget:
+                found += [encode_target(operation)] if committed else []
+                continue
+            settlement = cast(SettlementOperation, operation)
             if committed and type(settlement) is not Return:
                 part = TAKERS[type(settlement)](self._owner, TRANSACTION, settlement)
                 found += [] if part is None else [part]
@@ -296,7 +314,22 @@ class TwoPhaseCommit:
                     told = changes(self._owner, TRANSACTION, settlement)
                     found += [] if told is None else change(self._owner, told)
                 found += self._give_back(settlement, failed=not key.moves)
+        if self._waiting:
+            self._owner.proposal.committed.append(self._look_again)
         return found
+
+    def when_concluded(self, step: UpdateTarget, then: Callable[[], None]) -> None:
+        """Call back once no transaction with deliveries for the target of a step is prepared any more."""
+        if any(_has_deliveries(prepared, step) for prepared in self._open.values()):
+            self._waiting.append((step, then))
+        else:
+            then()
+
+    def _look_again(self) -> None:
+        """A transaction is concluded."""
+        waiting, self._waiting = self._waiting, []
+        for step, then in waiting:
+            self.when_concluded(step, then)
 
     def _without_unwanted(self, prepared: Prepared) -> list[bytes]:
         """The operations that remove from a committed transaction what queues leave out: duplicates, and
@@ -419,8 +452,16 @@ class TwoPhaseCommit:
         return True
 
 
-def _settlements(data: bytes) -> Iterator[SettlementOperation]:
-    return (cast(SettlementOperation, operation) for operation in read_operations(data))
+def _later(data: bytes) -> Iterator[Operation]:
+    """The operations of a prepared transaction that its commit carries out."""
+    return iter(read_operations(data))
+
+
+def _has_deliveries(prepared: Prepared, step: UpdateTarget) -> bool:
+    """Whether a transaction has deliveries for the target of a step."""
+    identity = link_terms(step.link).identity
+    found = (one for one in _later(prepared.settled) if type(one) is UpdateTarget and one.queue == step.queue)
+    return any(link_terms(one.link).identity == identity for one in found)
 
 
 def _encoded(settlement: SettlementOperation) -> bytes:

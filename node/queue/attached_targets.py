@@ -55,7 +55,7 @@ class AttachedTargets:
             self._links[link.identity] = link
         elif self._attached.get(link.identity) != (step.front_end, step.number):
             return False
-        if step.step in (TargetStep.RECEIVED, TargetStep.SETTLED):
+        if step.step in (TargetStep.RECEIVED, TargetStep.SETTLED, TargetStep.COMMITTED):
             return True
         if step.step is TargetStep.CLOSED:
             del self._attached[link.identity], self._links[link.identity]

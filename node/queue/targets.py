@@ -44,6 +44,10 @@ class TargetStep(IntEnum):
     """
     SETTLED = 5
     """The client has settled deliveries."""
+    COMMITTED = 6
+    """Deliveries have come in a transaction, which is committed, and which was prepared while the link had
+    its target. The link may be gone since, or another one may wait for the outcome.
+    """
 
 
 class UpdateTarget(NamedTuple):
@@ -101,6 +105,8 @@ class TargetStates:
             self._attach(link, step.front_end, step.number)
             return
         found = self._by_link.get(link.identity)
+        if found is not None and step.step is TargetStep.COMMITTED:
+            self._receive(found, step.tags)
         if found is None or found.attached != (step.front_end, step.number):
             return
         if step.step is TargetStep.DETACHED:
@@ -109,13 +115,16 @@ class TargetStates:
             del self._by_link[link.identity]
             self.octets -= _octets_of(found)
         elif step.step is TargetStep.RECEIVED:
-            fresh = dict.fromkeys(tag for tag in step.tags if tag not in found.tags)
-            self.octets += sum(_TAG_OCTETS + len(tag) for tag in fresh)
-            found.tags.update(fresh)
-        else:
+            self._receive(found, step.tags)
+        elif step.step is TargetStep.SETTLED:
             for tag in dict.fromkeys(tag for tag in step.tags if tag in found.tags):
                 del found.tags[tag]
                 self.octets -= _TAG_OCTETS + len(tag)
+
+    def _receive(self, target: TargetState, tags: tuple[bytes, ...]) -> None:
+        fresh = dict.fromkeys(tag for tag in tags if tag not in target.tags)
+        self.octets += sum(_TAG_OCTETS + len(tag) for tag in fresh)
+        target.tags.update(fresh)
 
     def _attach(self, link: LinkTerms, front_end: int, number: int) -> None:
         target = self._by_link.get(link.identity)

@@ -58,7 +58,8 @@ class Prepared(NamedTuple):
 
     `published` are (queue, first, last) of messages that stand before it in the log, and that no consumer
     gets before the commit. `settled` are the octets of the settlements to carry out at the commit; until the
-    outcome no consumer gets the messages that they name.
+    outcome no consumer gets the messages that they name. Among them are the steps of targets
+    (`node.queue.targets`) whose deliveries the messages have come in.
     """
 
     key: TransactionKey

@@ -81,9 +81,7 @@ class QueueDescription(NamedTuple):
 
 
 class DeclaredQueue(NamedTuple):
-    """A queue that was declared. `counts`: its counts, where the declaration created it and the owner has
-    told them.
-    """
+    """A declared queue. `counts`: those of one that the declaration has made, where the owner tells them."""
 
     queue: QueueRef
     counts: QueueCounts | None = None
@@ -181,9 +179,7 @@ lease that ends earlier are left out.
 """
 
 TargetAnswer = Callable[[int, Sequence[bytes], Refusal | None], None]
-"""Called with the number of an attached target, 0 where the queue keeps none, and the tags of the deliveries
-that the queue has and that their client has not settled.
-"""
+"""Called with the number of an attached target, 0 where the queue keeps none, and its unsettled tags."""
 
 
 class TargetPort(Protocol):
@@ -205,6 +201,11 @@ class TargetPort(Protocol):
         """The messages that are published in this context to the target's queue have come in deliveries with
         these tags. The queue keeps the tags of those that it takes. The queue refuses all of them if the link
         has lost its target to another one.
+        """
+
+    def committing(self, received: Sequence[tuple[int, Sequence[bytes]]]) -> AbstractContextManager[None]:
+        """The transaction that is committed in this context has deliveries with these tags, by targets. It is
+        refused if a link has lost its target.
         """
 
     def settle(self, target: int, tags: Sequence[bytes]) -> None:

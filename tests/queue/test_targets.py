@@ -48,7 +48,10 @@ def test_tags_are_kept_until_they_are_settled_or_the_target_is_closed() -> None:
     assert state.targets is None
 
 
-@pytest.mark.parametrize("what", [one for one in TargetStep if one is not TargetStep.ATTACHED])
+UNDER_A_LINK = [one for one in TargetStep if one not in (TargetStep.ATTACHED, TargetStep.COMMITTED)]
+
+
+@pytest.mark.parametrize("what", UNDER_A_LINK)
 def test_a_step_of_a_link_that_has_lost_its_target_has_no_effect(what: TargetStep) -> None:
     targets = TargetStates()
     targets.update(ATTACHED)
@@ -57,6 +60,27 @@ def test_a_step_of_a_link_that_has_lost_its_target_has_no_effect(what: TargetSte
     before = targets.encode()
     targets.update(step(what, b"a", b"b"))
     assert targets.encode() == before
+
+
+def test_deliveries_of_a_transaction_come_whichever_link_has_the_target_at_its_commit() -> None:
+    targets = TargetStates()
+    committed = step(TargetStep.COMMITTED, b"a", b"b")
+    targets.update(committed)
+    assert not len(targets), "the target is closed"
+    for one in (ATTACHED, step(TargetStep.RECEIVED, b"a"), step(TargetStep.DETACHED), committed):
+        targets.update(one)
+    assert tags_of(targets) == [[b"a", b"b"]]
+    for one in (step(TargetStep.ATTACHED, number=2), step(TargetStep.COMMITTED, b"c")):
+        targets.update(one)
+    assert tags_of(targets) == [[b"a", b"b", b"c"]]
+
+
+def test_an_owner_takes_deliveries_of_a_transaction_while_their_link_has_its_target() -> None:
+    targets = AttachedTargets(QueueState(Semantics.AT_LEAST_ONCE))
+    targets.takes(ATTACHED)
+    assert targets.takes(step(TargetStep.COMMITTED, b"a"))
+    targets.takes(step(TargetStep.DETACHED))
+    assert not targets.takes(step(TargetStep.COMMITTED, b"a"))
 
 
 def test_links_of_a_dead_front_end_are_gone_and_their_targets_stay() -> None:

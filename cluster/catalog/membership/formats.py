@@ -97,7 +97,9 @@ class Formats:
         return self.everywhere >= LINKS_IN_TERMS
 
     def log_links(self) -> bool:
-        """Whether all members read in the terms of consumers that the log has which consumer a link has."""
+        """Whether all members read in the terms of consumers that the log has which consumer a link has, and
+        in transactions the tags of deliveries.
+        """
         return self.everywhere >= LINKS_IN_LOGS
 
     def know_cancels(self) -> bool:

@@ -9,6 +9,7 @@ of the runs that it holds.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final
 
@@ -325,7 +326,9 @@ class ConnectionSession(MachineSession):
 
     def _commit(self, effect: effects.CommitEffect) -> None:
         committed = partial(self._committed, effect)
-        self._core.commit(-effect.transaction, effect.settled, committed, whole=True)
+        received = effect.received
+        with self._port.targets.committing(received) if received else nullcontext():
+            self._core.commit(-effect.transaction, effect.settled, committed, whole=True)
 
     def _committed(self, effect: effects.CommitEffect, refusal: Refusal | None) -> None:
         with self:

@@ -215,6 +215,8 @@ class CommitEffect:
     session: int
     tag: int
     settled: list[Settlement]
+    received: list[tuple[int, list[bytes]]]
+    """The targets that keep deliveries of the transaction, with the tags of these."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -271,12 +271,10 @@ class IncomingTransfers:
         exchange, routing_key = link.exchange, link.routing_key
         if link.anonymous:
             exchange, routing_key = destination_of(address_in(data, start, end))
-        kept = link.kept
-        if kept is not None:
-            if transaction is not None or delivery.settled or not delivery.second:
-                kept = None
-            if self._batch is not None and bool(self._batch.tags) is (kept is None):
-                self.flush()
+        kept = None if delivery.settled or not delivery.second else link.kept
+        tagged = kept is not None and transaction is None
+        if link.kept is not None and self._batch is not None and bool(self._batch.tags) is not tagged:
+            self.flush()
         skip, number, settled = start - begin, delivery.number, delivery.settled
         durable, special = facts.durable, facts.special
         batch = self._batch_for(
@@ -284,7 +282,10 @@ class IncomingTransfers:
         )
         if kept is not None:
             kept.add(delivery.number, delivery.tag)
-            batch.tags.append(delivery.tag)
+            if transaction is None:
+                batch.tags.append(delivery.tag)
+            else:
+                self._transactions.post(transaction, kept, delivery.number)
         length = end - begin
         batch.end = end
         batch.lengths.append(length)
@@ -410,7 +411,9 @@ class IncomingTransfers:
         """A link has ended: its target is kept without it, or is gone."""
         if link.kept is not None:
             self.flush()
-            self._outbox.emit(TargetEnded(link.kept.number, keeping(link.retention, end) is Keeping.GONE))
+            gone = keeping(link.retention, end) is Keeping.GONE
+            link.kept.ended, link.kept.kept = True, not gone
+            self._outbox.emit(TargetEnded(link.kept.number, gone))
 
     def decided(self, first_tag: int, last_tag: int, outcome: DeliveryOutcome) -> None:
         """The broker has decided about deliveries, by the tags of their publishes."""

@@ -30,13 +30,17 @@ _ATTACH_OCTETS: Final = 512
 class KeptTarget:
     """The unsettled deliveries of a link, by number and tag. `number` is that of the target at the broker."""
 
-    __slots__ = ("_known", "_most", "_unsettled", "number")
+    __slots__ = ("_known", "_most", "_unsettled", "ended", "kept", "number")
 
     def __init__(self, number: int, known: Iterable[bytes], max_frame_size: int) -> None:
         """`known`: the tags that the queue has, and that the peer tells as unsettled."""
         self.number: Final = number
         self._known = dict.fromkeys(known)
         self._unsettled: dict[int, bytes] = {}
+        self.ended = False
+        """Whether the link has ended."""
+        self.kept = True
+        """Whether the queue keeps the target, also when the link has ended."""
         # An unsettled map stands in one frame.
         self._most = max(2, (max_frame_size - _ATTACH_OCTETS) // _ENTRY_OCTETS)
 
@@ -60,6 +64,10 @@ class KeptTarget:
     def add(self, number: int, tag: bytes) -> None:
         """A delivery has come, whose tag the queue is to keep."""
         self._unsettled[number] = tag
+
+    def tags_of(self, numbers: Iterable[int]) -> list[bytes]:
+        """The tags of those deliveries that the peer has not settled."""
+        return [self._unsettled[number] for number in numbers if number in self._unsettled]
 
     def resume(self, tag: bytes) -> bool:
         """The peer resumes a delivery. Returns whether the queue has it."""

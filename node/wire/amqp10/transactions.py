@@ -43,6 +43,7 @@ from node.wire.amqp10.errors import (
     UnknownDischargeError,
     UnknownTransactionError,
 )
+from node.wire.amqp10.kept_target import KeptTarget
 from node.wire.amqp10.links import IncomingLink, PartialDelivery
 from node.wire.amqp10.outcomes import default_outcome
 from node.wire.amqp10.sections import body_composite
@@ -58,6 +59,9 @@ COORDINATOR: Final = Coordinator(
 
 TRANSACTION_OCTETS: Final = 1024
 """Octets of memory for a transaction, with its part in the node's session code."""
+
+POSTED_OCTETS: Final = 16
+"""Octets of memory for the number of a delivery whose target is kept."""
 
 HELD_RUN_OCTETS: Final = 512
 """Octets of memory for a held run beside its contents."""
@@ -95,6 +99,7 @@ class Transaction:
         "octets",
         "open_in",
         "parts",
+        "posted",
         "presumed",
         "retired",
         "settled_later",
@@ -118,7 +123,22 @@ class Transaction:
         self.settled_later: list[SettledLater] = []
         self.parts: set[PartialDelivery] = set()
         """The deliveries of the peer in the transaction that have frames to come."""
+        self.posted: dict[KeptTarget, list[int]] = {}
+        """The numbers of deliveries of the peer in the transaction whose targets are kept."""
         self.octets = TRANSACTION_OCTETS
+
+    def received(self) -> list[tuple[int, list[bytes]]]:
+        """The tags that targets are to keep with the commit. The transaction fails where a link has ended and
+        its target is kept: the peer may have attached the link elsewhere, and have sent the messages again.
+        """
+        found: list[tuple[int, list[bytes]]] = []
+        for target, numbers in self.posted.items():
+            tags = target.tags_of(numbers) if target.kept else []
+            if tags and target.ended:
+                self.fail("a link with deliveries of the transaction has ended")
+            elif tags:
+                found.append((target.number, tags))
+        return found
 
     def fail(self, reason: str) -> None:
         """The transaction can only be rolled back from now on; the first reason counts."""
@@ -197,6 +217,7 @@ class DeclaredTransactions:
         if transaction.parts:
             self.roll_back(transaction)
             raise UnfinishedPostError("a delivery in the transaction has frames to come")
+        received = transaction.received()
         if transaction.failure is not None:
             self.roll_back(transaction)
             raise RolledBackError(transaction.failure)
@@ -211,7 +232,7 @@ class DeclaredTransactions:
             else:
                 settlements.add(one.outcome, 0, one.taken.lease, one.taken.numbers)
         settled += [settlement for _, settlement in settlements.take_all()]
-        self._outbox.emit(CommitEffect(transaction.number, link.session, tag, settled))
+        self._outbox.emit(CommitEffect(transaction.number, link.session, tag, settled, received))
         return None
 
     def committed(self, number: int) -> IncomingLink | None:
@@ -235,6 +256,11 @@ class DeclaredTransactions:
     def hold(self, transaction: Transaction, octets: int) -> None:
         """A run with so many octets is held for the transaction."""
         self._grow(transaction, HELD_RUN_OCTETS + octets)
+
+    def post(self, transaction: Transaction, target: KeptTarget, number: int) -> None:
+        """A delivery has come whose target is kept."""
+        transaction.posted.setdefault(target, []).append(number)
+        self._grow(transaction, POSTED_OCTETS)
 
     def post_part(self, partial: PartialDelivery) -> None:
         """A delivery has frames to come. Its state may name a transaction."""
