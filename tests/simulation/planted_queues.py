@@ -14,7 +14,7 @@ from cluster.gateway.giving_back import GivingBack
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.routes import Routes, Targets
 from cluster.gateway.state import HeldMessages
-from cluster.owner import annotating, intake, serving
+from cluster.owner import annotating, intake, serving, two_phase_commit
 from cluster.owner.context import DeadLetterRoutes
 from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.linearizable_reads import LinearizableReads
@@ -28,6 +28,7 @@ from cluster.peers.link_messages import Ranges
 from node.delivery.settlements import NO_TOKEN
 from node.message.run import Run
 from node.queue.delivery_state import DeliveryState
+from node.queue.dispatch import QueueOwner
 from node.queue.feature import Incoming, KeptOut
 from node.queue.features import limits
 from node.queue.features.entry_filter import EntryFilter
@@ -265,8 +266,10 @@ def unlogged_links() -> AbstractContextManager[object]:
     knows.
     """
 
-    def soft_only(owner: OwnerState, serving: serving.Serving, handout: serving.Handout) -> None:
-        remarks = owner.queues[handout.queue].delivery.state.remarks
+    def soft_only(
+        owner: OwnerState, serving: serving.Serving, queue: QueueOwner, handout: serving.Handout
+    ) -> None:
+        remarks = queue.delivery.state.remarks
         put_remark(remarks, Subject.LINK, merged(handout.grant.ranges), handout.link)
         owner.send({handout.grant.front_end: handout.deliveries})
 
@@ -276,6 +279,11 @@ def unlogged_links() -> AbstractContextManager[object]:
 def unfenced_targets() -> AbstractContextManager[object]:
     """A queue takes no message of a link that has lost its target. With the bug it takes all."""
     return mock.patch.object(intake, "takes_step", lambda owner, front_end, step: True)
+
+
+def unfenced_commits() -> AbstractContextManager[object]:
+    """A queue takes no commit with deliveries of a link that has lost its target. With the bug it does."""
+    return mock.patch.object(two_phase_commit, "takes_step", lambda owner, front_end, step: True)
 
 
 def untold_tags() -> AbstractContextManager[object]:

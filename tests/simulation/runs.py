@@ -194,7 +194,9 @@ def _of_consumers(seed: int, shape: Shape) -> Plan:
     elif seed % RECOVERIES_EVERY == 3:
         shape.trials = (("recoveries",),) * 4
     elif seed % RESENDS_EVERY == 7:
-        shape.trials = (("resends",),) * 4
+        # The seeds of before have the trial of before.
+        kind = "posts" if seed % (2 * RESENDS_EVERY) >= RESENDS_EVERY else "resends"
+        shape.trials = ((kind,),) * 4
         return shape, World(seed).chance("resends").choice(UNRELIABLE), 0.3
     elif seed % CANCELS_EVERY == 15:
         shape.trials = (("cancels",),) * 4

@@ -44,6 +44,7 @@ OF_CONSUMERS: dict[str, Kind] = {
     "returns": order.returns,
     "lapses": order.lapses,
     "modifications": order.modifications,
+    "posts": keeping.posts,
     "resends": keeping.resends,
     "cancels": limits.cancels,
     "backlogs": order.backlogs,

@@ -8,6 +8,7 @@ from itertools import count
 
 from tests.simulation.keepers import Keeper
 from tests.simulation.links import LinkReceiver
+from tests.simulation.posters import Poster
 from tests.simulation.resenders import Resender
 from tests.simulation.scripts import Steps
 from tests.simulation.trials.limits import numbered
@@ -84,6 +85,34 @@ def resends(trial: Trial) -> Steps:
     taker, taken = trial.prover(), list[Received]()
     yield from trial.take(taker, trial.name, bodies, taken)
     trial.check_taken(bodies, taken)
+
+
+def posts(trial: Trial) -> Steps:
+    """A client sends messages to two queues in transactions, over many connections to any nodes: each message
+    is in its queue once, and a transaction takes effect wholly or not at all (B7, A19).
+    """
+    chance, queues = trial.chance, dict[str, list[str]]()
+    for suffix in ("", " other"):
+        publisher = trial.prover()
+        yield trial.queue(publisher, suffix)
+        publisher.leave()
+        trial.provers.remove(publisher)
+        queues[f"{trial.name}{suffix}"] = numbered(f"m{suffix}", chance.randint(2, 8))
+    poster = Poster(queues, chance)
+    while not poster.done:
+        ready = trial.nodes.ready_nodes()
+        if not poster.connected and ready:
+            poster.begin(trial.nodes.place(chance.choice(ready)))
+        elif poster.connected and chance.random() < 0.08:
+            poster.drop()
+        else:
+            poster.act()
+        yield chance.choice((0.0, PAUSE_S, PAUSE_S, 4 * PAUSE_S))
+    poster.drop()
+    for queue, bodies in queues.items():
+        taker, taken = trial.prover(), list[Received]()
+        yield from trial.take(taker, queue, bodies, taken)
+        trial.check_taken(bodies, taken)
 
 
 def _check(trial: Trial, keeper: Keeper, rival: LinkReceiver) -> None:
