@@ -198,6 +198,24 @@ def test_each_message_of_a_transaction_comes_once_whichever_node_dies(
         assert bodies(site, second, queue) == [b"in " + queue.encode()]
 
 
+@pytest.mark.parametrize("ran_ms", range(0, 12, 2))
+@pytest.mark.parametrize("queues", [(QUEUE,), QUEUES])
+def test_a_delivery_that_the_client_settles_before_the_outcome_is_not_kept(
+    site: Site, classic: Client, queues: tuple[str, ...], ran_ms: int
+) -> None:
+    link = Poster(site, "n2", queues=queues).wait()
+    txn_id = link.declare()
+    for queue in queues:
+        link.post(txn_id, queue.encode(), queue=queue)
+    link.post(txn_id, b"left")
+    asked = link.ask(txn_id)
+    site.run(ran_ms / 1000)
+    link.settle(*(queue.encode() for queue in queues))
+    site.until(lambda: link.outcome(asked))
+    assert link.outcome(asked) == ACCEPTED
+    site.until(lambda: kept_tags(site) == {b"left"})
+
+
 @pytest.mark.parametrize("closed", [True, False])
 def test_a_transaction_fails_whose_link_has_ended_with_its_target_kept(
     site: Site, client: Client, closed: bool

@@ -30,13 +30,15 @@ _ATTACH_OCTETS: Final = 512
 class KeptTarget:
     """The unsettled deliveries of a link, by number and tag. `number` is that of the target at the broker."""
 
-    __slots__ = ("_known", "_most", "_unsettled", "ended", "kept", "number")
+    __slots__ = ("_committing", "_known", "_most", "_unsettled", "ended", "kept", "number")
 
     def __init__(self, number: int, known: Iterable[bytes], max_frame_size: int) -> None:
         """`known`: the tags that the queue has, and that the peer tells as unsettled."""
         self.number: Final = number
         self._known = dict.fromkeys(known)
         self._unsettled: dict[int, bytes] = {}
+        # Deliveries of transactions that are discharged. The value: the peer has settled the delivery since.
+        self._committing: dict[bytes, bool] = {}
         self.ended = False
         """Whether the link has ended."""
         self.kept = True
@@ -69,6 +71,16 @@ class KeptTarget:
         """The tags of those deliveries that the peer has not settled."""
         return [self._unsettled[number] for number in numbers if number in self._unsettled]
 
+    def discharged(self, tags: list[bytes]) -> None:
+        """The transaction of these deliveries is discharged."""
+        self._committing.update(dict.fromkeys(tags, False))
+
+    def concluded(self, tags: list[bytes]) -> list[bytes]:
+        """The transaction of these deliveries is committed, or has failed. Returns the tags of those that the
+        peer has settled meanwhile.
+        """
+        return [tag for tag in tags if self._committing.pop(tag, False)]
+
     def resume(self, tag: bytes) -> bool:
         """The peer resumes a delivery. Returns whether the queue has it."""
         if tag not in self._known:
@@ -77,10 +89,15 @@ class KeptTarget:
         return True
 
     def settle(self, first: int, last: int) -> list[bytes]:
-        """The peer has settled the deliveries of a closed range. Returns the tags of those on the link."""
+        """The peer has settled the deliveries of a closed range. Returns the tags of those on the link, but
+        those of discharged transactions: the queue may not have them yet.
+        """
         unsettled = self._unsettled
         if last - first < len(unsettled):
             found = [number for number in range(first, last + 1) if number in unsettled]
         else:
             found = [number for number in unsettled if first <= number <= last]
-        return [unsettled.pop(number) for number in found]
+        tags = [unsettled.pop(number) for number in found]
+        if self._committing:
+            self._committing.update(dict.fromkeys(self._committing.keys() & set(tags), True))
+        return [tag for tag in tags if tag not in self._committing]

@@ -30,7 +30,7 @@ from node.wire.amqp10.definitions import (
     TransactionalState,
     TxnCapability,
 )
-from node.wire.amqp10.effects import CommitEffect, Outbox, Rollback, SettleEffect
+from node.wire.amqp10.effects import CommitEffect, Outbox, Rollback, SettleEffect, SettleTags
 from node.wire.amqp10.error_texts import error_of
 from node.wire.amqp10.errors import (
     ControlMessageError,
@@ -103,6 +103,7 @@ class Transaction:
         "presumed",
         "retired",
         "settled_later",
+        "tags",
         "txn_id",
     )
 
@@ -125,20 +126,20 @@ class Transaction:
         """The deliveries of the peer in the transaction that have frames to come."""
         self.posted: dict[KeptTarget, list[int]] = {}
         """The numbers of deliveries of the peer in the transaction whose targets are kept."""
+        self.tags: dict[KeptTarget, list[bytes]] = {}
+        """The deliveries that the targets keep from the commit on, once the transaction is discharged."""
         self.octets = TRANSACTION_OCTETS
 
-    def received(self) -> list[tuple[int, list[bytes]]]:
-        """The tags that targets are to keep with the commit. The transaction fails where a link has ended and
+    def find_tags(self) -> None:
+        """Find the deliveries that the peer has not settled. The transaction fails where a link has ended and
         its target is kept: the peer may have attached the link elsewhere, and have sent the messages again.
         """
-        found: list[tuple[int, list[bytes]]] = []
         for target, numbers in self.posted.items():
             tags = target.tags_of(numbers) if target.kept else []
             if tags and target.ended:
                 self.fail("a link with deliveries of the transaction has ended")
             elif tags:
-                found.append((target.number, tags))
-        return found
+                self.tags[target] = tags
 
     def fail(self, reason: str) -> None:
         """The transaction can only be rolled back from now on; the first reason counts."""
@@ -217,7 +218,7 @@ class DeclaredTransactions:
         if transaction.parts:
             self.roll_back(transaction)
             raise UnfinishedPostError("a delivery in the transaction has frames to come")
-        received = transaction.received()
+        transaction.find_tags()
         if transaction.failure is not None:
             self.roll_back(transaction)
             raise RolledBackError(transaction.failure)
@@ -232,6 +233,10 @@ class DeclaredTransactions:
             else:
                 settlements.add(one.outcome, 0, one.taken.lease, one.taken.numbers)
         settled += [settlement for _, settlement in settlements.take_all()]
+        received = list[tuple[int, list[bytes]]]()
+        for target, tags in transaction.tags.items():
+            target.discharged(tags)
+            received.append((target.number, tags))
         self._outbox.emit(CommitEffect(transaction.number, link.session, tag, settled, received))
         return None
 
@@ -244,6 +249,10 @@ class DeclaredTransactions:
         if transaction is None:
             return None
         self.octets -= transaction.octets
+        for target, tags in transaction.tags.items():
+            late = target.concluded(tags)
+            if late:
+                self._outbox.emit(SettleTags(target.number, late))
         return transaction.discharged_on
 
     # -- what is held ---------------------------------------------------------------------------
