@@ -194,3 +194,34 @@ def test_a_link_is_not_logged_any_more_when_a_member_goes_back_to_the_release_be
     assert not attached(site)
     publish(site.client(alive), b"1")
     assert again.bodies == b"1" and not again.came(d.Detach)
+
+
+@pytest.mark.requirement("B7.9")
+@pytest.mark.parametrize("way", BACK)
+@pytest.mark.parametrize("taken", [False, True], ids=["ready", "taken by another consumer"])
+def test_what_a_late_consumer_still_holds_of_a_closed_link_goes_back_to_the_queue(
+    site: Site, client: Client, way: str, taken: bool
+) -> None:
+    at_owner = owner(site)
+    cut, alive = (name for name in site.nodes if name != at_owner)
+    former = Link(site, cut, _never())
+    publish(client, b"1", b"2")
+    assert former.bodies == b"12"
+    mend = isolate(site, cut)
+    again = Link(site, alive, _never({}))
+    assert again.bodies == b"12"
+    again.submit(d.Detach(0, True))
+    site.until(lambda: again.came(d.Detach))
+    other = LinkClient(site, alive, receiver(1, QUEUE), credit(2 if taken else 0, handle=1))
+    assert len(other.payloads) == (2 if taken else 0)
+    if way == "new owner":
+        site.nodes[at_owner].stop(power=True)
+    elif way == "given up":
+        site.run(8.0)
+    mend()
+    site.run(8.0)
+    assert stolen(former) and not kept(site)
+    other.send(credit(10, delivery_count=len(other.payloads), handle=1))
+    assert sorted(payload[-1:] for payload in other.payloads) == [b"1", b"2"]
+    other.send(settled(0, 1, ACCEPTED))
+    drained(site, site.client(alive))
