@@ -27,7 +27,7 @@ SHOWN_BY = {
     "counts on a lost lease": 16,
     "taken again after an outage": 118,
     "leases not taken over": 2,
-    "lost leases forgotten": 44,
+    "lost leases forgotten": 152,
     "group of two consumers": 32,
     "lease of a settled message": 319,
     "lease without a token": 1,
