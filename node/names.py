@@ -1,4 +1,4 @@
-"""Reserved names that clients of every protocol may use."""
+"""Names that clients of every protocol may use, and that several layers know."""
 
 from __future__ import annotations
 
@@ -8,3 +8,6 @@ REPLY_TO: Final = "amq.rabbitmq.reply-to"
 """The pseudo-queue of direct replies (RabbitMQ's extension). A client that consumes it gets a queue of its
 own for the answers to its requests.
 """
+
+X_REPLACE: Final = "x-replace"
+"""The argument of a consumer that takes the place of the one with its tag, and keeps the messages of that."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMAT_LEVEL: Final = 14
+FORMAT_LEVEL: Final = 15
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
@@ -23,6 +23,7 @@ With level 12 queues may have priority expressions.
 With level 13 transactions may move messages that wait in a queue.
 With level 14 logs may have which consumer a link has, and the terms of consumers that this is so; and
 transactions may have the tags of deliveries whose targets are kept.
+With level 15 front ends may change the terms of consumers.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -89,6 +90,9 @@ LINKS_IN_LOGS: Final = 14
 """From this level on nodes read, in the terms of a consumer, that the log has that the consumer has its link
 (`cluster.owner.attached_links`), and in transactions the tags of deliveries (`node.queue.targets`).
 """
+
+CHANGED_TERMS: Final = 15
+"""From this level on owners take an attach of a consumer that they have as a change of its terms."""
 
 SEALED_QUEUES: Final = 1
 """From this level on nodes read logs of partitions that seal a queue before it is deleted as empty or

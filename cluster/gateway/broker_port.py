@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from cluster.catalog.access.control import Access
 from cluster.catalog.definitions import parse_local_queue_name
 from cluster.config.formats import FILTERS_IN_TERMS, METHODS_IN_RUNS, SECTIONS_IN_RUNS
-from cluster.gateway.backlogs import Backlogs
+from cluster.gateway.attaching import Attaching
 from cluster.gateway.browsing import Bookmark
 from cluster.gateway.browsing_consumers import BrowsingConsumers
 from cluster.gateway.cancellations import Cancellations
@@ -28,17 +27,13 @@ from cluster.gateway.owner_requests import Browsed, OwnerRequests
 from cluster.gateway.queue_declarations import QueueDeclarations, reachable
 from cluster.gateway.queue_deletions import QueueDeletions
 from cluster.gateway.redirects import Redirects
-from cluster.gateway.refusals import refusal_of
 from cluster.gateway.routes import Routes, Targets
-from cluster.gateway.state import NO_HOLDER, Confirmation, LinkConsumer
+from cluster.gateway.state import Confirmation, LinkConsumer
 from cluster.gateway.targets import FrontEndTargets
-from cluster.peers.link_messages import FIRST_CONSUMER, Delivery
-from node.delivery.backlog import NO_BACKLOG
+from cluster.peers.link_messages import FIRST_CONSUMER
 from node.delivery.deeds import Named
 from node.delivery.settlements import Modification, Outcome, Settlement, consumer_of, token_of
 from node.message.run import Run
-from node.queue.features.registry import rules_of
-from node.queue.settings import PLAIN, QueueSettings
 from node.ranges.range_set import Range
 from node.refusal import Refusal, locked
 from node.routing.exchange import Exchange
@@ -103,7 +98,10 @@ class FrontEnd:
         )
         self._drains, self._browsing = Drains(links), BrowsingConsumers(links)
         self._consumers: dict[int, Attached] = {}
-        self.backlogs = Backlogs(catalog.state, local, self._consumers)
+        self._attaching = Attaching(
+            context, local, self._consumers, self._new_consumer, self._cancellations.cancel
+        )
+        self.backlogs = self._attaching.backlogs
         self._giving_back = GivingBack(self._consumers, links, formats)
         self._gets = Gets(catalog.state, links, local, self._consumers, self._new_consumer)
         self._last_consumer = FIRST_CONSUMER
@@ -356,42 +354,10 @@ class FrontEnd:
                 self._next_number(), subscriber, queue, options.limit, options.filter, answer
             )
             return
-        link = self._links.to(queue.partition)
-        number = self._new_consumer(link, queue.id)
-        backlog = self.backlogs.begin(self._consumers[number], options.backlog, no_ack=options.no_ack)
-        described = rules_of(self._settings_of(queue) or PLAIN).described
-        consumer = LinkConsumer(
-            number,
-            queue.id,
-            subscriber,
-            options.limit if backlog == NO_BACKLOG else min(options.limit, backlog),
-            options.no_ack,
-            options.exclusive,
-            options.priority,
-            holder=number if described.by_consumer else NO_HOLDER,
-            single_active=described.takes_turns,
-            filter=options.filter,
-            link=options.link,
-            tells=options.tells,
-            backlog=options.backlog if self._formats.know_backlogs() else NO_BACKLOG,
-        )
-        self._links.attach(link, consumer, partial(self._attached, queue, consumer, answer))
-
-    def _attached(
-        self,
-        queue: QueueRef,
-        consumer: LinkConsumer,
-        answer: Callable[[int, Refusal | None], None],
-        value: Any,
-        _: Delivery | None,
-    ) -> None:
-        """The owner has answered the attach of a consumer."""
-        refusal = refusal_of(queue, value)
-        if refusal is not None:
-            del self._consumers[consumer.id]
+        if options.replaces:
+            self._attaching.replace(subscriber, queue, options, answer)
         else:
-            self._consumers[consumer.id].for_link = consumer.kept is not None
-        answer(consumer.id, refusal)
+            self._attaching.begin(subscriber, queue, options, answer)
 
     def consumer(self, number: int) -> LinkConsumer | None:
         """A consumer of this front end with its terms; None if it is gone."""
@@ -399,12 +365,8 @@ class FrontEnd:
         return None if attached is None else attached.link.consumers.get(number)
 
     def keeps_until_settled(self, queue: QueueRef) -> bool:
-        found = self._settings_of(queue)
+        found = self._attaching.settings_of(queue)
         return found is not None and not found.at_most_once
-
-    def _settings_of(self, queue: QueueRef) -> QueueSettings | None:
-        defined = self._catalog.state.queues_by_id.get(queue.id)
-        return self._local.settings.get(queue.id) if defined is None else defined.settings
 
     def cancel(self, consumer: int, done: Callable[[], None]) -> None:
         attached = self._consumers.get(consumer)
@@ -433,7 +395,7 @@ class FrontEnd:
         attached = self._consumers.get(consumer)
         if attached is None:
             self._browsing.credit(consumer, limit)
-        else:
+        elif not attached.replacing:
             attached.link.credit(consumer, limit)
 
     def drain(self, consumer: int, limit: int, done: Callable[[], None]) -> None:

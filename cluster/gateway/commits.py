@@ -35,6 +35,7 @@ class Attached:
     """The link and the queue of a consumer number of a front end. `for_link`: the queue keeps the consumer's
     messages for its link (`node.queue.link_leases`). `no_ack`: the consumer does not acknowledge. `asked` is
     the backlog that the consumer asks for, and `backlog` the one that it has (`cluster.gateway.backlogs`).
+    `replacing`: its owner is told other terms, and it gets no credit before the owner has answered.
     """
 
     link: PartitionLink
@@ -43,6 +44,7 @@ class Attached:
     no_ack: bool = True
     asked: int = NO_BACKLOG
     backlog: int = NO_BACKLOG
+    replacing: bool = False
 
     def under(self, lease: int, ranges: Ranges) -> Ranges:
         """The messages that no client of this front end has got since they came under the lease `lease`

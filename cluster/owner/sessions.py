@@ -230,7 +230,12 @@ class FrontEndSessions:
             self._front_ends.joining -= Counter((terms.queue,))
             state = self._front_ends.state(front_end, epoch)
             if state is not None:
-                self._front_ends.answer(front_end, request, self._join(state, terms))
+                answer = partial(self._front_ends.answer, front_end, request, self._join(state, terms))
+                if self._serving.on_the_way(terms.queue, (front_end, terms.consumer)):
+                    # Messages that leave by a consumer's former terms come before the answer.
+                    self._owner.after_proposed(answer)
+                else:
+                    answer()
 
         # A deposed owner does not know what the messages of a link have become.
         take_link_first = partial(self._take_link, front_end, epoch, terms, join)
@@ -253,8 +258,8 @@ class FrontEndSessions:
             join()
 
     def _join(self, state: FrontEndState, terms: ConsumerTerms, *, anew: bool = True) -> list[Any] | None:
-        """Add a consumer whose front end is attached in the log. Returns the answer to an attach. `anew`: the
-        consumer is new, and has not greeted with its front end.
+        """Add a consumer whose front end is attached in the log, or change the terms of one. Returns the
+        answer to an attach. `anew`: the consumer is new, and has not greeted with its front end.
         """
         front_end, owner = state.front_end, self._owner.queues.get(terms.queue)
         if owner is None:
@@ -264,13 +269,18 @@ class FrontEndSessions:
         except TreeError:
             # The filter of a later release.
             return NOT_FOUND
-        if selector is not None and not owner.delivery.consumers.takes_filter(selector):
+        consumers, key = owner.delivery.consumers, (front_end, terms.consumer)
+        former = consumers.get(*key)
+        if selector is not None and not consumers.takes_filter(selector, former):
             return TOO_MANY_FILTERS
+        if former is not None:
+            consumers.change(former, priority=terms.priority, selector=selector, backlog=terms.backlog)
+            self._owner.serve_again(terms.queue)
+            return None
         link = linking(self._owner, terms)
         try:
-            consumer = owner.delivery.consumers.attach(
-                front_end,
-                terms.consumer,
+            consumer = consumers.attach(
+                *key,
                 priority=terms.priority,
                 no_ack=terms.no_ack,
                 exclusive=terms.exclusive,
@@ -284,9 +294,8 @@ class FrontEndSessions:
         except ExclusiveConsumerError:
             return ACCESS_REFUSED
         state.consumers[terms.consumer] = terms.queue
-        owner.delivery.consumers.credit(front_end, terms.consumer, terms.limit)
-        self._serving.mark(terms.queue)
-        self._owner.wake()
+        consumers.credit(front_end, terms.consumer, terms.limit)
+        self._owner.serve_again(terms.queue)
         return None if link is None else self._with_link(terms.queue, link, consumer, anew=anew)
 
     def _with_link(self, number: int, link: LinkTerms, consumer: Consumer, *, anew: bool) -> list[Any]:

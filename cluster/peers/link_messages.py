@@ -128,7 +128,8 @@ class OwnerPort(Protocol):
 
     def attach(self, front_end: int, epoch: int, request: int, terms: ConsumerTerms) -> None:
         """Add a consumer. `result(request)` answers None, or the refusal. Where the terms name a link, and
-        the owner keeps messages for it, the answer begins with `FOR_LINK`.
+        the owner keeps messages for it, the answer begins with `FOR_LINK`. A consumer that the owner has goes
+        on by these terms, without credit; the answer comes behind all messages by its former terms.
         """
 
     def detach(self, front_end: int, epoch: int, consumer: int) -> None:

@@ -62,11 +62,13 @@ class OctetWindows:
             self.in_flight += size
         self._credits.record_octets += SIZE_OCTETS * (len(self._sizes) - known)
 
-    def settled(self, consumer: ChannelConsumer, numbers: Numbers) -> None:
-        """The client has settled the messages with these sequence numbers."""
+    def settled(self, consumer: ChannelConsumer, number: int, numbers: Numbers) -> None:
+        """The client has settled the messages with these sequence numbers, which came when the consumer had
+        the number `number`.
+        """
         known = len(self._sizes)
         for sequence in numbers:
-            size = self._sizes.pop((consumer.number, sequence), 0)
+            size = self._sizes.pop((number, sequence), 0)
             consumer.octets_in_flight -= size
             self.in_flight -= size
         self._credits.record_octets -= SIZE_OCTETS * (known - len(self._sizes))

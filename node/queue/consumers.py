@@ -159,12 +159,29 @@ class Consumers:
         self._added(made)
         return made
 
+    def change(self, consumer: Consumer, *, priority: int, selector: Selector | None, backlog: int) -> None:
+        """The consumer goes on by other terms, and without credit."""
+        self.revoke(consumer)
+        self.refiltered |= selector is not None or consumer.selector is not None
+        consumer.selector, consumer.backlog, consumer.window = selector, backlog, 0
+        if priority != consumer.priority:
+            self._leave_priority(consumer)
+            consumer.priority = priority
+            self._make_line(priority)
+
     def _make_line(self, priority: int) -> None:
         """A consumer more has this priority."""
         if priority not in self._by_priority:
             self._by_priority[priority] = deque()
             self._arrange()
         self._priorities[priority] += 1
+
+    def _leave_priority(self, consumer: Consumer) -> None:
+        """A consumer less has this one's priority, in whose line it does not stand any more."""
+        self._priorities[consumer.priority] -= 1
+        if not self._priorities[consumer.priority]:
+            del self._priorities[consumer.priority], self._by_priority[consumer.priority]
+            self._arrange()
 
     def _admit(self, *, counted: bool, exclusive: bool) -> None:
         """Raises ExclusiveConsumerError where the queue cannot have the consumer beside its others."""
@@ -180,10 +197,7 @@ class Consumers:
         if gone is None:
             return
         self._leave_line(gone)
-        self._priorities[gone.priority] -= 1
-        if not self._priorities[gone.priority]:
-            del self._priorities[gone.priority], self._by_priority[gone.priority]
-            self._arrange()
+        self._leave_priority(gone)
         self.acking -= not gone.no_ack
         self.count -= gone.counted
         self.refiltered |= gone.selector is not None
@@ -196,9 +210,12 @@ class Consumers:
         """The consumer of a link; None while the link has none."""
         return self.by_link.get(identity)
 
-    def takes_filter(self, selector: Selector) -> bool:
-        """Whether the queue can have a consumer with this filter beside its others."""
-        different = {one.selector.data for one in self._by_key.values() if one.selector is not None}
+    def takes_filter(self, selector: Selector, former: Consumer | None = None) -> bool:
+        """Whether the queue can have a consumer with this filter beside its others. The consumer may have
+        been a `former` one with another filter.
+        """
+        others = (one for one in self._by_key.values() if one is not former)
+        different = {one.selector.data for one in others if one.selector is not None}
         return selector.data in different or len(different) < MAX_FILTERS
 
     def selectors(self) -> list[Selector]:

@@ -137,7 +137,9 @@ class Consume:
     settled: bool = False
     exclusive: bool = False
     arguments: dict[str, Any] = field(default_factory=dict)
-    """`x-priority`, `X_MAX_BACKLOG`, `X_TELL`, and `x-filter` (`node.session.filter_arguments`)."""
+    """`x-priority`, `X_MAX_BACKLOG`, `X_TELL`, `node.names.X_REPLACE`, and `x-filter`
+    (`node.session.filter_arguments`).
+    """
     browse: bool = False
     filter: bytes = b""
     """The consumer gets the messages alone that this selector takes (`node.expressions.nodes`); empty for
@@ -147,6 +149,8 @@ class Consume:
     """The link for which the queue is to keep the consumer's messages, where the queue does that
     (`node.delivery.link_terms`); empty for none.
     """
+    replaces: int = 0
+    """The consumer that goes on with the terms of this command; 0 to start a new one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,8 @@ class ConsumerOptions:
     """Deliveries state their bookmarks, and the ends of their leases (`MessageFormat.with_lease`)."""
     backlog: int = NO_BACKLOG
     """The backlog that the consumer asks for (`node.delivery.backlog`)."""
+    replaces: int = 0
+    """The consumer that goes on with these options and keeps its messages; 0 for a new consumer."""
 
 
 @dataclass(init=False, slots=True)

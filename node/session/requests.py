@@ -10,7 +10,7 @@ from typing import Any, Final
 from node.delivery.backlog import NO_BACKLOG
 from node.delivery.deeds import Became
 from node.message.bookmarks import bookmark_of
-from node.names import REPLY_TO
+from node.names import REPLY_TO, X_REPLACE
 from node.ranges.range_set import Range, numbers_of, ranges_of
 from node.refusal import HomeNodeDownError, NotFoundError, PreconditionFailedError, Refusal, locked
 from node.routing.exchange import Exchange, asked_kind, refuse_default
@@ -283,8 +283,9 @@ class Requests:
             browse,
             condition,
             command.link,
-            _tells(queue, command.arguments),
+            _flag(queue, command.arguments, X_TELL),
             _backlog(queue, command.arguments),
+            command.replaces if _flag(queue, command.arguments, X_REPLACE) else 0,
         )
 
         def attached(consumer: int, refusal: Refusal | None) -> None:
@@ -400,12 +401,12 @@ def _priority(queue: QueueRef, arguments: dict[str, Any]) -> int:
     return priority
 
 
-def _tells(queue: QueueRef, arguments: dict[str, Any]) -> bool:
-    """Whether the consumer asks for bookmarks and the ends of leases. Raises PreconditionFailedError."""
-    tells = arguments.get(X_TELL, False)
-    if not isinstance(tells, bool):
-        raise _misfit(queue, X_TELL, _expected("boolean", tells))
-    return tells
+def _flag(queue: QueueRef, arguments: dict[str, Any], argument: str) -> bool:
+    """Whether the consumer asks for what this argument stands for. Raises PreconditionFailedError."""
+    asked = arguments.get(argument, False)
+    if not isinstance(asked, bool):
+        raise _misfit(queue, argument, _expected("boolean", asked))
+    return asked
 
 
 def _backlog(queue: QueueRef, arguments: dict[str, Any]) -> int:

@@ -20,6 +20,7 @@ from cluster.catalog.replica import Catalog
 from cluster.config.formats import (
     BACKLOGS_IN_TERMS,
     CANCELS_IN_RETURNS,
+    CHANGED_TERMS,
     KEPT_TARGETS,
     LEASE_ENDS,
     LEASE_TOKENS,
@@ -121,6 +122,10 @@ class Formats:
     def know_moves(self) -> bool:
         """Whether all members carry out transactions that move messages from queue to queue."""
         return self.everywhere >= MOVED_MESSAGES
+
+    def know_changed_terms(self) -> bool:
+        """Whether all members let front ends change the terms of consumers."""
+        return self.everywhere >= CHANGED_TERMS
 
     def know_targets(self) -> bool:
         """Whether all members read the targets that queues keep, which logs and operations of front ends may

@@ -79,7 +79,14 @@ def _purge(_: effects.Request, method: m.QueuePurge) -> Command:
 
 
 def _consume(request: effects.Request, method: m.BasicConsume) -> Command:
-    return Consume(method.queue, request.limit, method.no_ack, method.exclusive, method.arguments)
+    return Consume(
+        method.queue,
+        request.limit,
+        method.no_ack,
+        method.exclusive,
+        method.arguments,
+        replaces=request.consumer,
+    )
 
 
 def _cancel(request: effects.Request, _: m.BasicCancel) -> Command:

@@ -10,7 +10,7 @@ from node.delivery.credit import ChannelConsumer
 from node.delivery.settlements import Outcome
 from node.delivery.unsettled import UnknownDeliveryError, UnsettledRanges
 from node.message.run import Run
-from node.names import REPLY_TO
+from node.names import REPLY_TO, X_REPLACE
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.channel_state import CLOSE_IDS, CLOSE_OK_IDS, ChannelState
 from node.wire.amqp091.codec import decode_method
@@ -275,7 +275,11 @@ class Channel:
     def start_consumer(self, tag: str, number: int, returnable: bool, reply_to: str) -> None:
         pending = self.answer(m.BasicConsumeOk(tag))
         if isinstance(pending, m.BasicConsume):
-            consumer = self.deliveries.add_consumer(tag, number, pending.no_ack, returnable)
+            if tag in self.deliveries.consumers:
+                consumer = self.deliveries.renew_consumer(tag, number, returnable)
+                self._replies.end(consumer)
+            else:
+                consumer = self.deliveries.add_consumer(tag, number, pending.no_ack, returnable)
             if reply_to:
                 self._replies.begin(consumer, reply_to)
 
@@ -314,7 +318,7 @@ class Channel:
         self.pending = method
         self.holds |= Hold.REQUEST
 
-    def _request_on_queue(self, method: Any) -> None:
+    def _request_on_queue(self, method: Any, consumer: int = 0) -> None:
         """Pass a request on. An empty queue name stands for the queue that the channel declared last."""
         if not method.queue:
             if not self._last_queue:
@@ -323,7 +327,7 @@ class Channel:
             if isinstance(method, m.QueueBind | m.QueueUnbind) and not method.routing_key:
                 method = replace(method, routing_key=self._last_queue)
             method = replace(method, queue=self._last_queue)
-        self._request(method)
+        self._request(method, consumer)
 
     def _open(self, method: m.ChannelOpen) -> None:
         raise ChannelNumberError("second 'channel.open' seen", method_ids(method))
@@ -403,17 +407,17 @@ class Channel:
             self.deliveries.set_consumer_prefetch(method.prefetch_count, method.prefetch_size)
 
     def _consume(self, method: m.BasicConsume) -> None:
-        consumers = self.deliveries.consumers
-        if method.consumer_tag in consumers:
-            raise NotAllowedError(
-                f"attempt to reuse consumer tag '{method.consumer_tag}'", method_ids(method)
-            )
-        while not method.consumer_tag or method.consumer_tag in consumers:
+        consumers, tag = self.deliveries.consumers, method.consumer_tag
+        if tag in consumers and method.arguments.get(X_REPLACE) is not True:
+            raise NotAllowedError(f"attempt to reuse consumer tag '{tag}'", method_ids(method))
+        replaced = consumers[tag].number if tag in consumers else 0
+        while not tag or (tag in consumers and not replaced):
             self._tags_given += 1
-            method = replace(method, consumer_tag=f"amq.ctag-{self.number}.{self._tags_given}")
+            tag = f"amq.ctag-{self.number}.{self._tags_given}"
+            method = replace(method, consumer_tag=tag)
         if method.queue == REPLY_TO:
             self._replies.check(method)
-        self._request_on_queue(method)
+        self._request_on_queue(method, replaced)
 
     def _cancel(self, method: m.BasicCancel) -> None:
         consumer = self.deliveries.consumers.get(method.consumer_tag)

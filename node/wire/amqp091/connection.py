@@ -311,7 +311,7 @@ class Connection:
         backlog: int = NO_BACKLOG,
     ) -> None:
         """The answer to basic.consume. `consumer` is the consumer's number in deliveries, settlements and
-        credit.
+        credit. Where the tag has a consumer already, that one goes on under this number.
 
         The consumer begins with the credit in the Request; `take_effects` returns changes since.
         `returnable`: the queue keeps messages until they are settled, so that deliveries can go back to it.

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import NamedTuple
 
+from node.delivery.backlog import NO_BACKLOG
 from node.delivery.credit import ChannelConsumer, Credits
 from node.delivery.octets import OctetWindows
 from node.delivery.settlements import Outcome, consumer_of
@@ -135,13 +136,35 @@ class ChannelDeliveries:
         self._credits.touch(consumer)
         return consumer
 
+    def renew_consumer(self, tag: str, number: int, returnable: bool) -> ChannelConsumer:
+        """The consumer of a tag goes on with new terms, under another number where it has another queue. It
+        has the limits of consumers that start now. Its held deliveries came by the terms of before, and go
+        back to a queue that still has them.
+        """
+        consumer = self.consumers[tag]
+        self._withdraw(consumer)
+        del self._credits.consumers[consumer.number]
+        self._credits.consumers[number] = consumer
+        consumer.number, consumer.returnable = number, returnable and not consumer.no_ack
+        consumer.prefetch, consumer.octet_limit = self.consumer_prefetch, self.consumer_octets
+        # The broker has taken the consumer's credit away, and is told all of it anew.
+        self._credits.set_backlog(number, NO_BACKLOG)
+        return consumer
+
     def remove_consumer(self, consumer: ChannelConsumer) -> None:
         """End a consumer: its held deliveries go back, and its unsettled deliveries stay on the channel."""
         del self.consumers[consumer.tag]
         del self._credits.consumers[consumer.number]
         consumer.ended = True
+        self._withdraw(consumer)
+
+    def _withdraw(self, consumer: ChannelConsumer) -> None:
+        """The held deliveries of a consumer go back to their queue. A consumer that goes on keeps those that
+        the queue has removed.
+        """
+        goes = consumer.ended or consumer.returnable
         for one in self._held.take_all():
-            if one.consumer is consumer:
+            if goes and one.consumer is consumer:
                 self._give_back(one)
             else:
                 self._held.add(one)
@@ -374,7 +397,7 @@ class ChannelDeliveries:
         self._count(outcome, taken)
 
     def _count(self, outcome: Outcome, taken: Taken) -> None:
-        _, numbers, consumer, _ = taken
+        lease, numbers, consumer, _ = taken
         count = len(numbers)
         if outcome is not Outcome.ACCEPTED:
             self.returned += count
@@ -383,7 +406,7 @@ class ChannelDeliveries:
         consumer.settled += count
         self._in_flight -= count
         if self.octets is not None:
-            self.octets.settled(consumer, numbers)
+            self.octets.settled(consumer, consumer_of(lease), numbers)
         if self.limited:
             self._credits.touch_all(self.consumers.values())
         else:

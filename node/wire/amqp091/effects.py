@@ -137,8 +137,8 @@ class Request:
     `get_empty`, as the method asks for.
 
     The channel takes no further frames until then. An empty queue name has been replaced by the last declared
-    queue, except in queue.declare. `consumer` is the consumer that a basic.cancel ends. `limit` is the first
-    credit of a basic.consume.
+    queue, except in queue.declare. `consumer` is the consumer that a basic.cancel ends, or that a
+    basic.consume replaces. `limit` is the first credit of a basic.consume.
     """
 
     channel: int
