@@ -23,7 +23,7 @@ With level 12 queues may have priority expressions.
 With level 13 transactions may move messages that wait in a queue.
 With level 14 logs may have which consumer a link has, and the terms of consumers that this is so; and
 transactions may have the tags of deliveries whose targets are kept.
-With level 15 front ends may change the terms of consumers.
+With level 15 front ends may change the terms of consumers, gets may have filters, and permissions too.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -93,6 +93,9 @@ LINKS_IN_LOGS: Final = 14
 
 CHANGED_TERMS: Final = 15
 """From this level on owners take an attach of a consumer that they have as a change of its terms."""
+
+ENTITLEMENTS: Final = 15
+"""From this level on nodes read filters in the permissions of the catalog, and in requests of gets."""
 
 SEALED_QUEUES: Final = 1
 """From this level on nodes read logs of partitions that seal a queue before it is deleted as empty or

@@ -45,7 +45,6 @@ from node.session.ports import (
     ConsumerOptions,
     DeclaredQueue,
     Done,
-    Got,
     Identity,
     NamedAnswer,
     QueueCounts,
@@ -54,6 +53,7 @@ from node.session.ports import (
     QueueRef,
     RenewalAnswer,
     Route,
+    TakeGot,
     TargetPort,
     VhostConnection,
 )
@@ -328,10 +328,8 @@ class FrontEnd:
         """See `cluster.gateway.owner_requests.OwnerRequests.browse`."""
         self._requests.browse(queue, behind, wanted, filter, answer)
 
-    def get(
-        self, queue: QueueRef, no_ack: bool, answer: Callable[[Got | None, Refusal | None], None]
-    ) -> None:
-        self._gets.get(queue, no_ack, answer)
+    def get(self, queue: QueueRef, no_ack: bool, answer: TakeGot, filter: bytes = b"") -> None:
+        self._gets.get(queue, no_ack, answer, filter)
 
     def _new_consumer(self, link: PartitionLink, queue: int) -> int:
         number = self._next_number()

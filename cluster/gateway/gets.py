@@ -22,13 +22,10 @@ from node.delivery.settlements import TOKEN_SHIFT
 from node.queue.entry_format import encode_settle
 from node.queue.transaction_format import encode_decide
 from node.queue.transaction_operations import REMOVAL
-from node.refusal import Refusal
-from node.session.ports import Got, QueueRef
+from node.session.ports import Got, QueueRef, TakeGot
 
 GET_LINKS: Final = 1024
 """Queues that clients read with basic.get. When there are more, the front end forgets those deleted since."""
-
-TakeGot = Callable[[Got | None, Refusal | None], None]
 
 
 class Gets:
@@ -48,7 +45,7 @@ class Gets:
         self._numbers: dict[tuple[int, int], int] = {}
         self._limit = GET_LINKS
 
-    def get(self, queue: QueueRef, no_ack: bool, answer: TakeGot) -> None:
+    def get(self, queue: QueueRef, no_ack: bool, answer: TakeGot, filter: bytes = b"") -> None:
         """See `node.session.ports.BrokerPort.get`."""
         link = self._links.to(queue.partition)
         number = self._number(link, queue)
@@ -62,14 +59,16 @@ class Gets:
                 delivery.token << TOKEN_SHIFT | number, delivery.run, sequence, delivery.redelivered, value
             )
             if no_ack and delivery.consumer == GET_LINK:
-                again = partial(self.get, queue, no_ack, answer)
+                again = partial(self.get, queue, no_ack, answer, filter)
                 removal = Removal(partial(answer, found, None), again)
                 request_removal(link, queue.id, sequence, removal, delivery.token)
             else:
                 answer(found, None)
 
         # An owner of the release before ignores the third argument, and removes the message itself.
-        arguments = [queue.id, no_ack, STAYS_LEASED] if no_ack else [queue.id, no_ack]
+        arguments: list[Any] = [queue.id, no_ack, STAYS_LEASED] if no_ack else [queue.id, no_ack]
+        if filter:
+            arguments = [queue.id, no_ack, STAYS_LEASED, filter]
         self._links.request(link, "get", arguments, got)
 
     def _number(self, link: PartitionLink, queue: QueueRef) -> int:

@@ -81,21 +81,25 @@ class NamedSettling:
                 return
             rows, behind, through = value
             spans = [(first, last, failures) for first, last, failures in rows]
-            if not self._named.filter:
+            if not self._named.searches:
                 looked = RangeSet(_cut(part, 0, behind - 1 if behind else ANY_MESSAGES))
                 missing = looked.without((first, last) for first, last, _ in spans)
                 self._missing(list(missing.ranges()), spans, through)
             some, rest = self._within_limit(spans)
             if next := rest or behind:
-                last = through if self._named.filter else ANY_MESSAGES
+                last = through if self._named.searches else ANY_MESSAGES
                 self._left = [*_cut(part, next, last), *self._left]
             self._settle(some)
 
         self._ask("find_named", [self._named.filter, part], found)
 
     def _missing(self, missing: Ranges, spans: list[Span], through: int) -> None:
-        """Messages that the queue does not have: the owner tells a cancel of them from one that was done."""
-        if self._named.deed is Deed.CANCEL and not self._named.tries:
+        """Messages that the queue does not have: the owner tells a cancel of them from one that was done. A
+        client may not know whether the queue has a message that the filter does not take.
+        """
+        if self._named.filter:
+            self._became[Became.NOT_FOUND].update(missing)
+        elif self._named.deed is Deed.CANCEL and not self._named.tries:
             spans += [(first, last, 0) for first, last in missing]
         else:
             self._became[Became.GONE].update(_cut(missing, 0, through))

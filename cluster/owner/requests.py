@@ -24,6 +24,7 @@ from cluster.peers.link_messages import (
     NOT_FOUND,
     NOTHING_TO_GET,
     STAYS_LEASED,
+    TOO_MANY_FILTERS,
     Ranges,
 )
 from node.delivery.deeds import Deed
@@ -84,7 +85,8 @@ class FrontEndRequests:
             closing = partial(self._close, front_end, request, *arguments)
             self._owner.after_proposed(partial(self._front_ends.after_greetings, closing))
         elif name == "get":
-            get = partial(self._get, front_end, epoch, request, queue, _get_link(arguments))
+            taking = arguments[3] if len(arguments) > 3 else b""
+            get = partial(self._get, front_end, epoch, request, queue, _get_link(arguments[:3]), taking)
             self._when_attached(queue, front_end, get)
         else:
             # A request of a later release.
@@ -382,15 +384,16 @@ class FrontEndRequests:
             regrant(self._owner, self._serving, queue, (front_end, consumer), (first, last))
         self._front_ends.answer(front_end, request, None)
 
-    def _get(self, front_end: int, epoch: int, request: int, queue: int, link: int) -> None:
+    def _get(self, front_end: int, epoch: int, request: int, queue: int, link: int, filter: bytes) -> None:
         owner = self._owner.queues.get(queue)
         if not self._front_ends.greeted(front_end, epoch):
             # The front end has greeted again since, and has sent the request again.
             return
         if owner is None:
             self._front_ends.answer(front_end, request, NOT_FOUND)
+        elif not self._serving.ask(owner, queue, front_end, request, link, filter):
+            self._front_ends.answer(front_end, request, TOO_MANY_FILTERS)
         else:
-            self._serving.ask(owner, queue, front_end, request, link)
             self._owner.wake()
 
 

@@ -11,6 +11,7 @@ from typing import Final
 from cluster.owner.annotating import annotated
 from cluster.owner.contents import Contents
 from cluster.owner.failures import with_failure_counts
+from cluster.owner.get_links import GetLinks, kind_of_get
 from cluster.owner.state import OwnerState
 from cluster.owner.upkeep import after_serving, before_serving
 from cluster.peers.link_messages import FIRST_CONSUMER, GET_LINK, GET_LINK_KEPT, GET_LINK_NO_ACK, Delivery
@@ -76,12 +77,14 @@ class Serving:
         self._returning: dict[int, list[Callable[[], None]]] = {}
         self._crowded: set[int] = set()
         self._leaving: dict[tuple[int, ConsumerKey], deque[Handout]] = {}
+        self._get_links = GetLinks()
         self.looks = LookBudget()
 
     def clear(self) -> None:
         self._dirty.clear()
         self._crowded.clear()
         self._gets.clear()
+        self._get_links.clear()
         self._counts.clear()
         self._returning.clear()
         self._leaving.clear()
@@ -157,19 +160,19 @@ class Serving:
 
     # -- basic.get ------------------------------------------------------------------------------
 
-    def ask(self, owner: QueueOwner, queue: int, front_end: int, request: int, link: int) -> None:
-        """A front end asks for one message. The log has that it may hold leases of the queue."""
-        waiting = self._gets.setdefault(queue, {}).setdefault((front_end, link), deque())
-        if owner.delivery.consumers.get(front_end, link) is None:
-            owner.delivery.consumers.attach(
-                front_end,
-                link,
-                no_ack=link == GET_LINK_NO_ACK,
-                counted=False,
-                removes_soft=link == GET_LINK_KEPT,
-            )
-        waiting.append(request)
+    def ask(
+        self, owner: QueueOwner, queue: int, front_end: int, request: int, link: int, filter: bytes = b""
+    ) -> bool:
+        """A front end asks for one message, one that the filter takes. The log has that it may hold leases of
+        the queue. Returns False where the queue has too many filters.
+        """
+        of_queue = self._gets.setdefault(queue, {})
+        number = self._get_links.attached(owner, queue, (front_end, link, filter), of_queue)
+        if number is None:
+            return False
+        of_queue.setdefault((front_end, number), deque()).append(request)
         self.mark(queue)
+        return True
 
     def admit_gets(self, owner: QueueOwner, queue: int) -> bool:
         """Give credit to waiting requests without a message on its way. Returns whether there are any."""
@@ -217,6 +220,7 @@ class Serving:
                 owner.delivery.tally.got_empty += len(refused)
         if gone:
             self._gets.pop(queue, None)
+            self._get_links.forget(queue)
         return found
 
     # -- redelivery -----------------------------------------------------------------------------
@@ -272,10 +276,11 @@ class Serving:
         """Grants with the contents of their messages."""
         handouts = []
         for grant in grants:
+            by_get = grant.consumer < FIRST_CONSUMER
             owner.delivery.tally.served(
                 grant.messages,
-                by_get=grant.consumer < FIRST_CONSUMER,
-                no_ack=grant.removal or grant.consumer == GET_LINK_KEPT,
+                by_get=by_get,
+                no_ack=grant.removal or (by_get and kind_of_get(grant.consumer) == GET_LINK_KEPT),
                 redelivered=grant.redelivered,
             )
             deliveries = [
@@ -479,7 +484,7 @@ def _hand_over(owner: OwnerState, serving: Serving, handout: Handout, outgoing: 
         return
     queue = owner.queues.get(handout.queue)
     left = 0 if queue is None else len(queue.delivery.ready)
-    link = grant.consumer
+    link = kind_of_get(grant.consumer)
     if link == GET_LINK_KEPT:
         link = GET_LINK_NO_ACK if grant.removal else GET_LINK
     ones = (

@@ -23,7 +23,7 @@ from cluster.catalog.access.control import Access, Answer
 from cluster.catalog.access.records import LoginRules
 from cluster.catalog.access.usage import Usage
 from cluster.catalog.definitions import NodeDefinition
-from cluster.config.formats import VERIFIERS_IN_HASHES
+from cluster.config.formats import ENTITLEMENTS, VERIFIERS_IN_HASHES
 from cluster.config.identity import AMQP10_VERSION, server_properties, version
 from cluster.config.models import NodeConfig
 from cluster.gateway.broker_port import FrontEnd
@@ -122,6 +122,7 @@ class NodeProcess:
             LoginRules(cluster.loopback_users, cluster.anonymous_user, cluster.scram),
             lambda: formats.everywhere >= VERIFIERS_IN_HASHES,
             self.key_files.token_checks(cluster.tokens, wall_ms),
+            lambda: formats.everywhere >= ENTITLEMENTS,
         )
 
     def _make_joining(self, restores_users: bool) -> Joining:

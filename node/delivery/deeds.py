@@ -58,9 +58,10 @@ class MoveTarget(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Messages that a client names by their numbers, and maybe by a filter among these, which has the octets
-    of a selector, and what it asks of them. `target` is the other queue of a move or a copy. The deed is done
-    for `limit` messages at most. `tries`: nothing is done, the messages are counted as if it were.
+    """Messages that a client names by their numbers, and maybe by a filter, the octets of a selector, and
+    what it asks of them: those of the numbers that the filter takes. `searches`: the numbers are a
+    stretch of the queue. `target` is the other queue of a move or a copy. The deed is done for `limit`
+    messages at most. `tries`: nothing is done, the messages are counted as if it were.
     """
 
     deed: Deed
@@ -69,3 +70,4 @@ class Named:
     target: MoveTarget | None = None
     limit: int = NO_LIMIT
     tries: bool = False
+    searches: bool = False

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from node.names import REPLY_TO
-from node.refusal import NotFoundError, Refusal
+from node.refusal import AccessRefusedError, NotFoundError, Refusal
 from node.routing.exchange import ExchangeKind
 from node.routing.matching import DestinationKind
 from node.session.commands import (
@@ -143,6 +143,11 @@ class AccessChecks:
         command: PurgeQueue | Get | Consume | RenewLeases | SettleMessages,
     ) -> None:
         self._queue(scope, Right.READ, command.queue)
+        if isinstance(command, PurgeQueue) and self._port.permissions.read_filter(scope):
+            raise AccessRefusedError(
+                f"purge of queue '{command.queue}' in vhost '{scope.vhost}' refused for user '{scope.user}': "
+                "the user may read a part of its messages"
+            )
 
 
 _CHECKS: Final[dict[type[Any], Callable[[AccessChecks, Scope, int, Any], None]]] = {

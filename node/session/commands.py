@@ -186,8 +186,8 @@ class SettleMessages:
     """Acknowledge, cancel or expire messages, those of other clients too, or move or copy those that no
     client has to another queue, which the user may write. A bookmark names each message, or, without
     bookmarks, a filter names those that the queue has (docs/expressions.md), from the bookmark `first` to the
-    bookmark `last`, which may be empty. `target`, `limit` and `tries`: see `node.delivery.deeds.Named`.
-    Result: MessagesSettled.
+    bookmark `last`, which may be empty. `condition`: the octets of a selector that messages must meet, too.
+    `target`, `limit` and `tries`: see `node.delivery.deeds.Named`. Result: MessagesSettled.
     """
 
     queue: str
@@ -199,6 +199,7 @@ class SettleMessages:
     last: str = ""
     limit: int = NO_LIMIT
     tries: bool = False
+    condition: bytes = b""
 
 
 Command = (

@@ -22,7 +22,7 @@ from node.refusal import Refusal
 from node.session.commands import Answered, Command, Consuming, Result
 from node.session.consumers import Released, SessionConsumers, nothing
 from node.session.logins import Login
-from node.session.permissions import NOWHERE
+from node.session.permissions import NOWHERE, publish_refusal
 from node.session.ports import Authenticated, BrokerPort, Done, Got, Identity, Route
 from node.session.protocol_machine import ProtocolMachine
 from node.session.publish_routes import RoutedStretch, by_contents, by_keys
@@ -51,8 +51,7 @@ class SessionCore:
         self.traffic = Traffic()
         self.scope, self.holder = NOWHERE, 0
         self.ended = False
-        self._port = port
-        self._session = session
+        self._port, self._session = port, session
         self.subscriber: Subscriber = session
         """The session, as the broker calls it."""
         self._requests = Requests(port)
@@ -121,6 +120,10 @@ class SessionCore:
         tag = first_tag
         try:
             port, scope = self._port, self.scope
+            if port.permissions.write_filters and (kept_out := port.permissions.kept_out(scope, run)):
+                if kept_out[0][0]:
+                    self.publish(channel, run.slice(0, kept_out[0][0]), mandatory, tag, held)
+                raise publish_refusal(scope, run.exchange)
             names = port.header_names(scope, run.exchange)
             copied, only_key = run.special and format_of(run).may_have_copies(run), run.routing_key
             if only_key is None and names is None and not copied and port.keeps_keys:
@@ -239,10 +242,7 @@ class SessionCore:
         if self.ended:
             return
         self.ended = True
-        if not self.holder:
-            self._consumers.connection_closed(unsettled, done)
-            return
-        release = partial(self._port.release_holder, self.holder, done)
+        release = partial(self._port.release_holder, self.holder, done) if self.holder else done
         self._consumers.connection_closed(unsettled, release)
 
     def forget(self) -> None:
@@ -291,9 +291,7 @@ class EffectLoop:
         self.running = self.closed = False
         self.failed = False
         """After a failure: only `giving_back` is carried out, and one exception does not stop the rest."""
-        self._handlers = handlers
-        self._more = more
-        self._giving_back = giving_back
+        self._handlers, self._more, self._giving_back = handlers, more, giving_back
         self._due: deque[Any] = deque()
 
     def close(self) -> None:

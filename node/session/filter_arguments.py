@@ -1,17 +1,24 @@
-"""The argument `x-filter` of consumers, and the arguments of queues with expressions (D9, D10)."""
+"""The argument `x-filter` of consumers beside the read filters of users, and the arguments of queues with
+expressions (D9, D10).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from node.expressions.condition import encoded_condition
 from node.expressions.errors import ExpressionError
+from node.expressions.nodes import TreeError, conjunction, decode_tree, encode_tree
 from node.refusal import PreconditionFailedError
 from node.session.ports import QueueRef
 from node.type_names import type_name
 
 FILTER_ARGUMENT: Final = "x-filter"
+
+_CACHED: Final = 256
+"""So many conditions of clients with read filters are remembered: each get asks for one."""
 
 RANK_ARGUMENT: Final = "x-priority-expression"
 
@@ -33,6 +40,24 @@ def consumer_filter(queue: QueueRef, arguments: Mapping[str, Any], *, known: boo
     except ExpressionError as error:
         reason = str(error)
     raise PreconditionFailedError(f"invalid arg '{FILTER_ARGUMENT}' for {queue}: {reason}")
+
+
+def entitled(queue: QueueRef, condition: bytes, read_filter: bytes) -> bytes:
+    """The condition of messages that a client asks for, where its user may get those of `read_filter` alone.
+    Either may be empty, for all messages. Raises PreconditionFailedError where both together are too large.
+    """
+    if not condition or not read_filter:
+        return condition or read_filter
+    try:
+        return _both(condition, read_filter)
+    except TreeError as error:
+        reason = f"with the read filter of the user, {error}"
+        raise PreconditionFailedError(f"invalid filter for {queue}: {reason}") from None
+
+
+@lru_cache(_CACHED)
+def _both(condition: bytes, read_filter: bytes) -> bytes:
+    return encode_tree(conjunction([decode_tree(condition), decode_tree(read_filter)]))
 
 
 def check_expressions_known(

@@ -48,7 +48,7 @@ def named_messages(queue: QueueRef, command: SettleMessages, *, known: bool) -> 
         raise PreconditionFailedError("upgrade all nodes first: one runs a release without filters")
     try:
         octets = encoded_condition(command.filter)
-        return Named(deed, _between(queue, command), octets, target, limit, tries)
+        return Named(deed, _between(queue, command), octets, target, limit, tries, searches=True)
     except ExpressionError as error:
         raise PreconditionFailedError(f"invalid filter for {queue}: {error}") from None
 

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
+
+from node.message.run import Run
+from node.ranges.range_set import Range
+from node.refusal import AccessRefusedError
+
+DEFAULT_EXCHANGE_ALIAS: Final = "amq.default"
+"""The name of the default exchange for patterns: its own name is empty."""
 
 IMPERSONATOR: Final = "impersonator"
 """The tag of users who may publish with another user's user-id."""
@@ -61,8 +69,30 @@ class Permissions(Protocol):
     the next call on.
     """
 
+    @property
+    def write_filters(self) -> Collection[object]:
+        """The write filters of all users. Where there are none, `kept_out` need not be asked."""
+
     def check_exchange(self, scope: Scope, right: Right, name: str) -> None: ...
     def check_queue(self, scope: Scope, right: Right, name: str) -> None: ...
 
     def check_topic(self, scope: Scope, right: Right, exchange: str, key: str) -> None:
         """Check a routing key at a topic exchange: `WRITE` for a publish, `READ` for a binding."""
+
+    def read_filter(self, scope: Scope) -> bytes:
+        """The octets of the selector for the messages that the user may get; empty for all messages."""
+
+    def write_filter(self, scope: Scope) -> bytes:
+        """The octets of the selector for the messages that the user may publish; empty for all messages."""
+
+    def kept_out(self, scope: Scope, run: Run) -> list[Range]:
+        """The messages of a run, counted from 0, that the user may not publish by what is in them."""
+
+
+def publish_refusal(scope: Scope, exchange: str) -> AccessRefusedError:
+    """The refusal of a message that the user may not publish by what is in it."""
+    where = f"exchange '{exchange or DEFAULT_EXCHANGE_ALIAS}' in vhost '{scope.vhost}'"
+    return AccessRefusedError(
+        f"write access to {where} refused for user '{scope.user}': the user's write filter does not take the "
+        "message"
+    )

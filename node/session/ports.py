@@ -171,6 +171,7 @@ class Route(Protocol):
 
 
 Done = Callable[[Refusal | None], None]
+TakeGot = Callable[[Got | None, Refusal | None], None]
 
 NamedAnswer = Callable[[dict[Became, list[Range]], Refusal | None], None]
 """Called with the messages by what has become of them."""
@@ -434,9 +435,8 @@ class BrokerPort(Protocol):
     def forget(self, consumer: int) -> None:
         """The channel of the consumer is closed: the session settles nothing of it any more."""
 
-    def get(
-        self, queue: QueueRef, no_ack: bool, answer: Callable[[Got | None, Refusal | None], None]
-    ) -> None: ...
+    def get(self, queue: QueueRef, no_ack: bool, answer: TakeGot, filter: bytes = b"") -> None:
+        """`filter` are the octets of a selector; the client gets the first message that this takes."""
 
     # `lease` is the number that came with the messages, see `node.delivery.settlements.TOKEN_SHIFT`.
     # Settlements of messages that the consumer has no more, and of unknown consumers, are ignored.

@@ -52,6 +52,7 @@ from node.session.filter_arguments import (
     RANK_ARGUMENT,
     check_expressions_known,
     consumer_filter,
+    entitled,
 )
 from node.session.named_messages import bookmarked, messages_settled, named_messages
 from node.session.permissions import Scope
@@ -275,13 +276,15 @@ class Requests:
             queue = self._port.queue(caller.vhost, command.queue, caller.holder)
         known = self._port.knows_expressions
         condition = command.filter or consumer_filter(queue, command.arguments, known=known)
+        # No permission mentions the queue of direct replies.
+        read_filter = b"" if reply_to else self._port.permissions.read_filter(caller.scope)
         options = ConsumerOptions(
             command.settled,
             command.exclusive,
             _priority(queue, command.arguments),
             command.credit,
             browse,
-            condition,
+            entitled(queue, condition, read_filter),
             command.link,
             _flag(queue, command.arguments, X_TELL),
             _backlog(queue, command.arguments),
@@ -311,7 +314,7 @@ class Requests:
             else:
                 answered(NOTHING if message is None else message)
 
-        self._port.get(queue, command.settled, got)
+        self._port.get(queue, command.settled, got, self._port.permissions.read_filter(caller.scope))
 
     def _renew_leases(self, caller: Caller, command: RenewLeases, answered: Answered) -> None:
         queue = self._port.queue(caller.vhost, command.queue, caller.holder)
@@ -329,6 +332,8 @@ class Requests:
     def _settle_messages(self, caller: Caller, command: SettleMessages, answered: Answered) -> None:
         queue = self._port.queue(caller.vhost, command.queue, caller.holder)
         named = named_messages(queue, command, known=self._port.knows_expressions)
+        condition = entitled(queue, command.condition, self._port.permissions.read_filter(caller.scope))
+        named = replace(named, filter=entitled(queue, named.filter, condition))
 
         def settled(became: dict[Became, list[Range]], refusal: Refusal | None) -> None:
             answered(messages_settled(queue, command, became) if refusal is None else refusal)

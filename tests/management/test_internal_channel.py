@@ -33,7 +33,9 @@ class LateBroker:
     def queue(self, vhost: str, name: str, holder: int) -> QueueRef:
         return QueueRef(name, 1, 1, vhost)
 
-    def get(self, queue: QueueRef, no_ack: bool, answer: Callable[[Got | None, None], None]) -> None:
+    def get(
+        self, queue: QueueRef, no_ack: bool, answer: Callable[[Got | None, None], None], filter: bytes = b""
+    ) -> None:
         self.answers.append(answer)
         self.asked.set()
 

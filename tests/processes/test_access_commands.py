@@ -97,9 +97,48 @@ def test_limits_of_a_virtual_host(cluster: Cluster, vhost: str) -> None:
     assert "max-connections:3 max-queues:4" in shell.do("vhosts", "list")
 
 
+@pytest.mark.requirement("D9.3")
+def test_filters_of_permissions_are_set_kept_and_lifted(cluster: Cluster, vhost: str, user: str) -> None:
+    shell, password = Shell(cluster), "some rabbit"
+    shell.do("vhosts", "add", vhost)
+    shell.do("users", "add", user, "--tag", "management", QUORATE_NEW_PASSWORD=password)
+    place = ("permissions", "set", user, ".*", ".*", ".*", "--vhost", vhost)
+    shell.do(*place, "--read-filter", "kind = 'a'", "--write-filter", "kind IS NOT NULL")
+    shell.do(*place)
+    (row,) = shell.rows("permissions", "list", "--of", user)
+    assert (row["read_filter"], row["write_filter"]) == ("kind = 'a'", "kind IS NOT NULL")
+    assert "read_filter" in shell.do("permissions", "list", "--vhost", vhost)
+    credentials = pika.PlainCredentials(user, password)
+    with cluster[2].connect(virtual_host=vhost, credentials=credentials) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare("q", durable=True)
+        for kind in ("b", "a", "c"):
+            channel.basic_publish("", "q", kind.encode(), pika.BasicProperties(headers={"kind": kind}))
+        asked = {"count": 5, "ackmode": "ack_requeue_true", "encoding": "auto"}
+        for ackmode in ("ack_requeue_true", "reject_requeue_true"):
+            reply = Management(cluster[1], user, password).call(
+                "POST", path_of("queues", vhost, "q", "get"), {**asked, "ackmode": ackmode}
+            )
+            assert [one["payload"] for one in reply.value] == ["a"]
+        message = {"properties": {}, "routing_key": "q", "payload": "x", "payload_encoding": "string"}
+        publish = path_of("exchanges", vhost, "amq.default", "publish")
+        refused = Management(cluster[1], user, password).call("POST", publish, message)
+        assert refused.status == 401
+        assert channel.basic_get("q", auto_ack=True)[2] == b"a"
+        assert channel.basic_get("q", auto_ack=True)[0] is None
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="write filter"):
+            channel.basic_publish("", "q", b"x")
+        shell.do(*place, "--read-filter", "", "--write-filter", "")
+        channel = connection.channel()
+        channel.basic_publish("", "q", b"x")
+        assert [channel.basic_get("q", auto_ack=True)[2] for _ in range(3)] == [b"b", b"c", b"x"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
+        (("permissions", "set", "guest", "", "", "", "--read-filter", "/n ="), 1, "column 5"),
         (("users", "delete", "nobody at all"), 1, "404"),
         (("vhosts", "delete", "nowhere"), 1, "404"),
         (("permissions", "set", "nobody at all", "", "", ""), 1, "not_found"),

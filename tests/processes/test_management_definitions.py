@@ -85,7 +85,7 @@ def test_a_cluster_is_rebuilt_from_its_definitions(
 ) -> None:
     declare_a_bit_of_everything(api, vhost)
     assert api.call("PUT", path_of("users", name), {"password": "pw", "tags": "monitoring"}).status == 201
-    rights = {"configure": "^a", "write": "^b", "read": ".*"}
+    rights = {"configure": "^a", "write": "^b", "read": ".*", "read_filter": "kind = 'a'"}
     assert api.call("PUT", path_of("permissions", vhost, name), rights).status == 201
     topic = {"exchange": "e", "write": "^x", "read": ".*"}
     assert api.call("PUT", path_of("topic-permissions", vhost, name), topic).status == 201

@@ -115,6 +115,13 @@ def test_a_user_moves_what_may_be_read_to_where_may_be_written(
         refused(move(mine, source, {"destination": destination}), 401, "not_authorised")
     rights = {"configure": "", "write": f"^{name}-to$", "read": f"^{name}-from$"}
     api.call("PUT", path_of("permissions", "/", name), rights)
+    filtered = {**rights, "write_filter": "kind = 'a'"}
+    api.call("PUT", path_of("permissions", "/", name), filtered)
+    refused(move(mine, source, {"destination": destination}), 401, "not_authorised")
+    filtered = {**rights, "read_filter": "kind = 'a'", "write_filter": ""}
+    api.call("PUT", path_of("permissions", "/", name), filtered)
+    assert move(mine, source, {"destination": destination}).value["moved"] == 0
+    api.call("PUT", path_of("permissions", "/", name), {**rights, "read_filter": ""})
     assert move(mine, source, {"destination": destination}).value["moved"] == 2
     assert api.call("DELETE", path_of("users", name)).status == 204
 

@@ -52,6 +52,7 @@ class AnsweringBroker:
 
     def __init__(self, fails_at: int = 0) -> None:
         self.permissions = self
+        self.write_filters = ()
         self.calls = 0
         self.deepest = 0
         """Frames of the stack below the deepest call."""
@@ -117,6 +118,12 @@ class AnsweringBroker:
 
     def check_topic(self, scope: Scope, right: Right, exchange: str, key: str) -> None:
         self._called()
+
+    def read_filter(self, scope: Scope) -> bytes:
+        return b""
+
+    def kept_out(self, scope: Scope, run: Run) -> list[Range]:
+        return []
 
     def exchange(self, vhost: str, name: str) -> Exchange:
         self._called()
@@ -199,7 +206,7 @@ class AnsweringBroker:
     def keeps_until_settled(self, queue: QueueRef) -> bool:
         return True
 
-    def get(self, queue: QueueRef, no_ack: bool, answer: Any) -> None:
+    def get(self, queue: QueueRef, no_ack: bool, answer: Any, filter: bytes = b"") -> None:
         self._called()
         self.got += 1
         if self.got % 3:

@@ -50,7 +50,7 @@ class LateBroker(AnsweringBroker):
     def purge(self, queue: Any, answer: Any) -> None:
         super().purge(queue, self._later(answer))
 
-    def get(self, queue: Any, no_ack: bool, answer: Any) -> None:
+    def get(self, queue: Any, no_ack: bool, answer: Any, filter: bytes = b"") -> None:
         super().get(queue, no_ack, self._later(answer))
 
     def consume(self, subscriber: Any, queue: Any, options: Any, answer: Any) -> None:

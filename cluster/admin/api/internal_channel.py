@@ -24,6 +24,7 @@ from node.session.command_limits import CommandLimitError, check_command
 from node.session.commands import Command, FindQueue, Get, Result
 from node.session.consumers import nothing
 from node.session.core import SessionCore
+from node.session.filter_arguments import entitled
 from node.session.permissions import Right
 from node.session.ports import Got, Identity, QueueRef
 from node.session.publishing_session import none_in_use
@@ -80,10 +81,12 @@ class InternalChannel:
         result = await self._answered(lambda: self._core.carry_out(CHANNEL, command, answered))
         return result if isinstance(result, Got) else None
 
-    def writable(self, queue: str) -> QueueRef:
-        """A queue that the user may write. Raises Refusal."""
+    def writable(self, queue: str) -> tuple[QueueRef, bytes]:
+        """A queue that the user may write, and the condition of messages that the user may publish; empty for
+        all messages. Raises Refusal.
+        """
         self._port.permissions.check_queue(self._core.scope, Right.WRITE, queue)
-        return self._queue(queue)
+        return self._queue(queue), self._port.permissions.write_filter(self._core.scope)
 
     def bookmark(self, queue: str, number: int) -> str:
         """The bookmark of a message of the queue. Raises Refusal."""
@@ -109,8 +112,11 @@ class InternalChannel:
             else:
                 self._refuse(refusal)
 
-        ready, shown = await self._answered(lambda: self._port.browse(ref, behind, wanted, filter, looked))
-        return ready, shown
+        readable = self._port.permissions.read_filter(self._core.scope)
+        taking = entitled(ref, filter, readable)
+        ready, shown = await self._answered(lambda: self._port.browse(ref, behind, wanted, taking, looked))
+        # The user may not know how many other messages there are.
+        return len(shown) if readable else ready, shown
 
     async def settle_all(self, queue: str, *, requeue: bool) -> None:
         """Give back all messages of the queue that are held, or reject them for good. Returns when the queue

@@ -14,7 +14,6 @@ from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 from node.delivery.deeds import Became, Deed, MoveTarget
 from node.session.commands import MessagesSettled, SettleMessages
-from node.session.ports import QueueRef
 
 endpoints = Endpoints()
 
@@ -37,8 +36,8 @@ async def move_messages(services: Services, call: Call) -> dict[str, Any]:
     _check(services, (call.vhost, call.path["name"]), (vhost, destination))
     asked = _moving(call.path["name"], fields)
     async with internal_channel(services.front_end, call.identity, vhost) as giving:
-        target: QueueRef = giving.writable(destination)
-    command = replace(asked, target=MoveTarget(target.partition, target.id))
+        target, condition = giving.writable(destination)
+    command = replace(asked, target=MoveTarget(target.partition, target.id), condition=condition)
     async with internal_channel(services.front_end, call.identity, call.vhost) as taking:
         moved = await taking.call(command)
     assert isinstance(moved, MessagesSettled)

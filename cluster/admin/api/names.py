@@ -11,9 +11,9 @@ from urllib.parse import quote_plus
 from cluster.admin.api.call import Call
 from cluster.admin.api.errors import no_such_object
 from cluster.admin.api.services import Services
-from cluster.catalog.access.control import DEFAULT_EXCHANGE_ALIAS
 from node.routing.exchange import DEFAULT_EXCHANGE
 from node.routing.matching import normal_table
+from node.session.permissions import DEFAULT_EXCHANGE_ALIAS
 
 NO_PROPERTIES: Final = "~"
 _DIGEST_OCTETS: Final = 6

@@ -15,11 +15,12 @@ from cluster.admin.api.names import exchange_name, found
 from cluster.admin.api.responses import CREATED, DONE, Rows, Status
 from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
+from cluster.catalog.access.entitlements import FILTER_FIELDS
+from cluster.catalog.access.records import PATTERNS
 from node.refusal import NotFoundError
 
 endpoints = Endpoints()
 
-RIGHTS = ("configure", "write", "read")
 TOPIC_RIGHTS = ("write", "read")
 
 
@@ -28,7 +29,7 @@ def permission_rows(
 ) -> list[dict[str, Any]]:
     """All permissions, or those in a virtual host or of a user."""
     return [
-        {"user": of_user, "vhost": of_vhost, **{right: getattr(one, right) for right in RIGHTS}}
+        {"user": of_user, "vhost": of_vhost, **one.to_plain()}
         for (of_vhost, of_user), one in services.access.state.permissions.items()
         if vhost in (None, of_vhost) and user in (None, of_user)
     ]
@@ -66,7 +67,9 @@ async def show_permission(services: Services, call: Call) -> dict[str, Any]:
 
 @endpoints.on("PUT", "/permissions/{of_vhost}/{user}", Audience.ADMINISTRATOR)
 async def put_permission(services: Services, call: Call) -> Status:
-    """Set the three patterns of a user in a virtual host."""
+    """Set the three patterns of a user in a virtual host. `read_filter` and `write_filter` are expressions
+    for the messages that the user may get and publish: an empty one is lifted, one that is not named stays.
+    """
     return await _status(set_permission(services, call.path["of_vhost"], call.path["user"], call.fields()))
 
 
@@ -81,10 +84,11 @@ async def delete_permission(services: Services, call: Call) -> Status:
 
 async def set_permission(services: Services, vhost: str, user: str, fields: Fields) -> bool:
     """Set permissions; returns whether the user had none. Raises ApiError and Refusal."""
-    fields.require(*RIGHTS)
-    configure, write, read = (fields.text(right) for right in RIGHTS)
+    fields.require(*PATTERNS)
+    configure, write, read = (fields.text(right) for right in PATTERNS)
+    filters = {name: fields.text(name) for name in FILTER_FIELDS if name in fields.values}
     change = services.access.set_permissions
-    return bool(await decided(lambda answer: change(user, vhost, configure, write, read, answer)))
+    return bool(await decided(lambda answer: change(user, vhost, configure, write, read, answer, filters)))
 
 
 async def _status(setting: Awaitable[bool]) -> Status:

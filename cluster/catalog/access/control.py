@@ -8,27 +8,27 @@ from __future__ import annotations
 
 import hmac
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from cluster.catalog.access.entitlements import UNCHANGED, Entitlements
 from cluster.catalog.access.password_checks import Hasher, PasswordChecks
 from cluster.catalog.access.patterns import Pattern, compiled, expanded, mistake_in, permits
 from cluster.catalog.access.records import NO_RULES, LoginRules, User
 from cluster.catalog.access.state import AccessState
 from cluster.catalog.access.tokens import TokenChecks, TokenError
 from cluster.config.passwords import SCRYPT_PREFIX, parse_hash, verifier_in, with_verifier, without_verifier
+from node.message.run import Run
+from node.ranges.range_set import Range
 from node.refusal import AccessRefusedError, PreconditionFailedError, Refusal, ResourceError
 from node.session.gate import origin_of
 from node.session.logins import AnonymousLogin, Login, PasswordLogin, ScramLogin, TokenLogin
-from node.session.permissions import Right, Scope
+from node.session.permissions import DEFAULT_EXCHANGE_ALIAS, Right, Scope
 from node.session.ports import Authenticated, Identity
 from node.wire.scram import ScramExchange, Verifier
 
 REMEMBERED_DECISIONS: Final = 16_384
 """Decisions that are remembered. Clients choose the names, so the number of decisions must be bounded."""
-
-DEFAULT_EXCHANGE_ALIAS: Final = "amq.default"
-"""The name of the default exchange for patterns: its own name is empty."""
 
 NONCE_BYTES: Final = 18
 """Random octets in the server's nonce of SCRAM."""
@@ -55,9 +55,10 @@ class Access:
         rules: LoginRules = NO_RULES,
         verifiers_read: Callable[[], bool] = _by_none,
         tokens: TokenChecks | None = None,
+        filters_read: Callable[[], bool] = _by_none,
     ) -> None:
         """`verifiers_read`: whether every member reads hashes with SCRAM verifiers. `tokens`: None where the
-        configuration takes none.
+        configuration takes none. `filters_read`: whether every member reads filters in permissions.
         """
         self.state = state
         self._submit = submit
@@ -72,6 +73,8 @@ class Access:
         self._decided: dict[tuple[str, str, Right, str], bool] = {}
         self._topics: dict[tuple[str, str, str, Right], Pattern | None] = {}
         self._version = -1
+        self.entitlements = Entitlements(state, filters_read)
+        self.write_filters = state.write_filters
 
     # -- logins ---------------------------------------------------------------------------------
 
@@ -307,6 +310,18 @@ class Access:
                 f"refused for user '{user}'"
             )
 
+    def read_filter(self, scope: Scope) -> bytes:
+        """See `node.session.permissions.Permissions`."""
+        return self.entitlements.read_filter(scope)
+
+    def write_filter(self, scope: Scope) -> bytes:
+        """See `node.session.permissions.Permissions`."""
+        return self.entitlements.write_filter(scope)
+
+    def kept_out(self, scope: Scope, run: Run) -> list[Range]:
+        """See `node.session.permissions.Permissions`."""
+        return self.entitlements.kept_out(scope, run)
+
     # -- changes --------------------------------------------------------------------------------
     #
     # Each answers (value, None) once the change is visible on every node, or (None, refusal).
@@ -399,16 +414,28 @@ class Access:
         self._submit("delete_user", {"user": user}, answer)
 
     def set_permissions(
-        self, user: str, vhost: str, configure: str, write: str, read: str, answer: Answer
+        self,
+        user: str,
+        vhost: str,
+        configure: str,
+        write: str,
+        read: str,
+        answer: Answer,
+        filters: Mapping[str, str] = UNCHANGED,
     ) -> None:
         """Replace the user's permissions in a virtual host. Answers whether the user had none there.
 
-        An empty pattern permits nothing but an empty name.
+        An empty pattern permits nothing but an empty name. `filters` may have `read_filter` and
+        `write_filter`: one that is empty is lifted, and one that is not there stays.
         """
-        if _patterns_valid([configure, write, read], answer):
+        mistake = self.entitlements.mistake_in(filters)
+        if mistake is not None:
+            answer(None, PreconditionFailedError(mistake))
+        elif _patterns_valid([configure, write, read], answer):
+            told = filters if self.entitlements.read_everywhere() else UNCHANGED
             self._submit(
                 "set_permissions",
-                {"user": user, "vhost": vhost, "configure": configure, "write": write, "read": read},
+                {"user": user, "vhost": vhost, "configure": configure, "write": write, "read": read, **told},
                 answer,
             )
 

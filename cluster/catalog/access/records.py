@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Final
 
 ADMINISTRATOR: Final = "administrator"
+
+PATTERNS: Final = ("configure", "write", "read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +38,19 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """A user's permissions in a virtual host: patterns that names of resources are searched for."""
+    """A user's permissions in a virtual host: patterns that names of resources are searched for, and
+    conditions of messages (`node.expressions.condition`) that the user may get and publish; empty for all.
+    """
 
     configure: str
     write: str
     read: str
+    read_filter: str = ""
+    write_filter: str = ""
+
+    def to_plain(self) -> dict[str, str]:
+        """The fields of a snapshot. A release without filters reads no fields for them."""
+        return {name: value for name, value in asdict(self).items() if value or name in PATTERNS}
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,8 @@ class AccessState:
         self.vhosts: dict[str, VhostProperties] = {}
         self.permissions: dict[tuple[str, str], Permission] = {}
         self.topic_permissions: dict[tuple[str, str], dict[str, TopicPermission]] = {}
+        self.write_filters: set[tuple[str, str]] = set()
+        """The permissions with a write filter. The set stays the same object."""
         self.founded = False
         """Whether the catalog has taken over the users of the configuration, which counts no more then."""
         self.decoy_key = ""
@@ -59,10 +61,15 @@ class AccessState:
     def _counted(self, name: str) -> Callable[..., Any]:
         def changed(**arguments: Any) -> Any:
             value = self._carry_out[name](**arguments)
-            self.version += 1
+            self._changed()
             return value
 
         return changed
+
+    def _changed(self) -> None:
+        self.version += 1
+        self.write_filters.clear()
+        self.write_filters.update(key for key, one in self.permissions.items() if one.write_filter)
 
     # -- look-ups -------------------------------------------------------------------------------
 
@@ -89,7 +96,7 @@ class AccessState:
         self.vhosts[name] = replace(self.vhosts.get(name, VhostProperties()), **changes)
         if creator in self.users:
             self._set_permissions(creator, name, EVERYTHING, EVERYTHING, EVERYTHING)
-        self.version += 1
+        self._changed()
 
     def forget_vhost(self, name: str) -> None:
         """Forget a deleted virtual host with all permissions in it."""
@@ -97,7 +104,7 @@ class AccessState:
         for of_vhost in (self.permissions, self.topic_permissions):
             for key in [key for key in of_vhost if key[0] == name]:
                 del of_vhost[key]
-        self.version += 1
+        self._changed()
 
     def _set_vhost_limit(self, vhost: str, limit: str, value: int | None) -> None:
         properties = self.vhost(vhost)
@@ -117,7 +124,7 @@ class AccessState:
         for name, user in users.items():
             self._put_user(name, user["password_hash"], user["tags"], user.get("decoy_key", ""))
             self._set_permissions(name, vhost, EVERYTHING, EVERYTHING, EVERYTHING)
-        self.version += 1
+        self._changed()
         return True
 
     def _put_user(self, user: str, password_hash: str, tags: Sequence[str], decoy_key: str = "") -> bool:
@@ -158,12 +165,18 @@ class AccessState:
 
     # -- permissions ----------------------------------------------------------------------------
 
-    def _set_permissions(self, user: str, vhost: str, configure: str, write: str, read: str) -> bool:
-        """Returns whether the user had no permissions in the virtual host."""
+    def _set_permissions(
+        self, user: str, vhost: str, configure: str, write: str, read: str, **filters: str
+    ) -> bool:
+        """Returns whether the user had no permissions in the virtual host. Filters that are not named stay:
+        a client that knows none lifts none.
+        """
         self.user(user)
         self.vhost(vhost)
+        known = self.permissions.get((vhost, user), Permission("", "", ""))
         new = (vhost, user) not in self.permissions
-        self.permissions[vhost, user] = Permission(configure, write, read)
+        changed = replace(known, configure=configure, write=write, read=read, **filters)
+        self.permissions[vhost, user] = changed
         return new
 
     def _clear_permissions(self, user: str, vhost: str) -> None:
@@ -200,7 +213,7 @@ class AccessState:
             **({"decoy_key": self.decoy_key} if self.decoy_key else {}),
             "users": [asdict(user) for user in self.users.values()],
             "vhosts": {name: asdict(properties) for name, properties in self.vhosts.items()},
-            "permissions": [[*key, asdict(one)] for key, one in self.permissions.items()],
+            "permissions": [[*key, one.to_plain()] for key, one in self.permissions.items()],
             "topic_permissions": [
                 [*key, exchange, asdict(one)]
                 for key, of_user in self.topic_permissions.items()
@@ -216,7 +229,6 @@ class AccessState:
             plain = {**AccessState(self._user_removed).to_plain(), "vhosts": {name: {} for name in vhosts}}
         self.founded = plain["founded"]
         self.decoy_key = plain.get("decoy_key", "")
-        self.version += 1
         users = [User(**{**user, "tags": tuple(user["tags"])}) for user in plain["users"]]
         self.users = {user.name: user for user in users}
         self.vhosts = {
@@ -227,6 +239,7 @@ class AccessState:
         self.topic_permissions = {}
         for vhost, user, exchange, one in plain["topic_permissions"]:
             self.topic_permissions.setdefault((vhost, user), {})[exchange] = TopicPermission(**one)
+        self._changed()
 
 
 def _limited(limits: Mapping[str, int], known: Sequence[str], name: str, value: int | None) -> dict[str, int]:

@@ -9,6 +9,8 @@ import click
 from cluster.cli.commands.http import ManagementClient, management_options
 from cluster.cli.commands.tables import show
 
+_FILTERS = ("read_filter", "write_filter")
+
 _in_vhost = click.option("--vhost", default="/", show_default=True, help="The virtual host.")
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON.")
 _of_user = click.option("--of", help="Only those of this user.")
@@ -29,7 +31,8 @@ def permissions() -> None:
 def list_permissions(client: ManagementClient, vhost: str | None, of: str | None, as_json: bool) -> None:
     """Show who may do what."""
     rows = _chosen(client.get("permissions"), vhost, of)
-    show("permissions", ("vhost", "user", "configure", "write", "read"), rows, as_json)
+    filters = [name for name in _FILTERS if any(row.get(name) for row in rows)]
+    show("permissions", ("vhost", "user", "configure", "write", "read", *filters), rows, as_json)
 
 
 @permissions.command("set")
@@ -37,14 +40,26 @@ def list_permissions(client: ManagementClient, vhost: str | None, of: str | None
 @click.argument("configure")
 @click.argument("write")
 @click.argument("read")
+@click.option("--read-filter", help='An expression for the messages that the user may get; "" lifts it.')
+@click.option("--write-filter", help='One for the messages that the user may publish; "" lifts it.')
 @_in_vhost
 @management_options
 def set_permissions(
-    client: ManagementClient, name: str, configure: str, write: str, read: str, vhost: str
+    client: ManagementClient,
+    name: str,
+    configure: str,
+    write: str,
+    read: str,
+    vhost: str,
+    read_filter: str | None,
+    write_filter: str | None,
 ) -> None:
     """Let the user NAME declare and delete what the pattern CONFIGURE finds, publish to and bind what WRITE
-    finds, and consume and bind from what READ finds. ".*" finds everything, "" nothing."""
-    body = {"configure": configure, "write": write, "read": read}
+    finds, and consume and bind from what READ finds. ".*" finds everything, "" nothing. A filter that is not
+    stated stays as it is."""
+    filters = {"read_filter": read_filter, "write_filter": write_filter}
+    stated = {filter: text for filter, text in filters.items() if text is not None}
+    body = {"configure": configure, "write": write, "read": read, **stated}
     client.put("permissions", vhost, name, body=body)
 
 

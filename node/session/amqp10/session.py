@@ -20,6 +20,7 @@ from node.refusal import Refusal
 from node.session.amqp10 import views
 from node.session.amqp10.authentication import Authentication
 from node.session.amqp10.containers import links_for
+from node.session.amqp10.entitled_pieces import entitled_pieces
 from node.session.amqp10.kept_targets import STOLEN
 from node.session.amqp10.management import Management
 from node.session.amqp10.refusals import refusal_error
@@ -35,13 +36,14 @@ from node.session.client_views import (
 from node.session.consumers import nothing
 from node.session.container_links import ContainerLink
 from node.session.core import MachineSession, SessionCore
-from node.session.permissions import IMPERSONATOR
+from node.session.permissions import IMPERSONATOR, publish_refusal
 from node.session.ports import Authenticated, BrokerPort, Identity
 from node.session.token_renewal import TokenRenewal
 from node.session.transport import Transport
 from node.wire.amqp10 import effects
 from node.wire.amqp10.connection import Connection
 from node.wire.amqp10.definitions import AmqpCondition, Close, Error, Rejected
+from node.wire.amqp10.error_texts import fitted
 from node.wire.amqp10.errors import ConnectionForcedError, MemoryExhaustedError, WireError
 from node.wire.amqp10.frames import frame_buffers
 from node.wire.amqp10.incoming import ACCEPTED, RELEASED
@@ -286,6 +288,19 @@ class ConnectionSession(MachineSession):
     # -- publishing, settling, credit -----------------------------------------------------------
 
     def _publish(self, effect: effects.PublishEffect) -> None:
+        if not self._port.permissions.write_filters:
+            self._publish_piece(effect)
+            return
+        for publishable, piece in entitled_pieces(self._port.permissions, self._core.scope, effect):
+            if publishable:
+                self._publish_piece(piece)
+            else:
+                last = piece.first_tag + piece.run.count - 1
+                refusal = publish_refusal(self._core.scope, piece.run.exchange)
+                rejected = Rejected(fitted(refusal_error(refusal)))
+                self.connection.sessions.decided(piece.session, piece.first_tag, last, rejected)
+
+    def _publish_piece(self, effect: effects.PublishEffect) -> None:
         run = effect.run if self._port.keeps_sections else converted(effect.run, AMQP_0_9_1)
         if not effect.transaction:
             self._publishing, self._published = effect, self._core.traffic.published

@@ -19,6 +19,12 @@ export function permissionTable(rows, known, refresh) {
       label: right[0].toUpperCase() + right.slice(1),
       cell: (row) => h("code", {}, row[right]),
     })),
+    ...[
+      ["read_filter", "Read filter"],
+      ["write_filter", "Write filter"],
+    ]
+      .filter(([name]) => rows.some((row) => row[name]))
+      .map(([name, label]) => ({ label, cell: (row) => h("code", {}, row[name] ?? "") })),
     { label: "Remove", unseen: true, cell: (row) => removal(row, refresh) },
   ];
   const key = ({ user, vhost }) => JSON.stringify([user, vhost]);
