@@ -14,6 +14,7 @@ from node.wire.amqp10.definitions import SectionCode, StdDistMode
 from node.wire.amqp10.encoding import encode_amqp
 from node.wire.amqp10.values import Described, ULong
 from tests.cluster.kept_links import owner
+from tests.cluster.kept_senders import Sender, kept_tags
 from tests.cluster.kinds import client, declared
 from tests.cluster.links import LinkClient
 from tests.cluster.test_backlogs import bodies, publish
@@ -21,6 +22,7 @@ from tests.cluster.test_replaced_subscriptions import consumers_of
 from tests.cluster.test_settling_by_bookmark import Settlement
 from tests.cluster.test_subscription_filters import numbered, receiving, subscribed
 from tests.site import ChannelClosedError, Client, Site
+from tests.wire.amqp10.controller import control, coordinator, within
 from tests.wire.amqp10.peer import transfer
 from tests.wire.amqp10.performatives import credit, receiver, sender
 from tests.wire.amqp10.sections import message
@@ -305,3 +307,30 @@ def test_a_settled_message_that_the_user_may_not_publish_ends_the_link(client: C
     (detach,) = [one for one in told if isinstance(one, d.Detach)]
     assert detach.error.condition == "amqp:unauthorized-access"
     assert client.depth("q") == 1
+
+
+@pytest.mark.requirement("D9.3")
+def test_a_kept_target_has_the_tags_of_the_messages_that_the_user_may_publish() -> None:
+    site = Site("n1", "n2", "n3")
+    client = site.client("n1")
+    client.declare("q")
+    entitle(site, write_filter=ODD)
+    peer = Sender(site, "n2")
+    tags = numbered(1, 2, 3)
+    peer.deliver(*tags)
+    peer.accepted(tags[0], tags[2])
+    assert isinstance(peer.outcomes()[tags[1]], d.Rejected)
+    assert kept_tags(site) == {tags[0], tags[2]} and client.depth("q") == 2
+
+
+@pytest.mark.requirement("D9.3")
+def test_a_transaction_of_a_link_with_such_a_message_fails(client: Client) -> None:
+    client.declare("q")
+    entitle(client.site, write_filter=ODD)
+    peer = LinkClient(client.site, "n1", sender(0, "q"), coordinator(2))
+    txn_id = peer.send(transfer(0, control(d.Declare()), 2))[-1].state.txn_id
+    for number, one in enumerate(numbered(1, 2), 1):
+        peer.send(transfer(number, message(body=one), state=within(txn_id)))
+    told = peer.send(transfer(3, control(d.Discharge(txn_id, False)), 2))[-1]
+    assert isinstance(told.state, d.Rejected)
+    assert told.state.error.condition == "amqp:transaction:rollback" and client.depth("q") == 0
