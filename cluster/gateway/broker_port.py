@@ -91,8 +91,7 @@ class FrontEnd:
         self.permissions: Permissions = access
         self._connections = connections
         self._routes = Routes(context.replica, access, links, local)
-        self._descriptions = Descriptions(catalog.state, links, local)
-        self._redirects = Redirects(context)
+        self._descriptions, self._redirects = Descriptions(catalog.state, links, local), Redirects(context)
         self._cancellations = Cancellations(
             catalog, formats, links, local, context.config.auto_delete_after_s
         )

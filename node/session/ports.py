@@ -466,9 +466,8 @@ class BrokerPort(Protocol):
         """
 
     def when_settled(self, consumer: int, done: Callable[[], None]) -> None:
-        """Call back once all settlements of the consumer up to now are on the disks of a majority; never
-        where the only node that has the queue is down.
-        """
+        """Call back once a majority has all settlements of the consumer up to now on disk; never where the
+        only node that has the queue is down."""
 
     def renew(self, lease: int, ranges: list[Range]) -> None:
         """The client goes on working on the messages: where their lease has an end, the lease begins anew."""
