@@ -82,6 +82,11 @@ class ConsumerModel:
         self.consumers.append(consumer)
         self._elect()
 
+    def replaced(self, consumer: Consumer, priority: int, window: int | None) -> None:
+        """The consumer goes on by other terms, and keeps its messages, which may be more than its window."""
+        consumer.priority, consumer.window = priority, window
+        self._elect()
+
     def cancelled(self, consumer: Consumer) -> None:
         """The consumer is cancelled; its unsettled messages stay with its channel."""
         self._leave(consumer)
@@ -192,7 +197,7 @@ class ConsumerModel:
                 message.holder = consumer
                 consumer.holds.append(message)
                 self.held.append(message)
-        self._check_room(one.consumer for one in deliveries)
+        self._check_room([one.consumer for one in deliveries])
 
     def _line(self, message: Message) -> int | None:
         """The line of a message, in which messages come in order. A queue with groups has a line for each
@@ -211,8 +216,8 @@ class ConsumerModel:
                 mine = [two for one, two in pairs if id(one.consumer) == consumer and two in came]
                 assert mine == sorted(mine, key=self._place), f"{mine} came in this order"
 
-    def _check_room(self, recipients: Iterable[Consumer]) -> None:
-        for consumer in self.consumers:
+    def _check_room(self, recipients: Sequence[Consumer]) -> None:
+        for consumer in recipients:
             assert consumer.room >= 0, f"{consumer} has too much"
         for message in self.ready:
             waiting = [one for one in self._may_get(message) if one.room > 0]

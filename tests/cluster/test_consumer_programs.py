@@ -108,6 +108,19 @@ class ConsumerPrograms(RuleBasedStateMachine):
         self.rest()
 
     @precondition(lambda self: self.model.consumers)
+    @rule(which=st.integers(0, 4), priority=st.integers(0, 1), window=st.sampled_from((1, 2, 3, 8)))
+    def replace(self, which: int, priority: int, window: int) -> None:
+        """A consumer goes on with another priority and window, and with its messages."""
+        consumer = self.model.consumers[which % len(self.model.consumers)]
+        tag = f"consumer {consumer.number}"
+        [client] = [one for one, tags in zip(self.clients, self.subscribed, strict=True) if tag in tags]
+        no_ack = consumer.window is None
+        self.model.replaced(consumer, priority, None if no_ack else window)
+        said = {"x-priority": priority, "x-replace": True}
+        client.consume(QUEUE, tag, prefetch=window, no_ack=no_ack, arguments=said)
+        self.rest()
+
+    @precondition(lambda self: self.model.consumers)
     @rule(which=st.integers(0, 4))
     def cancel(self, which: int) -> None:
         consumer = self.model.consumers[which % len(self.model.consumers)]
@@ -178,7 +191,7 @@ class ConsumerPrograms(RuleBasedStateMachine):
         assert self.clients[0].depth(QUEUE) == len(self.model.ready)
 
 
-@pytest.mark.requirement("A18.1", "A20.1", "A23.5", "A24.12", "X3.1", "X3.2")
+@pytest.mark.requirement("A18.1", "A20.1", "A23.5", "A24.12", "D18.2", "D18.3", "X3.1", "X3.2")
 @pytest.mark.parametrize(
     ("kind", "names"), [("replicated", ("n1", "n2", "n3")), ("classic", ("n1",)), ("transient", ("n1",))]
 )
