@@ -11,9 +11,9 @@ from node.wire.amqp10 import definitions as d
 from tests.cluster.links import LinkClient
 from tests.cluster.test_drains import publish
 from tests.site import Client, Site
-from tests.wire.amqp10.controller import control, coordinator, within
 from tests.wire.amqp10.peer import transfer
 from tests.wire.amqp10.performatives import credit, receiver, settled
+from tests.wire.amqp10.transacting import control, coordinator, within
 
 ACCEPTED = d.Accepted()
 

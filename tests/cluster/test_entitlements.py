@@ -22,10 +22,10 @@ from tests.cluster.test_replaced_subscriptions import consumers_of
 from tests.cluster.test_settling_by_bookmark import Settlement
 from tests.cluster.test_subscription_filters import numbered, receiving, subscribed
 from tests.site import ChannelClosedError, Client, Site
-from tests.wire.amqp10.controller import control, coordinator, within
 from tests.wire.amqp10.peer import transfer
 from tests.wire.amqp10.performatives import credit, receiver, sender
 from tests.wire.amqp10.sections import message
+from tests.wire.amqp10.transacting import control, coordinator, within
 
 __all__ = ["client", "declared"]
 

@@ -16,9 +16,9 @@ from tests.cluster.kept_links import QUEUE, KeptClient, client, owner, site
 from tests.cluster.kept_senders import kept_tags, sending
 from tests.cluster.test_leases import isolate
 from tests.site import Client, Site
-from tests.wire.amqp10.controller import control, coordinator, within
 from tests.wire.amqp10.peer import transfer
 from tests.wire.amqp10.sections import message
+from tests.wire.amqp10.transacting import control, coordinator, within
 
 __all__ = ["client", "site"]
 

@@ -24,10 +24,10 @@ from tests.cluster.links import LinkClient
 from tests.inside import state_of
 from tests.queue.building import keyed_run
 from tests.site import Site
-from tests.wire.amqp10.controller import control, coordinator, within
 from tests.wire.amqp10.peer import transfer
 from tests.wire.amqp10.performatives import credit, receiver, sender, settled
 from tests.wire.amqp10.sections import annotated, application, message
+from tests.wire.amqp10.transacting import control, coordinator, within
 
 BODY = message(annotated(x_opt_own="own", x_opt_a="first"), application(n=1), body=b"body")
 DEAD_LETTERS = {"dead_letter_exchange": "", "dead_letter_routing_key": "dead"}

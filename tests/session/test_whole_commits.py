@@ -16,10 +16,10 @@ from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.definitions import TransactionCondition as Condition
 from tests.cluster.recorders import RecordedSubscriber
 from tests.session.attached import Client, NodeBroker
-from tests.wire.amqp10.controller import control, coordinator, within
 from tests.wire.amqp10.peer import transfer
 from tests.wire.amqp10.performatives import credit, receiver, sender
 from tests.wire.amqp10.sections import message, run_of
+from tests.wire.amqp10.transacting import control, coordinator, within
 
 CHANNEL = -1
 

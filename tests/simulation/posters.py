@@ -16,8 +16,8 @@ from tests.simulation.clients import Place
 from tests.simulation.links import DATA
 from tests.simulation.wandering import Wanderer
 from tests.simulation.world import Violation
-from tests.wire.amqp10.controller import control, coordinator, within
 from tests.wire.amqp10.performatives import octets_of, sender
+from tests.wire.amqp10.transacting import control, coordinator, within
 
 CONTROL: Final = "control"
 """The name of the link to the coordinator."""

@@ -9,38 +9,18 @@ from node.message.run import Run
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10 import effects as e
 from node.wire.amqp10.composite import Composite
-from node.wire.amqp10.definitions import Accepted, Error, Rejected, SectionCode, TransactionalState
+from node.wire.amqp10.definitions import Accepted, Error, Rejected
 from node.wire.amqp10.definitions import TransactionCondition as Condition
 from node.wire.amqp10.limits import ConnectionLimits
 from tests.wire.amqp10.peer import ANSWERED, Peer, begun, transfer
 from tests.wire.amqp10.performatives import credit, receiver, sender
-from tests.wire.amqp10.sections import message, section
-
-CONTROL: Final = 9
-"""The handle of the control link."""
-
-OUTCOMES: Final = ("amqp:accepted:list", "amqp:rejected:list")
+from tests.wire.amqp10.sections import message
+from tests.wire.amqp10.transacting import CONTROL, control, coordinator, within
 
 HOLDING: Final = ANSWERED | {e.PublishEffect}
 """The effects that are answered where the test commits by hand."""
 
 COMMITTING: Final = HOLDING | {e.CommitEffect}
-
-
-def coordinator(handle: int = CONTROL, name: str | None = None, **fields: Any) -> d.Attach:
-    """The attach of a control link."""
-    whole: dict[str, Any] = {"source": d.Source(outcomes=OUTCOMES), "target": d.Coordinator()} | fields
-    return sender(handle, name=f"control-{handle}" if name is None else name, **whole)
-
-
-def control(message: Composite) -> bytes:
-    """The message to the coordinator."""
-    return section(SectionCode.AMQP_VALUE, message)
-
-
-def within(txn_id: bytes, outcome: Any = None) -> TransactionalState:
-    """The state of a delivery in a transaction."""
-    return TransactionalState(txn_id, outcome)
 
 
 ACCEPTED: Final = Accepted()

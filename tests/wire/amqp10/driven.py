@@ -14,10 +14,10 @@ from node.wire.amqp10.links import IncomingLink, Link, OutgoingLink
 from node.wire.amqp10.retention import Retention, granted
 from node.wire.amqp10.session_endpoint import SessionEndpoint
 from node.wire.amqp10.states import ConnectionState
-from tests.wire.amqp10.controller import control, coordinator, within
 from tests.wire.amqp10.peer import ANSWERED, Peer
 from tests.wire.amqp10.performatives import credit, octets_of, receiver, sender
 from tests.wire.amqp10.sections import message, run_of
+from tests.wire.amqp10.transacting import control, coordinator, within
 
 LIMITS = ConnectionLimits(
     channel_max=2, handle_max=3, message_size=3000, memory_bytes=1 << 20, link_credit=6, incoming_window=10,

@@ -16,23 +16,20 @@ from node.wire.amqp10.values import Symbol
 from tests.wire.amqp10.controller import (
     ACCEPTED,
     COMMITTING,
-    CONTROL,
     FAILED,
     FAILURE,
     HOLDING,
     UNKNOWN,
     Controller,
-    control,
-    coordinator,
     delivered,
     failure,
     given_back,
     unsettled,
-    within,
 )
 from tests.wire.amqp10.peer import error_in
 from tests.wire.amqp10.performatives import begin, credit, octets_of, receiver, sender
 from tests.wire.amqp10.sections import message
+from tests.wire.amqp10.transacting import CONTROL, control, coordinator, within
 
 # -- what ends --------------------------------------------------------------------------------------
 

@@ -17,12 +17,12 @@ from node.wire.amqp10.connection import AMQP_HEADER, SASL_HEADER
 from node.wire.amqp10.definitions import Error, ReceiverSettleMode, Role, SenderSettleMode
 from node.wire.amqp10.frames import EMPTY_FRAME
 from node.wire.amqp10.states import ConnectionState
-from tests.wire.amqp10.controller import coordinator, within
 from tests.wire.amqp10.driven import LIMITS, Broker, Step
 from tests.wire.amqp10.peer import MISSING, ROUNDS, Peer, begun
 from tests.wire.amqp10.performatives import PLAIN, begin, octets_of, receiver, sender
 from tests.wire.amqp10.sections import message
 from tests.wire.amqp10.strategies import KINDS, composites, near
+from tests.wire.amqp10.transacting import coordinator, within
 
 channels = st.sampled_from([0, 0, 0, 1, 2])
 handles = st.sampled_from([0, 0, 1, 2, 3])

@@ -12,17 +12,10 @@ from node.delivery.settlements import Outcome, Settlement
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10 import effects as e
 from node.wire.amqp10.definitions import Rejected, Released
-from tests.wire.amqp10.controller import (
-    ACCEPTED,
-    CONTROL,
-    Controller,
-    delivered,
-    given_back,
-    unsettled,
-    within,
-)
+from tests.wire.amqp10.controller import ACCEPTED, Controller, delivered, given_back, unsettled
 from tests.wire.amqp10.performatives import credit, receiver, settled
 from tests.wire.amqp10.sections import message
+from tests.wire.amqp10.transacting import CONTROL, within
 
 RECEIVED = d.Received(0, 0)
 

@@ -16,21 +16,18 @@ from node.wire.amqp10.modified import annotations_told
 from tests.wire.amqp10.controller import (
     ACCEPTED,
     COMMITTING,
-    CONTROL,
     FAILED,
     FAILURE,
     UNKNOWN,
     Controller,
-    control,
-    coordinator,
     delivered,
     given_back,
     unsettled,
-    within,
 )
 from tests.wire.amqp10.peer import begun, error_in
 from tests.wire.amqp10.performatives import octets_of, sender, settled
 from tests.wire.amqp10.sections import data, message, section
+from tests.wire.amqp10.transacting import CONTROL, control, coordinator, within
 
 # -- control links ----------------------------------------------------------------------------------
 
