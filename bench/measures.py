@@ -140,6 +140,22 @@ def open_loop(stage: Stage, rate: int, mixed: int = 0) -> Samples:
     return {"p50": [result.confirm_p50], "p99": [result.confirm_p99]}
 
 
+def beside_confirms(stage: Stage, rate: int) -> Samples:
+    """The settlement of deliveries of AMQP 1.0 at a fixed rate, as multiples of the confirms of 0-9-1. Of
+    quorate alone.
+    """
+    if stage.cluster.name == "RabbitMQ":
+        return {}
+    plain, links = (
+        steady(stage, Place.OWNER, rate=rate, ack_every=1, protocols=protocols)
+        for protocols in (AMQP_0_9_1, AMQP_1_0)
+    )
+    return {
+        "p50": [links.confirm_p50 / plain.confirm_p50],
+        "p99": [links.confirm_p99 / plain.confirm_p99],
+    }
+
+
 def fill(stage: Stage, address: Address, queue: str, count: int, size: int = 256) -> LoadResult:
     """Publishes `count` messages that no consumer takes."""
     result = run_load(

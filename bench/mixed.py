@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import pika
+
 from bench.breadth import BINDINGS, channel_to
-from bench.brokers import NODES
+from bench.brokers import NODES, BrokerError
 from bench.load import LoadResult, run_load
-from bench.measures import STEADY, Samples, Stage, queues
+from bench.measures import STEADY, Samples, Stage, fill, queues
 
 ATTEMPTS = 3
 """The generator's messages have so many values in their header `attempt`, in turns."""
@@ -54,17 +57,58 @@ def share(stage: Stage, arguments: Mapping[str, Any], consumers: int = 1, **opti
     """The rate of messages with these options through a queue with these arguments, as a share of the rate
     without both. Of quorate alone: RabbitMQ's replicated queues have no such features.
     """
+    return beside(stage, (arguments, options), ({}, {}), consumers)
+
+
+def ranks(stage: Stage) -> Samples:
+    """The rate of messages that all have another priority by an expression, as a share of the rate of
+    messages with ten priorities.
+    """
+    distinct = {"x-priority-expression": "rank"}, {"ranks": 1}
+    return beside(stage, distinct, ({"x-max-priority": 10}, {"priorities": 10}))
+
+
+Asked = tuple[Mapping[str, Any], Mapping[str, int]]
+"""The arguments of a queue, and the options of the load."""
+
+
+def beside(stage: Stage, one: Asked, other: Asked, consumers: int = 1) -> Samples:
+    """The rate of the one as a share of the rate of the other. Of quorate alone."""
     if stage.cluster.name == "RabbitMQ":
         return {}
     rates = []
-    for given, asked in ((arguments, options), ({}, {})):
+    for given, asked in (one, other):
         with channel_to(stage.cluster.address(0)) as channel:
             channel.queue_declare("bench", durable=True, arguments={"x-queue-type": "quorum", **given})
-        result = stage.check(f"{dict(given)} {asked}", local(stage, consumers=consumers, **asked))
+        result = stage.check(f"{dict(given)} {dict(asked)}", local(stage, consumers=consumers, **asked))
         with channel_to(stage.cluster.address(0)) as channel:
             channel.queue_delete("bench")
         rates.append(result.end_to_end_rate)
     return {"share": [rates[0] / rates[1]]}
+
+
+def search(stage: Stage) -> Samples:
+    """Seconds from the attach of a consumer with a filter to the one message that the filter takes, which is
+    the last of those that wait. Of quorate alone.
+    """
+    if stage.cluster.name == "RabbitMQ":
+        return {}
+    with queues(stage, ["bench"]):
+        address = stage.cluster.address(stage.cluster.owner("bench", 0))
+        fill(stage, address, "bench", stage.waiting)
+        with channel_to(address) as channel:
+            channel.confirm_delivery()
+            wanted = pika.BasicProperties(delivery_mode=2, headers={"wanted": 1})
+            channel.basic_publish("", "bench", b"wanted", wanted)
+            began = time.monotonic()
+            found = channel.consume("bench", arguments={"x-filter": "wanted = 1"}, inactivity_timeout=60)
+            method, _, body = next(found)
+            seconds = time.monotonic() - began
+            if body != b"wanted":
+                raise BrokerError(f"the filter has taken {body!r}")
+            channel.basic_ack(method.delivery_tag)
+            channel.cancel()
+    return {"seconds": [seconds]}
 
 
 def local(stage: Stage, **options: int | str) -> LoadResult:

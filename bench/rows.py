@@ -16,6 +16,7 @@ from bench.measures import (
     Samples,
     Stage,
     backlog,
+    beside_confirms,
     freeze,
     kill,
     memory,
@@ -23,7 +24,7 @@ from bench.measures import (
     restart,
     throughput,
 )
-from bench.mixed import crowd, share, through_headers, through_topic
+from bench.mixed import crowd, ranks, search, share, through_headers, through_topic
 from bench.reconnecting import reconnect
 
 
@@ -87,6 +88,13 @@ def confirm_latency(title: str, times: float) -> tuple[Figure, Figure]:
     return (
         Figure(f"{title}: confirm p50", "p50", "ms", Goal.TIMES_PEER_OR_LESS, times),
         Figure(f"{title}: confirm p99", "p99", "ms", Goal.TIMES_PEER_OR_LESS, times),
+    )
+
+
+def beside_091(title: str) -> tuple[Figure, Figure]:
+    return (
+        Figure(f"{title}: settlement p50 as a multiple of 0-9-1's confirm", "p50", "", Goal.AT_MOST, 1.1),
+        Figure(f"{title}: settlement p99 as a multiple of 0-9-1's confirm", "p99", "", Goal.AT_MOST, 1.1),
     )
 
 
@@ -179,6 +187,25 @@ OF_QUEUES: tuple[Row, ...] = (
         "queue-filter",
         share_of_plain("a filter of the queue by a header, which takes all", 0.9),
         lambda stage: share(stage, {"x-filter": "attempt >= 0"}),
+    ),
+    Row(
+        "queue-ranks",
+        (
+            Figure(
+                "priorities by an expression, all distinct: share of the rate with 10 priorities",
+                "share",
+                "",
+                Goal.AT_LEAST,
+                1,
+            ),
+        ),
+        ranks,
+    ),
+    Row(
+        "queue-search",
+        (Figure("a new filter finds 1 of 1,000,000 waiting messages", "seconds", "s", Goal.AT_MOST, 3),),
+        search,
+        fresh=True,
     ),
 )
 """Queues with semantics of their own, beside plain ones with the same messages."""
@@ -349,6 +376,16 @@ AMQP10: tuple[Row, ...] = (
         "amqp10-mixed",
         (rate("AMQP 1.0: mixed messages, clients on the owner's node", 9),),
         lambda stage: throughput(stage, Place.OWNER, mixed=1, protocols=AMQP_1_0),
+    ),
+    Row(
+        "amqp10-open-500",
+        beside_091("AMQP 1.0, open loop, 500 a second"),
+        lambda stage: beside_confirms(stage, 500),
+    ),
+    Row(
+        "amqp10-open-5000",
+        beside_091("AMQP 1.0, open loop, 5,000 a second"),
+        lambda stage: beside_confirms(stage, 5000),
     ),
     Row(
         "amqp091-to-10",
