@@ -82,8 +82,8 @@ PRIORITY_EXPRESSIONS: Final = 12
 """From this level on owners deliver by the queue argument `x-priority-expression`."""
 
 MOVED_MESSAGES: Final = 13
-"""From this level on owners show messages that wait by their numbers, and carry out transactions that move
-them (`node.queue.transaction_operations.MOVES`).
+"""From this level on owners show messages that wait, by their numbers and by a filter, and carry out
+transactions that move them (`node.queue.transaction_operations.MOVES`).
 """
 
 LINKS_IN_LOGS: Final = 14

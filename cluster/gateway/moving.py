@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from cluster.gateway.commits import Commits, PartitionShares, Share
 from cluster.gateway.link import Links
-from cluster.gateway.state import TakeAnswer
+from cluster.gateway.state import TakeAnswer, unanswered
 from cluster.peers.link_messages import NOTHING_TO_GET, Delivery, Ranges
 from node.delivery.deeds import Became, MoveTarget
 from node.delivery.settlements import NO_TOKEN, Outcome
@@ -110,13 +110,9 @@ class Moving:
             self._note(Became.REFUSED, ranges)
             self._note(Became.LEFT, list(self._left.ranges()))
             # Consumers need not wait until the owner lets the reservation go.
-            self._ask([], 0, _forget_answer)
+            self._ask([], 0, unanswered)
         self._show()
 
 
 def _forget(_: Any) -> None:
     """Nothing is to be moved yet."""
-
-
-def _forget_answer(_: Any, _delivery: Delivery | None) -> None:
-    """The answer says nothing of use."""

@@ -4,7 +4,7 @@ another queue (docs/decisions/0055). Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from cluster.owner.admission import left_out
@@ -75,7 +75,7 @@ class Reservations:
             return TAKEN_OUT_FIRST
         if reserves:
             self._release((front_end, number))
-        rows, behind = _rows(self._owner, queue, ranges, wanted)
+        rows, behind = _rows(queue, ranges, wanted)
         if reserves and rows:
             reserved = self._reserved[front_end, number] = RangeSet()
             for first, run, _ in rows:
@@ -117,9 +117,7 @@ class Reservations:
             self._owner.mark(key[1])
 
 
-def _rows(
-    owner: OwnerState, queue: QueueOwner, ranges: Ranges, wanted: int
-) -> tuple[list[tuple[int, Run, bytes]], int]:
+def _rows(queue: QueueOwner, ranges: Ranges, wanted: int) -> tuple[list[tuple[int, Run, bytes]], int]:
     """Runs with their first numbers and octets, and the number behind the last one, 0 for the end."""
     rows: list[tuple[int, Run, bytes]] = []
     octets = 0
@@ -128,7 +126,7 @@ def _rows(
             if wanted <= 0 or octets >= SHOWN_OCTETS:
                 return rows, first
             end = min(last, first + min(wanted, READ_AT_ONCE) - 1)
-            for start, run in _stored(owner, queue, first, end):
+            for start, run in _stored(queue, first, end):
                 rows.append((start, run, b"".join(encode_publish(run, []))))
                 octets += len(run.raw)
             wanted -= end - first + 1
@@ -136,28 +134,14 @@ def _rows(
     return rows, 0
 
 
-def _stored(owner: OwnerState, queue: QueueOwner, first: int, last: int) -> Iterator[tuple[int, Run]]:
+def _stored(queue: QueueOwner, first: int, last: int) -> Iterator[tuple[int, Run]]:
     """The messages as they came, with the annotations that clients have given them since."""
     delivery = queue.delivery
-    soft = delivery.soft.numbers.intersection(first, last)
-    for low, high in _split(first, last, soft):
-        if (low, high) in soft:
-            for start, run in delivery.soft.runs(low, high):
-                yield from annotated_from(delivery.soft.remarks, start, run)
-        else:
-            for start, run in owner.contents(low, high):
-                yield from annotated_from(delivery.state.remarks, start, run)
-
-
-def _split(first: int, last: int, parts: Sequence[Range]) -> Iterator[Range]:
-    """A range, cut where the parts begin and end."""
-    for low, high in parts:
-        if first < low:
-            yield first, low - 1
-        yield low, high
-        first = high + 1
-    if first <= last:
-        yield first, last
+    while first <= last:
+        for start, run in queue.read_messages(first, last):
+            soft = start in delivery.soft.numbers
+            yield from annotated_from((delivery.soft if soft else delivery.state).remarks, start, run)
+            first = start + run.count
 
 
 def may_enter(owner: OwnerState, publish: Publish, run: Run) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from cluster.owner.discarding import discard, discard_leased
 from cluster.owner.intake import take_return, take_settle
 from cluster.owner.links import give_kept_back
+from cluster.owner.moving import waiting
 from cluster.owner.state import OwnerState
 from cluster.peers.link_messages import NOT_FOUND, Ranges
 from node.delivery.deeds import Became, Deed
@@ -25,7 +26,7 @@ from node.queue.filtering import LookBudget, Looking, look_through
 from node.queue.leasing import BACK_IN_QUEUE
 from node.queue.operations import LINKS, OWNER, TRANSACTION, Return, Semantics, Settle
 from node.ranges.range_map import RangeMap, Span
-from node.ranges.range_set import RangeSet, merged
+from node.ranges.range_set import RangeSet
 
 FOUND_SPANS: Final = 1024
 """A search goes on with the next request after so many spans."""
@@ -127,21 +128,17 @@ class _Settling:
 
     def _settle_waiting(self, ranges: Ranges) -> None:
         """Settle messages that no consumer has. A message that is in no place is about to leave."""
-        delivery = self._delivery
-        waiting = [part for one in ranges for part in delivery.ready.intersection(*one)]
-        if delivery.scheduled is not None:
-            waiting += [part for one in ranges for part in delivery.scheduled.intersection(*one)]
-        waiting = merged(sorted(waiting))
-        if not waiting:
+        found = waiting(self._delivery, ranges)
+        if not found:
             return
         if self._asked.deed is Deed.CANCEL:
-            self._by_failures(waiting, Became.NOT_LEASED)
+            self._by_failures(found, Became.NOT_LEASED)
             return
-        self._note(Became.SETTLED, waiting)
+        self._note(Became.SETTLED, found)
         if self._asked.deed is Deed.ACKNOWLEDGE:
-            self._log(take_settle(self._owner, OWNER, Settle(self._number, waiting)))
+            self._log(take_settle(self._owner, OWNER, Settle(self._number, found)))
         else:
-            discard(self._owner, self._number, self._queue, waiting, Reason.EXPIRED)
+            discard(self._owner, self._number, self._queue, found, Reason.EXPIRED)
 
     # -- cancels --------------------------------------------------------------------------------
 

@@ -120,9 +120,10 @@ def test_messages_are_moved_from_queue_to_queue(cluster: Cluster, channel: Conne
     assert unread.returncode and "column" in unread.stderr
     bookmark = found.stdout.split(" ", 1)[0]
     named = quorate("queues", "move", name, other, bookmark, "--dry-run", *url)
-    assert (named.returncode, named.stdout) == (0, "1 would be moved\n")
+    unless = "would be moved, but for those that consumers have\n"
+    assert (named.returncode, named.stdout) == (0, f"1 {unless}")
     tried = quorate("queues", "move", name, other, "--filter", "/n < 3", "--dry-run", *url)
-    assert (tried.returncode, tried.stdout, tried.stderr) == (0, "3 would be moved\n", "")
+    assert (tried.returncode, tried.stdout, tried.stderr) == (0, f"3 {unless}", "")
     moved = quorate("queues", "move", name, other, "--filter", "/n < 3", *url)
     assert (moved.returncode, moved.stdout, moved.stderr) == (0, "3 moved\n", "")
     copied = quorate("queues", "move", name, other, "--all", "--copy", *url)

@@ -12,7 +12,7 @@ from node.wire.amqp10.definitions import ReceiverSettleMode, TerminusDurability,
 from node.wire.amqp10.frames import Frame
 from tests.simulation.clients import Place
 from tests.simulation.links import DATA
-from tests.simulation.wandering import Wanderer
+from tests.simulation.wandering import Wanderer, delivery_ids
 from tests.simulation.world import Violation
 from tests.wire.amqp10.performatives import credit, receiver, settled
 
@@ -87,7 +87,7 @@ class Keeper(Wanderer):
         elif isinstance(told, d.Transfer):
             self._transfer(told, bytes(frame.payload))
         elif isinstance(told, d.Disposition):
-            for id in range(told.first, (told.first if told.last is None else told.last) + 1):
+            for id in delivery_ids(told):
                 tag = self._tags.pop(id, None)
                 if tag is not None:
                     self._forget(tag)

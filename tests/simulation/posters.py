@@ -14,7 +14,7 @@ from node.wire.amqp10.definitions import ReceiverSettleMode, Role, TerminusDurab
 from node.wire.amqp10.frames import Frame
 from tests.simulation.clients import Place
 from tests.simulation.links import DATA
-from tests.simulation.wandering import Wanderer
+from tests.simulation.wandering import Wanderer, delivery_ids
 from tests.simulation.world import Violation
 from tests.wire.amqp10.performatives import octets_of, sender
 from tests.wire.amqp10.transacting import control, coordinator, within
@@ -136,7 +136,7 @@ class Poster(Wanderer):
                 link = self._handles[told.handle]
                 self._credit[link] = (told.link_credit or 0) + (told.delivery_count or 0) - self._sent[link]
         elif isinstance(told, d.Disposition):
-            for id in range(told.first, (told.first if told.last is None else told.last) + 1):
+            for id in delivery_ids(told):
                 if id == self._asked:
                     self._answered(told.state)
                 elif id in self._ids:

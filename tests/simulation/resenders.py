@@ -13,7 +13,7 @@ from node.wire.amqp10.definitions import ReceiverSettleMode, Role, TerminusDurab
 from node.wire.amqp10.frames import Frame
 from tests.simulation.clients import Place
 from tests.simulation.links import DATA, LinkConnection
-from tests.simulation.wandering import Wanderer
+from tests.simulation.wandering import Wanderer, delivery_ids
 from tests.simulation.world import Violation
 from tests.wire.amqp10.performatives import octets_of, sender
 
@@ -94,7 +94,7 @@ class Resender(Wanderer):
             if told.handle is not None:
                 self._credit = (told.link_credit or 0) + (told.delivery_count or 0) - len(self._ids)
         elif isinstance(told, d.Disposition):
-            for id in range(told.first, (told.first if told.last is None else told.last) + 1):
+            for id in delivery_ids(told):
                 self._outcome(self._ids[id], told.state)
         elif isinstance(told, d.Detach | d.End | d.Close):
             self.drop()

@@ -53,3 +53,8 @@ class Wanderer:
             connection.lost = True
             connection.node.input(connection.session.lost)
         self.connection, self.attached = None, False
+
+
+def delivery_ids(told: d.Disposition) -> range:
+    """The deliveries that a disposition is about."""
+    return range(told.first, (told.first if told.last is None else told.last) + 1)

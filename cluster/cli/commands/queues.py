@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from cluster.cli.commands.arguments import arguments, arguments_of, as_json, in_vhost, only_vhost, rows_of
 from cluster.cli.commands.http import ManagementClient, management_options
 from cluster.cli.commands.tables import show
-
-ALL_MESSAGES: Final = "TRUE"
-"""The filter that takes every message."""
 
 _COLUMNS = (
     "vhost",
@@ -159,8 +156,10 @@ def move_messages(
     if bool(bookmarks) + bool(taking) + everything != 1:
         raise click.UsageError("give bookmarks, --filter or --all")
     body: dict[str, Any] = {"destination": target, "copy": copies, "dry_run": dry_run}
-    body |= {"bookmarks": list(bookmarks)} if bookmarks else {"filter": taking or ALL_MESSAGES}
-    done = ("would be " if dry_run else "") + ("copied" if copies else "moved")
+    body |= {"bookmarks": list(bookmarks)} if bookmarks else {"filter": taking} if taking else {}
+    done = "copied" if copies else "moved"
+    if dry_run:
+        done = f"would be {done}, but for those that consumers have"
     total = _move_in_parts(client, (vhost, name), body, done)
     click.echo(f"{total['moved']} {done}")
     for became in ("leased", "gone", "not_found"):

@@ -8,6 +8,7 @@ from itertools import count
 
 from tests.simulation.keepers import Keeper
 from tests.simulation.links import LinkReceiver
+from tests.simulation.node import SimulatedNode
 from tests.simulation.posters import Poster
 from tests.simulation.resenders import Resender
 from tests.simulation.scripts import Steps
@@ -63,13 +64,7 @@ def resends(trial: Trial) -> Steps:
     resender = Resender(trial.name, bodies, chance)
     rivals: list[LinkReceiver] = []
     while not resender.done:
-        ready = trial.nodes.ready_nodes()
-        if not resender.connected and ready:
-            resender.begin(trial.nodes.place(chance.choice(ready)))
-        elif resender.connected and chance.random() < 0.15:
-            resender.drop()
-        else:
-            resender.act()
+        ready = _go_on(trial, resender, leaves=0.15)
         rivals = [one for one in rivals if one.alive]
         if ready and not rivals and chance.random() < 0.05:
             place = trial.nodes.place(chance.choice(ready))
@@ -100,19 +95,25 @@ def posts(trial: Trial) -> Steps:
         queues[f"{trial.name}{suffix}"] = numbered(f"m{suffix}", chance.randint(2, 8))
     poster = Poster(queues, chance)
     while not poster.done:
-        ready = trial.nodes.ready_nodes()
-        if not poster.connected and ready:
-            poster.begin(trial.nodes.place(chance.choice(ready)))
-        elif poster.connected and chance.random() < 0.08:
-            poster.drop()
-        else:
-            poster.act()
+        _go_on(trial, poster, leaves=0.08)
         yield chance.choice((0.0, PAUSE_S, PAUSE_S, 4 * PAUSE_S))
     poster.drop()
     for queue, bodies in queues.items():
         taker, taken = trial.prover(), list[Received]()
         yield from trial.take(taker, queue, bodies, taken)
         trial.check_taken(bodies, taken)
+
+
+def _go_on(trial: Trial, client: Resender | Poster, *, leaves: float) -> list[SimulatedNode]:
+    """Have a client connect, act, or leave with this probability. Returns the nodes that are ready."""
+    ready = trial.nodes.ready_nodes()
+    if not client.connected and ready:
+        client.begin(trial.nodes.place(trial.chance.choice(ready)))
+    elif client.connected and trial.chance.random() < leaves:
+        client.drop()
+    else:
+        client.act()
+    return ready
 
 
 def _check(trial: Trial, keeper: Keeper, rival: LinkReceiver) -> None:
