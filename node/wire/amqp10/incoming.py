@@ -161,11 +161,12 @@ class IncomingTransfers:
         lengths, transfer, largest = row.lengths, row.transfer, max(row.lengths)
         count = len(lengths)
         number = row.first_id if self._next_delivery is None else self._next_delivery
+        transaction = self._transactions.named_by(transfer.state)
         if (
             row.first_id != number % MODULUS
             or self.window < count
             or not _takes_rows(link, count)
-            or transfer.state is not None
+            or (transfer.state is not None and transaction is None)
             or transfer.resume
             or largest - row.skip > self._limits.message_size
             or not self._heads.alike(row)
@@ -180,7 +181,7 @@ class IncomingTransfers:
         exchange, routing_key, data, begin = link.exchange, link.routing_key, row.data, row.begin
         durable, special = self._heads.durable, self._heads.special
         batch = self._batch_for(
-            link, exchange, routing_key, data, begin, row.skip, number, settled, durable, special, None
+            link, exchange, routing_key, data, begin, row.skip, number, settled, durable, special, transaction
         )
         batch.end = row.end
         batch.lengths += lengths

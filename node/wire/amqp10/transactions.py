@@ -162,6 +162,10 @@ class DeclaredTransactions:
         self._live: dict[bytes, Transaction] = {}
         self._ending: dict[int, Transaction] = {}
 
+    def named_by(self, state: object) -> Transaction | None:
+        """The transaction that the state of a delivery names, if that is a live one."""
+        return self._live.get(state.txn_id) if isinstance(state, TransactionalState) else None
+
     def live(self, txn_id: bytes) -> Transaction:
         """Raises UnknownTransactionError."""
         transaction = self._live.get(txn_id)
@@ -273,10 +277,9 @@ class DeclaredTransactions:
 
     def post_part(self, partial: PartialDelivery) -> None:
         """A delivery has frames to come. Its state may name a transaction."""
-        if isinstance(partial.state, TransactionalState):
-            transaction = self._live.get(partial.state.txn_id)
-            if transaction is not None:
-                transaction.parts.add(partial)
+        transaction = self.named_by(partial.state)
+        if transaction is not None:
+            transaction.parts.add(partial)
 
     def drop_part(self, partial: PartialDelivery) -> None:
         """No transaction waits for frames of the delivery any more."""

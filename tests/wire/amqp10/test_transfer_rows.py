@@ -25,6 +25,7 @@ from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.messages import facts_of
 from node.wire.amqp10.transfer_rows import TransferRow
 from tests.wire.amqp10.sections import annotated, application, data, message, section
+from tests.wire.amqp10.transacting import CONTROL, control, coordinator, within
 
 LIMITS = ConnectionLimits(link_credit=12, incoming_window=8, message_size=400)
 MOST = 4096
@@ -50,6 +51,8 @@ MALFORMED = [
 ]  # fmt: skip
 MESSAGES = [head + body for body in BODIES for head in HEADS]
 USUAL = message(DURABLE)
+DESCRIBED = b"\0\x53"
+"""How the state of a delivery begins."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,9 @@ class Sent:
                 + self.tag
                 + self.rest
             )
-            body = b"\0\x53\x14\xc0" + bytes((len(fields) + 1, 3 + len(self.rest))) + fields + self.message
+            plain, state, _ = self.rest.partition(DESCRIBED)
+            count = 3 + len(plain) + (state != b"")
+            body = b"\0\x53\x14\xc0" + bytes((len(fields) + 1, count)) + fields + self.message
         return pack(">IBBH", 8 + len(head) + len(body), 3 if extended else 2, 0, channel) + head + body
 
 
@@ -90,7 +95,14 @@ OTHERS = [
 ]  # fmt: skip
 
 
-RESTS = [b"\x43\x42", b"\x43\x41", b"\x43\x40", b"\x40\x42\x42"]
+TRANSACTIONS = 2
+TXN_IDS = [number.to_bytes(8, "big") for number in range(1, TRANSACTIONS + 2)]
+"""Those of the transactions, and one of none."""
+
+RESTS = [
+    b"\x43\x42", b"\x43\x41", b"\x43\x40", b"\x40\x42\x42", b"\x43\x42\x42\x40" + d.Accepted().encode(),
+    *(b"\x43\x42\x42\x40" + within(txn_id).encode() for txn_id in TXN_IDS),
+]  # fmt: skip
 CHANGES: list[dict[str, Any]] = [
     {"id_offset": 1}, {"id_offset": -1}, {"tag": b"gat"}, {"tag": b"long"}, {"handle": 0}, {"handle": 2},
     {"cut": 0}, {"cut": 5}, *({"rest": rest} for rest in RESTS), *({"message": one} for one in MALFORMED),
@@ -146,9 +158,10 @@ def octets(channel: int, performative: Composite) -> bytes:
     return b"".join(frame_buffers(channel, performative, (), MOST))
 
 
-def machine() -> Connection:
-    """A machine with a session on channel 3 and three links: to a queue, to any address, and to a queue with
-    the receiver settling second.
+def machine(first: int) -> Connection:
+    """A machine with a session on channel 3 and four links: to a queue, to any address, to a queue with the
+    receiver settling second, and to the coordinator, with two transactions declared. The next delivery-id of
+    the peer is `first`.
     """
     one = Connection(LIMITS, 0.0)
     one.receive(SASL_HEADER + octets(0, d.SaslInit("PLAIN", b"\0a\0b")), 0.0)
@@ -166,6 +179,10 @@ def machine() -> Connection:
         assert isinstance(effect, FindTarget)
         effect.link.routing_key, effect.link.anonymous = "q", handle == 1
         one.sessions.accept(effect.link)
+    one.receive(octets(3, coordinator()), 0.0)
+    for number in range(first - TRANSACTIONS, first):
+        declare = d.Transfer(CONTROL, number, b"declare", 0)
+        one.receive(b"".join(frame_buffers(3, declare, (control(d.Declare()),), MOST)), 0.0)
     one.take_output()
     return one
 
@@ -176,9 +193,8 @@ def told(one: Connection, data: bytes) -> list[Any]:
     for effect in one.receive(data, 1.0):
         if isinstance(effect, PublishEffect):
             run, tag = effect.run, effect.first_tag
-            found.append(
-                (run.exchange, run.routing_key, run.persistent, run.special, tag, list(run.contents()))
-            )
+            found.append((run.exchange, run.routing_key, run.persistent, run.special))
+            found.append((tag, effect.transaction, list(run.contents())))
             lengths = [run.stride] * run.count if run.lengths is None else list(run.lengths)
             assert sum(lengths) == len(run.raw) and max(lengths) == run.largest_frame
             if tag:
@@ -199,7 +215,7 @@ def told(one: Connection, data: bytes) -> list[Any]:
 @settings(max_examples=400)
 @given(programs, st.sampled_from([1000, (1 << 32) - 4]), st.sampled_from([3] * 9 + [4]))
 def test_rows_have_the_effects_of_their_frames(program: list[list[Sent]], first: int, channel: int) -> None:
-    quick, slow = machine(), machine()
+    quick, slow = machine(first), machine(first)
     number = first
     reads: list[list[bytes]] = [[b"", b""]]
     for sent in (one for part in program for one in part):
