@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from node.expressions.expression import Expression
 from node.expressions.nodes import (
@@ -21,6 +21,9 @@ from node.expressions.nodes import (
 )
 from node.expressions.patterns import LikePattern
 from node.message.facts import Facts
+
+RARE_OCTETS: Final = 3
+"""A value with so many octets is seldom found in a message that has another value."""
 
 
 class Selector(Expression):
@@ -43,42 +46,70 @@ class Selector(Expression):
 
 
 def needle_of(tree: Node) -> bytes:
-    """The longest octets that are sure to stand in a message for which the condition is true.
+    """The octets that are sure to stand in a message for which the condition is true, of those that few other
+    messages may have.
 
     The value of an application's text is in the message as it is, and the name of its property as well. A
     comparison with a property that the message lacks is unknown. One character alone may be of the type char,
     whose octets are others.
     """
+    return _needle(tree).octets
+
+
+class _Needle(NamedTuple):
+    """Octets of a message. Properties often have the same names in all messages: a value is `rare`."""
+
+    rare: bool
+    octets: bytes
+
+    @property
+    def rank(self) -> tuple[bool, int]:
+        return self.rare, len(self.octets)
+
+
+_NONE: Final = _Needle(False, b"")
+
+
+def _needle(tree: Node) -> _Needle:
     if tree.operator == AND:
-        return max(map(needle_of, tree.parts), key=len)
+        return _rarest(*map(_needle, tree.parts))
     if tree.operator in (OR, IS_NULL) or (tree.operator == NOT and tree.parts[0].operator != IS_NULL):
-        return b""
+        return _NONE
     if tree.operator == NOT:
         return _name(tree.parts[0].parts[0])
     if tree.operator in COMPARISONS:
         left, right = tree.parts
-        return _of_comparison(tree.operator, left, right) or _of_comparison(tree.operator, right, left)
+        return _rarest(_of_comparison(tree.operator, left, right), _of_comparison(tree.operator, right, left))
     if tree.operator == LIKE:
-        name, piece = _name(tree.parts[0]), _text(LikePattern(str(tree.value)).piece)
-        return max(name, piece, key=len) if name else b""
+        name = _name(tree.parts[0])
+        return _rarest(name, _text(LikePattern(str(tree.value)).piece)) if name.octets else _NONE
     return _name(tree.parts[0]) if tree.operator == IN else _name(tree)
 
 
-def _of_comparison(operator: str, left: Node, right: Node) -> bytes:
+def _rarest(*needles: _Needle) -> _Needle:
+    return max(needles, key=lambda one: one.rank)
+
+
+def _of_comparison(operator: str, left: Node, right: Node) -> _Needle:
     """The octets for a comparison of an application's property with a literal."""
     name = _name(left)
-    if not name or right.operator in NAMES:
+    if not name.octets or right.operator in NAMES:
         return name
     if operator == "=" and right.operator == LITERAL and isinstance(right.value, str):
-        return max(name, _text(right.value), key=len)
+        return _rarest(name, _text(right.value))
     return name
 
 
-def _text(value: str) -> bytes:
-    """The octets of a text; none for one character."""
-    return value.encode("utf-8", "surrogatepass") if len(value) > 1 else b""
+def _text(value: str) -> _Needle:
+    """The octets of a text; none for one character. A short text stands in many messages by chance."""
+    if len(value) == 1:
+        return _NONE
+    octets = value.encode("utf-8", "surrogatepass")
+    return _Needle(len(octets) >= RARE_OCTETS, octets)
 
 
-def _name(node: Node) -> bytes:
+def _name(node: Node) -> _Needle:
     """The name of an application's property; no octets for another operand."""
-    return str(node.value).encode("utf-8", "surrogatepass") if node.operator == APPLICATION else b""
+    if node.operator != APPLICATION:
+        return _NONE
+    return _Needle(False, str(node.value).encode("utf-8", "surrogatepass"))

@@ -238,7 +238,10 @@ def test_needles() -> None:
 
     assert needle("colour = 'reddish'") == b"reddish"
     assert needle("'reddish' = colour AND a = 1") == b"reddish"
-    assert needle("colour LIKE '%purple%d'") == b"colour"
+    assert needle("colour LIKE '%purple%d'") == b"purple"
+    assert needle("colour = 'red'") == b"red"
+    assert needle("colour = 're'") == b"colour"
+    assert needle("weight_of_all > 5 AND colour = 'red'") == b"red"
     assert needle("c LIKE '%purple%d'") == b"purple"
     assert needle("weight > 5 OR colour = 'red'") == b""
     assert needle("NOT colour = 'reddish'") == b""
