@@ -358,7 +358,7 @@ class Broker:
         owners, self._dirty_owners = self._dirty_owners, {}
         for owner in owners.values():
             try:
-                owner.serve()
+                owner.serve(self._now)
             except DamagedEntryError as error:
                 self.host.repair.found(error, self._now)
             if owner.pending and owner.active and owner.partition not in self._grown_owners:

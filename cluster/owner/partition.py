@@ -349,13 +349,13 @@ class PartitionOwner:
                 self._state.proposal.committed.append(partial(self._serving.mark, queue))
         self._state.awaiting_marks.clear()
 
-    def serve(self) -> None:
+    def serve(self, now: float) -> None:
         """Deliver ready messages to consumers, while this node has the leader lease. Raises DamagedEntryError
         as `apply`.
         """
         self.unserved_octets = 0
         if self.active and self._serving.dirty and self._context.may_serve(self.partition):
-            serve(self._state, self._serving)
+            serve(self._state, self._serving, now)
 
 
 class Replica:

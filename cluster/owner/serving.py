@@ -20,7 +20,7 @@ from node.queue.consumers import ConsumerKey
 from node.queue.decision_format import encode_remark
 from node.queue.dispatch import Grant, QueueOwner
 from node.queue.entry_format import encode_settle
-from node.queue.filtering import LOOK_STEPS, LookBudget
+from node.queue.filtering import LookBudget
 from node.queue.operations import OWNER
 from node.queue.remarks import Remark, Subject
 from node.ranges.range_set import Range, count_of, merged, numbers_of
@@ -362,11 +362,11 @@ def fitting_messages(run: Run, octets: int) -> int:
     return max(count, 1) if octets > 0 else 0
 
 
-def serve(owner: OwnerState, serving: Serving) -> None:
+def serve(owner: OwnerState, serving: Serving, now: float) -> None:
     """Hand out the ready messages of the owner's marked queues, and answer requests that wait for that."""
     outgoing: Outgoing = {}
     counted: list[Callable[[], None]] = []
-    serving.looks.left = LOOK_STEPS
+    serving.looks.renew(now)
     for number in serving.take_dirty():
         for callback in serving.returning(number):
             callback()

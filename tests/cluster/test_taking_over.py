@@ -235,12 +235,12 @@ def test_who_waits_for_a_queue_to_be_served_is_answered_when_the_queue_is_droppe
     """The queue may be waiting for a mark, which is then asked for no more."""
     node, answered = Recording(), list[bool]()
     owner = taken_over(node)
-    owner.serve()
+    owner.serve(0.0)
     owner._serving.when_served_again(QUEUE, lambda: answered.append(True))
-    owner.serve()
+    owner.serve(0.0)
     assert not answered
     owner.apply(4, encode_entry([encode_batch(OWNER, 0, 0, [encode_drop_queue(QUEUE)])]), 0.2)
-    owner.serve()
+    owner.serve(0.0)
     assert answered
 
 

@@ -128,9 +128,11 @@ class Lives:
                     setattr(owner, "serve", partial(self._serve, node, owner, owner.serve))  # noqa: B010
                 self._look(node, owner)
 
-    def _serve(self, node: SimulatedNode, owner: PartitionOwner, serve: Callable[[], None]) -> None:
+    def _serve(
+        self, node: SimulatedNode, owner: PartitionOwner, serve: Callable[[float], None], now: float
+    ) -> None:
         self._look(node, owner)
-        serve()
+        serve(now)
 
     def _look(self, node: SimulatedNode, owner: PartitionOwner) -> None:
         if owner.active:
