@@ -104,7 +104,7 @@ def classic(client: Client) -> Client:
     return client
 
 
-@pytest.mark.sentence("1.0/2.6.13-2")
+@pytest.mark.sentence("1.0/2.6.13-2", "1.0/4.4.4.1-5")
 @pytest.mark.requirement("B7.8")
 @pytest.mark.parametrize("queues", [(QUEUE,), QUEUES])
 def test_a_client_learns_which_deliveries_of_its_transactions_have_come(
