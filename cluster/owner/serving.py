@@ -366,7 +366,7 @@ def serve(owner: OwnerState, serving: Serving, now: float) -> None:
     """Hand out the ready messages of the owner's marked queues, and answer requests that wait for that."""
     outgoing: Outgoing = {}
     counted: list[Callable[[], None]] = []
-    serving.looks.renew(now)
+    serving.looks.now = now
     for number in serving.take_dirty():
         for callback in serving.returning(number):
             callback()

@@ -23,7 +23,7 @@ from node.wire.formats import format_of
 LOOK_STEPS: Final = 8000
 """About so many steps are taken in one turn: one for each part of a selector and message."""
 
-STEP_S: Final = 0.5e-6
+LOOK_STEP_S: Final = 0.5e-6
 """Seconds that a step takes: compiled half of that, as sources twice."""
 
 IDLE_S: Final = 0.3e-3
@@ -59,30 +59,26 @@ as many as are read at once.
 
 
 class LookBudget:
-    """The steps that are left for the queues of one owner in this turn of its node."""
+    """The steps that are left for the queues of one owner in the turn of its node that has begun at `now`.
 
-    __slots__ = ("_began", "_given", "_least", "left")
+    Looks take their share of a busy node's time, and all the time that a node has left.
+    """
+
+    __slots__ = ("_began", "_given", "_least", "left", "now")
 
     def __init__(self, steps: int = LOOK_STEPS, least: int = LOOK_LEAST) -> None:
         self.left = self._given = steps
         self._least = least
-        self._began = 0.0
-
-    def renew(self, now: float) -> None:
-        """The turn that has begun at `now` serves the owner's queues, perhaps not for the first time.
-
-        Looks take their share of a busy node's time, and all the time that a node has left.
-        """
-        if now == self._began:
-            return
-        looked_s = (self._given - self.left) * STEP_S
-        busy_s = now - self._began - looked_s
-        self._began = now
-        self.left = LOOK_STEPS if busy_s < IDLE_S else min(LOOK_STEPS, int(busy_s * LOOK_SHARE / STEP_S))
-        self._given = self.left
+        self.now = self._began = 0.0
 
     def share(self) -> int:
         """The steps for one queue: so the first queues of a turn leave some to the others."""
+        if self.now != self._began:
+            looked_s = (self._given - self.left) * LOOK_STEP_S
+            busy_s = self.now - self._began - looked_s
+            self._began = self.now
+            paid = LOOK_STEPS if busy_s < IDLE_S else int(busy_s * LOOK_SHARE / LOOK_STEP_S)
+            self.left = self._given = min(LOOK_STEPS, paid)
         return max(self._least, self.left // 2)
 
 

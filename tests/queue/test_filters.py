@@ -10,7 +10,7 @@ from node.expressions.parsing import parse_expression
 from node.expressions.selector import Selector
 from node.message.run import Run
 from node.queue.dispatch import QueueOwner
-from node.queue.filtering import STEP_S, LookBudget
+from node.queue.filtering import LOOK_STEP_S, LookBudget
 from node.queue.order import ReadyByAge
 from tests.messages import content, run_of
 from tests.queue.owners import A, B, attach, got, owner_of, state_with
@@ -64,8 +64,7 @@ def test_a_message_is_looked_at_once_for_all_consumers_with_one_filter() -> None
 
 
 def test_looks_take_their_share_of_the_time_of_a_busy_node() -> None:
-    budget = LookBudget()
-    now = 1.0
+    budget = LookBudget(least=0)
     for work_s, least, most in (
         (0.0, 8000, 8000),
         (0.002, 900, 1100),
@@ -74,14 +73,11 @@ def test_looks_take_their_share_of_the_time_of_a_busy_node() -> None:
     ):
         # The steps of the last turn have taken their time as well.
         budget.left -= 1000
-        now += work_s + 1000 * STEP_S
-        budget.renew(now)
-        assert least <= budget.left <= most
-        budget.left -= 10
-        left = budget.left
-        budget.renew(now)
-        assert budget.left == left, "another pass of one turn has no steps of its own"
-        budget.left += 10
+        budget.now += work_s + 1000 * LOOK_STEP_S
+        assert least <= 2 * budget.share() <= most
+        budget.left -= 500
+        assert 2 * budget.share() <= most - 500, "another pass of the turn has no steps of its own"
+        budget.left += 500
 
 
 def test_the_looking_goes_on_in_the_next_turn() -> None:
