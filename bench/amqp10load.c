@@ -10,6 +10,8 @@
  * dispositions. --presettled has senders send settled deliveries, --autoack has receivers ask for such.
  * With --publishers 0 the time begins with the first delivery; --elsewhere tells how many senders (or
  * publishers of amqpload) another process has, so that the order of their messages is checked.
+ * --transaction N has senders send in transactions of N messages, one after the other; the next one is
+ * declared while the last one is discharged.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -28,7 +30,7 @@
 #include <unistd.h>
 
 enum { OPEN = 0x10, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE, MECHANISMS = 0x40, INIT, OUTCOME = 0x44 };
-enum { SOURCE = 0x28, TARGET, ERROR = 0x1d, ACCEPTED = 0x24, HEADER = 0x70, PROPERTIES = 0x73, APPLICATION, DATA, NUL = 0x40, YES, NO };
+enum { SOURCE = 0x28, TARGET, ERROR = 0x1d, ACCEPTED = 0x24, COORDINATOR = 0x30, DECLARE, DISCHARGE, DECLARED, TRANSACTIONAL, HEADER = 0x70, PROPERTIES = 0x73, APPLICATION, DATA, VALUE = 0x77, NUL = 0x40, YES, NO };
 #define MAX_CONNS 16384
 #define AT_ONCE 64
 #define SAMPLES (1 << 22)
@@ -44,12 +46,13 @@ typedef struct conn {
   buf in, out, message; size_t out_off, in_off, body_at;
   uint64_t next_tag, confirmed_to;      /* sender: deliveries sent and settled */
   uint64_t *sent_at; uint8_t *state;    /* sender: ring of send times, settled flags */
+  uint32_t ids, handle, controls, controls_to, discharging; uint8_t id_n, transaction[32]; /* sender: the next delivery, its broker's handle; control link, transaction */
   uint32_t first_unacked, last_id, received, renewed_at, came; uint64_t unacked_n; int body_first; /* receiver */
 } conn;
 
 static struct {
   char pub_to[4096], con_from[4096], queue[128], address[128], type[32], user[128], pass[128], vhost[128], watch[256];
-  int publishers, consumers, queues, size, window, prefetch, ack_every, durable, persistent, autoack, presettled, purge, drain, spin, declare, mixed, elsewhere;
+  int publishers, consumers, queues, size, window, prefetch, ack_every, durable, persistent, autoack, presettled, purge, drain, spin, declare, mixed, sites, elsewhere, transaction;
   double seconds, rate; uint64_t count;
 } o = {.pub_to = "127.0.0.1:5672", .con_from = "", .queue = "bench", .address = "/queues/%s", .user = "guest", .pass = "guest",
        .vhost = "/", .publishers = 1, .consumers = 1, .queues = 1, .size = 256, .window = 2000, .prefetch = 1000,
@@ -80,11 +83,11 @@ static void end(buf *b, size_t at) { uint32_t n = htonl(b->len - at); memcpy(b->
 static uint32_t be32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return ntohl(v); }
 
 /* A value of the broker: `n` octets at `at`, or the number `v`; the result is the place behind it. */
-typedef struct { uint8_t code; uint32_t v, n; const uint8_t *at; } value;
+typedef struct { uint8_t code, described; uint32_t v, n; const uint8_t *at; } value;
 static const uint8_t *take(const uint8_t *p, value *x) {
   static const uint8_t widths[] = {0, 1, 2, 4, 8, 16};
   memset(x, 0, sizeof *x);
-  if (!*p) { value d; p = take(p + 1, &d); p = take(p, x); return p; }
+  if (!*p) { value d; p = take(p + 1, &d); p = take(p, x); x->described = d.v; return p; }
   x->code = *p++; int kind = x->code >> 4;
   if (kind < 4) die("a value of the broker has an unknown encoding");
   if (kind < 10) { x->n = widths[kind - 4]; x->at = p; for (uint32_t i = 0; i < x->n; i++) x->v = x->v << 8 | p[i]; }
@@ -112,16 +115,17 @@ static void header(conn *c, uint8_t layer) { uint8_t h[8]; read_exact(c->fd, h, 
 static void on_flow(conn *c, const value *f) {
   if (c->consumer) return;
   c->frames_to = (f[0].code == NUL ? 0 : f[0].v) + f[1].v;
-  if (f[4].code != NUL) c->credit_to = (f[5].code == NUL ? 0 : f[5].v) + f[6].v;
+  uint32_t to = (f[5].code == NUL ? 0 : f[5].v) + f[6].v; if (f[4].code == NUL) return;
+  if (f[4].v == c->handle) c->credit_to = to; else c->controls_to = to;
 }
 static void expect(conn *c, uint8_t wanted, value *f, int most, buf *in) {
   for (;;) {
     uint8_t h[8], got; read_exact(c->fd, h, 8); uint32_t n = be32(h) - 8;
     in->len = 0; need(in, n + 1); read_exact(c->fd, in->p, n); if (!n) continue;
     fields(in->p + h[4] * 4 - 8, &got, f, most);
-    if (got == wanted) return;
     if (got == FLOW) on_flow(c, f);
-    else if (got == CLOSE || got == END) { complain(got, &f[0]); exit(1); }
+    if (got == wanted) return;
+    if (got == CLOSE || got == END) { complain(got, &f[0]); exit(1); }
   }
 }
 static int dial(const char *hp) {
@@ -161,12 +165,25 @@ static void ask(conn *c) {
   if (c->consumer) nul(b); else number(b, 0);
   listed(b, list); end(b, at);
   if (c->consumer) write_flow(c);
+  else if (o.transaction) {
+    snprintf(name, sizeof name, "control-%d-%d", (int)getpid(), c->id);
+    at = begin(b, 0, ATTACH, 10, &list); string(b, name); number(b, 1); flag(b, 0); u8(b, 0x50); u8(b, 0); u8(b, 0x50); u8(b, 0);
+    terminus(b, SOURCE, NULL); terminus(b, COORDINATOR, NULL); nul(b); nul(b); number(b, 0); listed(b, list); end(b, at);
+  }
   send_all(c);
+}
+static void control(conn *c, uint8_t asked) { /* to the coordinator: a new transaction, or the commit of this one */
+  size_t in, of, at = begin(&c->out, 0, TRANSFER, 6, &in); buf *b = &c->out; uint32_t id = c->ids++;
+  number(b, 1); number(b, id); u8(b, 0xa0); u8(b, 4); u32(b, id); u8(b, 0x43); flag(b, 0); flag(b, 0); listed(b, in);
+  u8(b, 0); u8(b, 0x53); u8(b, VALUE);
+  if (asked == DECLARE) { of = list(b, DECLARE, 0xc0, 1); nul(b); } else { of = list(b, DISCHARGE, 0xc0, 2); text(b, 0xa0, (char *)c->transaction, c->id_n); flag(b, 0); c->discharging = id; }
+  listed(b, of); end(b, at); c->frames++; c->controls++;
 }
 static void answered(conn *c) {
   buf in = {0}; value f[10]; header(c, 0); expect(c, OPEN, f, 3, &in); c->frame_max = f[2].code == NUL || f[2].v > FRAME_MAX ? FRAME_MAX : f[2].v;
-  expect(c, BEGIN, f, 4, &in); c->frames_to = f[2].v; expect(c, ATTACH, f, 10, &in);
+  expect(c, BEGIN, f, 4, &in); c->frames_to = f[2].v; expect(c, ATTACH, f, 10, &in); c->handle = f[1].v;
   if (f[c->consumer ? 5 : 6].code == NUL) { expect(c, DETACH, f, 3, &in); complain(DETACH, &f[2]); exit(1); }
+  if (!c->consumer && o.transaction) { expect(c, ATTACH, f, 10, &in); while (!c->controls_to) expect(c, FLOW, f, 7, &in); control(c, DECLARE); send_all(c); }
   c->sent_at = calloc(o.window + 1, 8); c->state = calloc(o.window + 1, 1);
   free(in.p); need(&c->in, 1 << 20); fcntl(c->fd, F_SETFL, O_NONBLOCK);
 }
@@ -189,18 +206,22 @@ static void compose(conn *c, uint64_t seq) { /* the message's sections; with --m
     in = list(b, PROPERTIES, 0xc0, 9); snprintf(id, sizeof id, "%016llx%016llx", (unsigned long long)r, (unsigned long long)seq); string(b, id);
     nul(b); nul(b); nul(b); nul(b); snprintf(id, sizeof id, "%08x-%016llx-corr", (unsigned)c->id, (unsigned long long)r); string(b, id);
     text(b, 0xa3, "application/json", 16); nul(b); nul(b); listed(b, in);
-    in = list(b, APPLICATION, 0xc1, 4); string(b, "trace"); snprintf(id, sizeof id, "%016llx", (unsigned long long)(r * 31)); string(b, id); string(b, "attempt"); u8(b, 0x54); u8(b, seq % 3); listed(b, in);
+    in = list(b, APPLICATION, 0xc1, o.sites ? 6 : 4); string(b, "trace"); snprintf(id, sizeof id, "%016llx", (unsigned long long)(r * 31)); string(b, id); string(b, "attempt"); u8(b, 0x54); u8(b, seq % 3);
+    if (o.sites) { string(b, "site"); snprintf(id, sizeof id, "plant-%u", (unsigned)(r >> 8) % o.sites); string(b, id); }
+    listed(b, in);
   }
   u8(b, 0); u8(b, 0x53); u8(b, DATA); if (size < 256) { u8(b, 0xa0); u8(b, size); } else { u8(b, 0xb0); u32(b, size); }
   c->body_at = b->len; for (size_t left = size; left;) { size_t n = left < sizeof filler ? left : sizeof filler; put(b, filler, n); left -= n; }
 }
 static void publish(conn *c, uint64_t stamp) {
-  uint64_t seq = c->next_tag++; uint32_t who = c->id, id = seq - 1; buf *m = &c->message, *b = &c->out; int presettled = o.presettled;
+  uint64_t seq = c->next_tag++; uint32_t who = c->id, id = c->ids++; buf *m = &c->message, *b = &c->out; int presettled = o.presettled;
   if (o.mixed || !m->len) compose(c, seq);
   memcpy(m->p + c->body_at, &stamp, 8); memcpy(m->p + c->body_at + 8, &seq, 8); memcpy(m->p + c->body_at + 16, &who, 4);
   for (size_t done = 0; done < m->len;) {
-    size_t room = c->frame_max - TRANSFER_ROOM, n = m->len - done < room ? m->len - done : room, in, at = begin(b, 0, TRANSFER, 6, &in);
-    u8(b, 0x43); number(b, id); u8(b, 0xa0); u8(b, 4); u32(b, id); u8(b, 0x43); flag(b, presettled); flag(b, done + n < m->len); listed(b, in);
+    size_t room = c->frame_max - TRANSFER_ROOM, n = m->len - done < room ? m->len - done : room, in, at = begin(b, 0, TRANSFER, o.transaction ? 8 : 6, &in);
+    u8(b, 0x43); number(b, id); u8(b, 0xa0); u8(b, 4); u32(b, id); u8(b, 0x43); flag(b, presettled); flag(b, done + n < m->len);
+    if (o.transaction) { nul(b); size_t state = list(b, TRANSACTIONAL, 0xc0, 1); text(b, 0xa0, (char *)c->transaction, c->id_n); listed(b, state); }
+    listed(b, in);
     put(b, m->p + done, n); end(b, at); done += n; c->frames++;
   }
   published++;
@@ -216,6 +237,17 @@ static void settle(conn *c, uint32_t first, uint32_t last, int ok, uint64_t t) {
     if (ok) { confirmed++; if (n_conf_lat < SAMPLES) conf_lat[n_conf_lat++] = (t - c->sent_at[k]) / 1000; } else nacked++;
   }
   while (c->confirmed_to + 1 < c->next_tag && c->state[(c->confirmed_to + 1) % (o.window + 1)]) c->confirmed_to++;
+}
+static void transact(conn *c) { /* with the last transaction committed, and the next one declared, the next one */
+  if (!c->id_n || c->confirmed_to + 1 < c->next_tag || c->controls_to - c->controls < 2) return;
+  for (int i = 0; i < o.transaction; i++) publish(c, now_ns());
+  control(c, DISCHARGE); c->id_n = 0; control(c, DECLARE);
+}
+static void in_transaction(conn *c, const value *f, uint64_t t) { /* the outcome of a control message, or of a message for the time being */
+  const value *state = &f[4]; uint32_t last = f[2].code == NUL ? f[1].v : f[2].v; value id;
+  if (state->described == DECLARED) { take(state->at + (state->code == 0xc0 ? 1 : 4), &id); if (id.n > sizeof c->transaction) die("the id of a transaction is too long"); memcpy(c->transaction, id.at, id.n); c->id_n = id.n; }
+  else if (state->described == 0x25) die("the broker refuses a transaction");
+  else if (state->described == ACCEPTED && f[1].v <= c->discharging && c->discharging <= last) { uint64_t next = c->confirmed_to; settle(c, (uint32_t)next, (uint32_t)(c->next_tag - 2), 1, t); }
 }
 static void body_seen(const uint8_t *p, uint32_t n, uint64_t t) {
   if (n < 20) return; uint64_t stamp, seq; uint32_t who; memcpy(&stamp, p, 8); memcpy(&seq, p + 8, 8); memcpy(&who, p + 16, 4);
@@ -251,7 +283,7 @@ static void on_input(conn *c) {
     if (n > h[4] * 4u) {
       const uint8_t *payload = fields(h + h[4] * 4, &got, f, 7);
       if (got == TRANSFER) on_transfer(c, f, payload, h + n, t);
-      else if (got == DISPOSITION) { if (f[0].v == 1 && !c->consumer) settle(c, f[1].v, f[2].code == NUL ? f[1].v : f[2].v, f[4].at && f[4].code == 0x45, t); }
+      else if (got == DISPOSITION) { if (f[0].v != 1 || c->consumer) {} else if (o.transaction) in_transaction(c, f, t); else settle(c, f[1].v, f[2].code == NUL ? f[1].v : f[2].v, f[4].at && f[4].code == 0x45, t); }
       else if (got == FLOW) on_flow(c, f);
       else if (got == DETACH || got == END || got == CLOSE) { complain(got, &f[got == DETACH ? 2 : 0]); closed_by_broker++; }
     }
@@ -285,12 +317,14 @@ int main(int argc, char **argv) {
 #define F(n, f) if (!strcmp(a, n)) { o.f = atof(v); i++; continue; }
     S("--publish-to", pub_to) S("--consume-from", con_from) S("--queue", queue) S("--address", address) S("--user", user) S("--password", pass) S("--vhost", vhost) S("--watch", watch)
     I("--publishers", publishers) I("--consumers", consumers) I("--queues", queues) I("--size", size) I("--window", window) I("--prefetch", prefetch) I("--ack-every", ack_every)
-    I("--persistent", persistent) I("--autoack", autoack) I("--presettled", presettled) I("--drain", drain) I("--spin", spin) I("--mixed", mixed) I("--elsewhere", elsewhere)
+    I("--persistent", persistent) I("--autoack", autoack) I("--presettled", presettled) I("--drain", drain) I("--spin", spin) I("--mixed", mixed) I("--elsewhere", elsewhere) I("--sites", sites) I("--transaction", transaction)
     S("--type", type) I("--durable", durable) I("--purge", purge) I("--declare", declare) /* these say how amqpload declares queues */
     F("--seconds", seconds) F("--rate", rate) F("--count", count)
     fprintf(stderr, "amqp10load: unknown option %s; options are listed at the top of amqp10load.c's parser\n", a); return 2;
   }
   if (o.size < 20) die("--size must be at least 20 bytes"); if (o.publishers + o.consumers > MAX_CONNS) die("too many connections");
+  if (o.transaction && (o.rate > 0 || o.count || o.presettled)) die("transactions have no fixed rate or number, and no settled deliveries");
+  if (o.transaction) o.window = o.transaction;
   if (!o.con_from[0]) strcpy(o.con_from, o.pub_to);
   conf_lat = malloc(SAMPLES * 4); e2e_lat = malloc(SAMPLES * 4); npub = o.publishers ? o.publishers : o.elsewhere;
   seen = calloc(npub + 1, sizeof *seen); seen_cap = calloc(npub + 1, 8); last_seq = calloc(npub + 1, 8); for (int i = 0; i < npub; i++) { seen[i] = calloc(1, 65536); seen_cap[i] = 65536; }
@@ -305,7 +339,7 @@ int main(int argc, char **argv) {
     if (publishing && ((!o.count && t >= stop) || (o.count && published >= o.count))) { publishing = 0; t_end = t; c_at_stop = confirmed; d_at_stop = delivered; }
     if (publishing) {
       if (interval > 0) { while (t0 + (uint64_t)(due * interval) <= t) { conn *c = &conns[due % o.publishers]; if (!may_publish(c)) break; publish(c, t0 + (uint64_t)(due * interval)); due++; } }
-      else for (int i = 0; i < o.publishers; i++) { conn *c = &conns[i]; int burst = 200; while (burst-- && may_publish(c) && c->out.len - c->out_off < (1 << 18) && !(o.count && published >= o.count)) publish(c, now_ns()); }
+      else for (int i = 0; i < o.publishers; i++) { conn *c = &conns[i]; int burst = 200; if (o.transaction) { transact(c); continue; } while (burst-- && may_publish(c) && c->out.len - c->out_off < (1 << 18) && !(o.count && published >= o.count)) publish(c, now_ns()); }
     }
     for (int i = 0; i < nconns; i++) { conn *c = &conns[i]; while (c->out_off < c->out.len) { ssize_t n = write(c->fd, c->out.p + c->out_off, c->out.len - c->out_off); if (n < 0) { if (errno == EAGAIN) break; die("broker closed the connection"); } c->out_off += n; } if (c->out_off == c->out.len) c->out_off = c->out.len = 0; }
     struct epoll_event ev[1024]; int busy = 0; for (int i = 0; i < nconns; i++) busy |= conns[i].out.len > 0;

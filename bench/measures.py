@@ -13,7 +13,7 @@ from statistics import median
 
 from bench.brokers import NODES, Address, Cluster, resident_bytes
 from bench.load import Generator, LoadResult, run_load, run_two
-from bench.probe import SteadyPublisher, declare, delete, first_delivery
+from bench.probe import Publishing, SteadyPublisher, declare, delete, first_delivery, over_channels
 
 STEADY: Mapping[str, int] = {"window": 2000, "prefetch": 1000, "ack_every": 50}
 """The load of every row that does not say otherwise: 256 bytes, persistent, confirmed."""
@@ -156,12 +156,20 @@ def beside_confirms(stage: Stage, rate: int) -> Samples:
     }
 
 
-def fill(stage: Stage, address: Address, queue: str, count: int, size: int = 256) -> LoadResult:
+def fill(
+    stage: Stage,
+    address: Address,
+    queue: str,
+    count: int,
+    size: int = 256,
+    generator: Generator = Generator.AMQP_0_9_1,
+    **options: int,
+) -> LoadResult:
     """Publishes `count` messages that no consumer takes."""
     result = run_load(
-        UNLIMITED_SECONDS,
-        queue=queue, type="quorum", publish_to=str(address),
-        consumers=0, count=count, purge=0, size=size, window=STEADY["window"],
+        UNLIMITED_SECONDS, generator,
+        queue=queue, type="quorum", publish_to=str(address), consumers=0, count=count, purge=0, size=size,
+        window=STEADY["window"], **addressing(stage.cluster, generator), **options,
     )  # fmt: skip
     return stage.check(f"filling {queue}", result)
 
@@ -205,11 +213,11 @@ def backlog(stage: Stage) -> Samples:
     }
 
 
-def memory(stage: Stage, size: int) -> Samples:
+def memory(stage: Stage, size: int, generator: Generator = Generator.AMQP_0_9_1) -> Samples:
     """The owner's memory, in octets, for a waiting message of `size` bytes."""
     with owned_queue(stage, "bench") as owner:
         before = weigh(stage.cluster, owner)
-        fill(stage, stage.cluster.address(owner), "bench", stage.waiting, size)
+        fill(stage, stage.cluster.address(owner), "bench", stage.waiting, size, generator)
         return {"bytes": [(weigh(stage.cluster, owner) - before) / stage.waiting]}
 
 
@@ -220,11 +228,12 @@ def weigh(cluster: Cluster, node: int) -> int:
     return resident_bytes(cluster.pid(node))
 
 
-def kill(stage: Stage) -> Samples:
+def kill(stage: Stage, publishing: Publishing = over_channels) -> Samples:
     """SIGKILL to the owner while a publisher works through another node, in turn on every node."""
     times = []
     for trial in range(stage.trials):
-        owner, pause = failing_owner(stage, f"bench-kill-{trial}", trial % NODES, signal.SIGKILL, 60.0)
+        queue, node = f"bench-kill-{trial}", trial % NODES
+        owner, pause = failing_owner(stage, queue, node, signal.SIGKILL, 60.0, publishing)
         times.append(pause)
         stage.cluster.revive(owner)
     return {"seconds": times}
@@ -238,13 +247,19 @@ def freeze(stage: Stage) -> Samples:
 
 
 def failing_owner(
-    stage: Stage, queue: str, declared_on: int, sig: signal.Signals, limit: float
+    stage: Stage,
+    queue: str,
+    declared_on: int,
+    sig: signal.Signals,
+    limit: float,
+    publishing: Publishing = over_channels,
 ) -> tuple[int, float]:
     """The owner that got the signal, and seconds from it to the next confirm of a message sent after it."""
     declare(stage.cluster.address(declared_on), queue, "quorum")
     owner = stage.cluster.owner(queue, declared_on)
     victim = stage.cluster.pid(owner)
-    with SteadyPublisher(stage.cluster.address((owner + 1) % NODES), queue) as publisher:
+    address = stage.cluster.address((owner + 1) % NODES)
+    with SteadyPublisher(address, queue, publishing) as publisher:
         try:
             os.kill(victim, sig)
             return owner, publisher.first_after(time.monotonic(), limit)

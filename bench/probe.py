@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pika
-from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError, NackError
 
 from bench.brokers import Address, BrokerError
@@ -59,16 +58,39 @@ class Confirmed:
     confirmed: float
 
 
+Publishing = Callable[[Address, str], Iterator[float]]
+"""Publishes to a queue through a node, one message after the other, and yields the moment at which each was
+published once the broker has confirmed it. Behind a message that the broker refuses, another one is published
+at once. Raises AMQPError, BrokerError or OSError when the connection is lost.
+"""
+
+
+def over_channels(address: Address, queue: str) -> Iterator[float]:
+    """AMQP 0-9-1: a nack ends the channel, and the next message has a new one."""
+    connection = connect(address)
+    while True:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        try:
+            while True:
+                published = time.monotonic()
+                channel.basic_publish("", queue, BODY, PERSISTENT)
+                yield published
+        except NackError:
+            channel.close()
+
+
 class SteadyPublisher:
     """Publishes one message at a time through one living node, in a thread, until it is stopped.
 
-    A nack gives it a new channel and a lost connection a new connection at once, as a careful client
-    would do it, so that what is measured is the broker and not the patience of a client.
+    A lost connection gives it a new one at once, as a careful client would do it, so that what is measured is
+    the broker and not the patience of a client.
     """
 
-    def __init__(self, address: Address, queue: str) -> None:
+    def __init__(self, address: Address, queue: str, publishing: Publishing) -> None:
         self._address = address
         self._queue = queue
+        self._publishing = publishing
         self._confirmed: list[Confirmed] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -97,23 +119,13 @@ class SteadyPublisher:
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                connection = connect(self._address)
-                while not self._stop.is_set():
-                    self._publish_on(connection.channel())
-            except (AMQPError, OSError):
+                for published in self._publishing(self._address, self._queue):
+                    self._confirmed.append(Confirmed(published, time.monotonic()))
+                    if self._stop.is_set():
+                        return
+                    time.sleep(0.002)
+            except (AMQPError, BrokerError, OSError):
                 time.sleep(0.005)
-
-    def _publish_on(self, channel: BlockingChannel) -> None:
-        """Publishes until the broker says no, then leaves the channel behind."""
-        channel.confirm_delivery()
-        try:
-            while not self._stop.is_set():
-                started = time.monotonic()
-                channel.basic_publish("", self._queue, BODY, PERSISTENT)
-                self._confirmed.append(Confirmed(started, time.monotonic()))
-                time.sleep(0.002)
-        except NackError:
-            channel.close()
 
 
 def first_delivery(addresses: Sequence[Address], queue: str, limit: float) -> float:

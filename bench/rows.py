@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from bench.amqp10 import idle, kill_links, select, transactions, unsettled
 from bench.breadth import fan_out, idle_connections, many_queues, priority, round_trips, topic
 from bench.clients import share_of_sink
 from bench.declaring import one_by_one, pipelined, short_connections
@@ -386,6 +387,66 @@ AMQP10: tuple[Row, ...] = (
         "amqp10-open-5000",
         beside_091("AMQP 1.0, open loop, 5,000 a second"),
         lambda stage: beside_confirms(stage, 5000),
+    ),
+    Row(
+        "amqp10-transactions",
+        (
+            Figure(
+                "AMQP 1.0: transactions of 10 messages, share of the rate of 0-9-1's tx",
+                "share",
+                "",
+                Goal.AT_LEAST,
+                0.8,
+            ),
+        ),
+        transactions,
+    ),
+    Row(
+        "amqp10-select",
+        (
+            Figure(
+                "AMQP 1.0: a new selector finds all its messages, 1 in 100 of 1,000,000", "seconds", "s",
+                Goal.AT_MOST, 10, of="maximum",
+            ),
+            Figure("the same: share of their rate that other clients keep", "kept", "", Goal.AT_LEAST, 0.8),
+        ),
+        select,
+        fresh=True,
+    ),
+    Row(
+        "amqp10-kill",
+        (
+            Figure("AMQP 1.0: SIGKILL of the owner to outcome", "seconds", "s", Goal.TIMES_PEER_OR_LESS, 1),
+            Figure("the same: longest", "seconds", "s", Goal.TIMES_PEER_OR_LESS, 1, of="maximum"),
+        ),
+        kill_links,
+        fresh=True,
+    ),
+    Row(
+        "amqp10-waiting",
+        (Figure("AMQP 1.0: owner's memory a waiting message of 256 B", "bytes", "B", Goal.AT_MOST, 250),),
+        lambda stage: memory(stage, 256, Generator.AMQP_1_0),
+        fresh=True,
+    ),
+    Row(
+        "amqp10-idle",
+        (
+            Figure("AMQP 1.0: memory of an idle connection", "connection", "B", Goal.AT_MOST, 24_576),
+            Figure("the same: of a link", "link", "B", Goal.AT_MOST, 4_096),
+        ),
+        idle,
+        fresh=True,
+    ),
+    Row(
+        "amqp10-unsettled",
+        (
+            Figure(
+                "AMQP 1.0: a replica's memory for a delivery that is kept for its link", "bytes", "B",
+                Goal.AT_MOST, 200,
+            ),
+        ),
+        unsettled,
+        fresh=True,
     ),
     Row(
         "amqp091-to-10",
