@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from node.expressions.evaluation import evaluation_of
-from node.expressions.nodes import EXTENSION, PATH, decode_tree
+from node.expressions.nodes import APPLICATION, EXTENSION, PATH, STANDARD, decode_tree
 from node.message.facts import Facts
 
 
@@ -14,9 +14,10 @@ class Expression:
 
     `steps` is a measure of the work for a message. `by_key`: the expression asks for the routing key.
     `by_body`: it has paths into the body, so messages with equal properties have values of their own.
+    `headers` are the properties of applications that it asks for, where it asks for nothing else; else none.
     """
 
-    __slots__ = ("_evaluate", "by_body", "by_key", "data", "steps")
+    __slots__ = ("_evaluate", "by_body", "by_key", "data", "headers", "steps")
 
     def __init__(self, data: bytes) -> None:
         """Raises TreeError for malformed octets."""
@@ -28,6 +29,9 @@ class Expression:
             node.operator == EXTENSION and node.value == "quorate.x_routing_key" for node in tree.walk()
         )
         self.by_body: Final = any(node.operator == PATH for node in tree.walk())
+        others = any(node.operator in (STANDARD, EXTENSION, PATH) for node in tree.walk())
+        names = {str(node.value): None for node in tree.walk() if node.operator == APPLICATION}
+        self.headers: Final = () if others else tuple(names)
 
     def value(self, facts: Facts) -> object:
         """The value of the expression for a message; None for unknown."""

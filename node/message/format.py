@@ -9,7 +9,7 @@ Callers do not look into the value; they may use it as a key under which they re
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from node.message.deaths import Death
@@ -32,6 +32,10 @@ queue, or NO_EXPIRATION.
 """
 
 NO_EXPIRATION: Final = -1
+
+
+ToldHeaders = tuple[list[tuple[int, int, bytes]], Callable[[bytes], Facts]]
+"""(first, count, key) for each stretch of messages, and the facts that a key tells."""
 
 
 class Copies(NamedTuple):
@@ -78,6 +82,11 @@ class MessageFormat(Protocol):
     def header_keys(self, run: Run, names: tuple[str, ...]) -> list[tuple[int, int, bytes]]:
         """(first, count, key) for each stretch of messages, in order. Messages with one key, of whichever
         run, have the same values of the headers with these names.
+        """
+
+    def told_headers(self, run: Run, names: tuple[str, ...]) -> ToldHeaders | None:
+        """As `header_keys`, and the facts that a key tells, for expressions that ask for properties of
+        applications with these names alone; None where that is no less work than to read the properties.
         """
 
     def routing_keys(self, run: Run) -> list[str]:

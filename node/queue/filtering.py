@@ -38,6 +38,9 @@ LOOK_LEAST: Final = 500
 _MESSAGE_STEPS: Final = 16
 """The steps to read the properties of a message."""
 
+_TOLD_STEPS: Final = 4
+"""The steps for a message whose headers are found without its other properties."""
+
 _READ_STEPS: Final = 24
 """The steps to read messages from an entry."""
 
@@ -116,6 +119,15 @@ class Looking:
         steps = _READ_STEPS + run.count + len(run.raw) // _OCTETS_A_STEP
         found: list[Range] = []
         for start, piece in self._candidates(run):
+            told = self._values.by_headers(piece)
+            if told is not None:
+                steps += len(told) * _TOLD_STEPS
+                found += [
+                    (first + start + index, first + start + index + count - 1)
+                    for index, count, value in told
+                    if value is True
+                ]
+                continue
             for begin, one in self._values.pieces(piece):
                 messages = format_of(one)
                 for index, count, properties in messages.properties_in(one):

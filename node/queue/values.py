@@ -18,11 +18,13 @@ _REMEMBERED: Final = 256
 class Values:
     """Evaluates one expression, and remembers values."""
 
-    __slots__ = ("_expression", "_known")
+    __slots__ = ("_expression", "_known", "_told")
 
     def __init__(self, expression: Expression) -> None:
         self._expression = expression
         self._known: dict[tuple[int, str, str | None, bool, bytes], object] = {}
+        self._told: dict[bytes, object] = {}
+        """Values by the headers that the expression asks for."""
 
     def pieces(self, run: Run) -> Iterator[tuple[int, Run]]:
         """(index, run) for the messages as runs of one routing key each, where the expression asks for the
@@ -50,8 +52,37 @@ class Values:
         self._known[key] = value
         return value
 
+    def by_headers(self, run: Run) -> list[tuple[int, int, object]] | None:
+        """(index, count, value) for messages of a run in a row, found by the headers for which the expression
+        asks; None where it asks for anything else, or the format has no quick way to its headers.
+        """
+        names = self._expression.headers
+        found = format_of(run).told_headers(run, names) if names else None
+        if found is None:
+            return None
+        keys, facts = found
+        told, values = self._told, list[tuple[int, int, object]]()
+        begin, behind, last = 0, 0, None
+        for first, count, key in keys:
+            if key not in told:
+                if len(told) >= _REMEMBERED:
+                    told.clear()
+                told[key] = self._expression.value(facts(key))
+            value = told[key]
+            if value is not last and behind:
+                values.append((begin, behind - begin, last))
+                begin = first
+            behind, last = first + count, value
+        if behind:
+            values.append((begin, behind - begin, last))
+        return values
+
     def stretches(self, run: Run) -> Iterator[tuple[int, int, object]]:
         """(index, count, value) for messages of a run in a row."""
+        told = self.by_headers(run)
+        if told is not None:
+            yield from told
+            return
         for begin, piece in self.pieces(run):
             messages = format_of(piece)
             for index, count, properties in messages.properties_in(piece):

@@ -17,6 +17,7 @@ from node.wire.amqp091 import sender_selected
 from node.wire.amqp091.contents import (
     asked_in,
     header_keys,
+    headers_of_key,
     properties_in,
     read_headers_property,
     texts_in,
@@ -150,6 +151,8 @@ def check_keys(reading: ModuleType, run: Run) -> None:
             headers = read_headers_property(next(properties_in(one))[2])
             chosen = repr([(name, headers[name]) for name in names if name in headers])
             assert values.setdefault(key, chosen) == chosen
+            told = headers_of_key(key, names)
+            assert repr([(name, told[name]) for name in names if name in told]) == chosen
         assert not names or len(set(values.values())) == 1 or len(values) > 1
 
 

@@ -17,8 +17,14 @@ from node.message.run import Run, method_octets
 from node.ranges.range_map import Span, spans_of
 from node.wire.amqp091.codec import END, FRAME
 from node.wire.amqp091.errors import FieldSyntaxError
-from node.wire.amqp091.fields import Table, read_headers
-from node.wire.amqp091.native import NATIVE_ASKED, NATIVE_BODY_SIZES, NATIVE_HEADER_KEYS, NATIVE_TEXTS
+from node.wire.amqp091.fields import Table, read_headers, read_numbered
+from node.wire.amqp091.native import (
+    NATIVE_ASKED,
+    NATIVE_BODY_SIZES,
+    NATIVE_HEADER_KEYS,
+    NATIVE_TEXTS,
+    NO_HEADERS,
+)
 from node.wire.amqp091.properties import (
     HEADER_FIXED,
     PROPERTY_NUMBERS,
@@ -192,6 +198,23 @@ def header_keys(run: Run, names: tuple[str, ...]) -> list[tuple[int, int, bytes]
         if known is not None:
             return known
     return [(first, count, b"p" + properties) for first, count, properties in properties_in(run)]
+
+
+def told_headers(run: Run, names: tuple[str, ...]) -> list[tuple[int, int, bytes]] | None:
+    """As `header_keys`, from C alone: each key has the octets of these headers."""
+    if NATIVE_HEADER_KEYS is None:
+        return None
+    lengths = array("I", (run.stride,)) * run.count if run.lengths is None else run.lengths
+    wanted = tuple([name.encode("utf-8", "surrogateescape") for name in names])
+    return NATIVE_HEADER_KEYS(run.raw, run.skip, lengths, wanted)
+
+
+def headers_of_key(key: bytes, names: tuple[str, ...]) -> Table:
+    """The headers in a key of `told_headers`; none where a header stands there twice."""
+    try:
+        return read_numbered(key, len(NO_HEADERS), names)
+    except FieldSyntaxError:
+        return {}
 
 
 def read_short_string(properties: bytes, name: str) -> bytes | None:

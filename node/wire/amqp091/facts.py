@@ -17,6 +17,9 @@ from node.wire.amqp091.errors import ExpirationError, FieldSyntaxError
 from node.wire.amqp091.fields import Table, Timestamp
 from node.wire.amqp091.properties import parse_expiration, property_places
 
+NO_PROPERTIES: Final = b"\0\0"
+"""An empty property list."""
+
 _URN: Final = "urn:uuid:"
 
 _TEXTS: Final = {
@@ -36,11 +39,12 @@ class Amqp091Facts:
 
     __slots__ = ("_body", "_headers", "_places", "_properties", "_run", "unreadable")
 
-    def __init__(self, run: Run, properties: bytes) -> None:
+    def __init__(self, run: Run, properties: bytes, headers: Table | None = None) -> None:
+        """`headers`, where they are known, need not be in the properties."""
         self._run = run
         self._properties = properties
         self._places: dict[str, tuple[int, int]] | None = None
-        self._headers: Table | None = None
+        self._headers = headers
         self._body: object = None
         self.unreadable = False
 

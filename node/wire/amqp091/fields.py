@@ -18,7 +18,7 @@ as `L` is. `x`, a byte array, is not in the grammar.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from struct import Struct
 from struct import error as StructError
@@ -96,6 +96,21 @@ def read_headers(data: bytes, at: int) -> tuple[Table, int]:
     letters have more of them.
     """
     return _Reader(data, _ANY_NUMBER, strict=False).table(at, len(data), MAX_DEPTH)
+
+
+def read_numbered(data: bytes, at: int, names: Sequence[str]) -> Table:
+    """The fields that stand from `at` on to the end, each with the number of its name in place of the name.
+
+    Raises FieldSyntaxError, also for duplicate names; IndexError or struct.error where `data` is cut short.
+    """
+    reader = _Reader(data, _ANY_NUMBER, strict=False)
+    table: Table = {}
+    while at < len(data):
+        name = names[data[at]]
+        if name in table:
+            raise FieldSyntaxError(f"duplicate field {name[:32]!r}")
+        table[name], at = reader.value(at + 1, len(data), MAX_DEPTH)
+    return table
 
 
 class _Reader:

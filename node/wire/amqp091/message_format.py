@@ -10,12 +10,12 @@ from typing import Any
 
 from node.message.deaths import Death
 from node.message.facts import Facts
-from node.message.format import Asked, Copies, MessageSyntaxError
+from node.message.format import Asked, Copies, MessageSyntaxError, ToldHeaders
 from node.message.run import Run
 from node.ranges.range_map import Span
 from node.wire.amqp091 import composing, contents, deaths, routing_keys, sender_selected
 from node.wire.amqp091.errors import ProtocolException
-from node.wire.amqp091.facts import Amqp091Facts
+from node.wire.amqp091.facts import NO_PROPERTIES, Amqp091Facts
 from node.wire.amqp091.fields import Table
 from node.wire.amqp091.rewriting import with_delivery_count, with_lease, with_properties
 
@@ -43,6 +43,16 @@ class Amqp091Format:
 
     def header_keys(self, run: Run, names: tuple[str, ...]) -> list[tuple[int, int, bytes]]:
         return contents.header_keys(run, names)
+
+    def told_headers(self, run: Run, names: tuple[str, ...]) -> ToldHeaders | None:
+        keys = contents.told_headers(run, names)
+        if keys is None:
+            return None
+
+        def facts(key: bytes) -> Facts:
+            return Amqp091Facts(run, NO_PROPERTIES, contents.headers_of_key(key, names))
+
+        return keys, facts
 
     def may_have_copies(self, run: Run) -> bool:
         return sender_selected.may_state_keys(run)

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from node.message.deaths import Death
 from node.message.facts import Facts
-from node.message.format import NO_EXPIRATION, Asked, Copies, MessageSyntaxError
+from node.message.format import NO_EXPIRATION, Asked, Copies, MessageSyntaxError, ToldHeaders
 from node.message.run import Run
 from node.ranges.range_map import Span, spans_of
 from node.refusal import PreconditionFailedError
@@ -88,6 +88,9 @@ class Amqp10Format:
             )
             found.append((first, count, key))
         return found
+
+    def told_headers(self, run: Run, names: tuple[str, ...]) -> ToldHeaders | None:
+        return None
 
     def may_have_copies(self, run: Run) -> bool:
         raw = run.raw if isinstance(run.raw, bytes) else bytes(run.raw)

@@ -1,0 +1,90 @@
+"""The values of an expression for the messages of a run are those for each message by itself, also where the
+headers that the expression asks for are found without the other properties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+from unittest import mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node.expressions.expression import Expression
+from node.expressions.nodes import encode_tree
+from node.expressions.parsing import Dialect, parse_expression
+from node.expressions.selector import Selector
+from node.queue.filtering import Looking
+from node.queue.values import Values
+from node.ranges.range_set import numbers_of
+from node.wire.amqp091 import contents, native
+from node.wire.formats import format_of
+from tests.wire import native as built
+from tests.wire.property_lists import listed, short, table_of
+from tests.wire.test_native_properties import one_by_one, run_with
+
+HEADERS = [
+    b"", *(short(b"attempt") + b"I" + n.to_bytes(4, "big") for n in (0, 1, 2)), short(b"attempt") + b"V",
+    short(b"attempt") + b"S" + table_of(b"1"), short(b"trace") + b"S" + table_of(b"red one"),
+    short(b"trace") + b"S" + table_of(b"\xff"), short(b"trace") + b"T" + bytes(8),
+    short(b"x-delay") + b"I" + bytes(4), short(b"trace") + b"F" + table_of(b""),
+    short(b"n") + b"S" + table_of(b"x" * 300),
+]  # fmt: skip
+TEXTS = [
+    "attempt >= 0", "attempt", "attempt = 1 OR trace LIKE 'red%'", "trace IS NULL", "NOT (attempt < 2)",
+    "trace = 'red one' AND attempt <> 1", "attempt * 2 + 1", "n IS NOT NULL", "absent = 1",
+    "attempt IN (1, 2)",
+]  # fmt: skip
+OF_OTHER_FIELDS = ["attempt = 1 AND JMSPriority = 4", "/a = 1 OR attempt = 1", "JMSMessageID IS NULL"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The module in C, also where the code under test is not compiled."""
+    if native.NATIVE_HEADER_KEYS is not None:
+        yield
+        return
+    file = built.build("_properties", tmp_path_factory.mktemp("native"), "-O2")
+    with mock.patch.object(contents, "NATIVE_HEADER_KEYS", built.load(file).header_keys):
+        yield
+
+
+def expression(text: str) -> bytes:
+    return encode_tree(parse_expression(text, Dialect.QUEUE))
+
+
+tables = st.lists(st.sampled_from(HEADERS), max_size=3, unique_by=lambda one: one[:3]).map(b"".join)
+
+
+@given(
+    st.lists(st.tuples(tables, st.integers(1, 3)), min_size=1, max_size=5),
+    st.sampled_from(TEXTS + OF_OTHER_FIELDS),
+)
+def test_values_of_a_run_are_those_of_its_messages(rows: list[tuple[bytes, int]], text: str) -> None:
+    run = run_with([listed(0x2000, table_of(one)) for one, times in rows for _ in range(times)])
+    data = expression(text)
+    wanted = [
+        Expression(data).value(format_of(one).facts(one, next(format_of(one).properties_in(one))[2]))
+        for one in one_by_one(run)
+    ]
+    values = Values(Expression(data))
+    for _ in range(2):
+        found = list(values.stretches(run))
+        assert [index for index, _, _ in found] == [0, *accumulate(count for _, count, _ in found)][:-1]
+        assert repr([value for _, count, value in found for _ in range(count)]) == repr(wanted)
+    matching, _ = Looking(Selector(data)).look(1, run)
+    assert list(numbers_of(matching)) == [at for at, value in enumerate(wanted, 1) if value is True]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_headers_alone_are_found_without_other_properties(text: str) -> None:
+    run = run_with([listed(0x2000, table_of(one)) for one in HEADERS[:5]])
+    assert Values(Expression(expression(text))).by_headers(run) is not None
+
+
+@pytest.mark.parametrize("text", OF_OTHER_FIELDS)
+def test_other_fields_need_all_properties(text: str) -> None:
+    run = run_with([listed(0x2000, table_of(one)) for one in HEADERS[:5]])
+    assert Values(Expression(expression(text))).by_headers(run) is None
