@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-FORMAT_LEVEL: Final = 15
+FORMAT_LEVEL: Final = 16
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
@@ -24,6 +25,7 @@ With level 13 transactions may move messages that wait in a queue.
 With level 14 logs may have which consumer a link has, and the terms of consumers that this is so; and
 transactions may have the tags of deliveries whose targets are kept.
 With level 15 front ends may change the terms of consumers, gets may have filters, and permissions too.
+With level 16 dead letters may have bodies that are made of a template of their queue.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -78,8 +80,12 @@ QUEUE_EXPRESSIONS: Final = 11
 and owners filter what enters a queue by its argument `x-filter`.
 """
 
-PRIORITY_EXPRESSIONS: Final = 12
-"""From this level on owners deliver by the queue argument `x-priority-expression`."""
+ARGUMENTS: Final[Mapping[str, int]] = {
+    "x-filter": QUEUE_EXPRESSIONS,
+    "x-priority-expression": 12,
+    "x-dead-letter-template": 16,
+}
+"""From these levels on owners carry out the arguments of queues with these names."""
 
 MOVED_MESSAGES: Final = 13
 """From this level on owners show messages that wait, by their numbers and by a filter, and carry out

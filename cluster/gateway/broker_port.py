@@ -225,9 +225,8 @@ class FrontEnd:
     def knows_expressions(self) -> bool:
         return self._formats.know_expressions()
 
-    @property
-    def knows_priority_expressions(self) -> bool:
-        return self._formats.know_priority_expressions()
+    def knows_argument(self, name: str) -> bool:
+        return self._formats.know_argument(name)
 
     @property
     def knows_links(self) -> bool:

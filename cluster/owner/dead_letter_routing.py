@@ -8,11 +8,16 @@ from functools import partial
 from typing import Final
 
 from cluster.owner.context import DeadLetterQueue, DeadLetterRoutes
-from node.message.deaths import Death
+from node.message.bookmarks import bookmark_of
+from node.message.deaths import REASON_NAMES, Death
 from node.message.reason import Reason
 from node.message.run import Run, joined
+from node.message.template import Template
 from node.queue.feature import DeadLetterTarget
 from node.wire.formats import format_of
+
+MOST_FILLED: Final = 16
+"""A message that has died more often keeps its body: each template may have made the body longer."""
 
 NO_TARGET: Final = DeadLetterTarget("", None)
 """The target for dead messages of a queue whose dead-letter exchange has been taken away since: the default
@@ -45,12 +50,16 @@ class DeadRun:
 
 
 class DeadLetterRouter:
-    """Makes and routes the dead letters of one queue."""
+    """Makes and routes the dead letters of one queue, which is called `queue` and has this id."""
 
-    def __init__(self, transit: DeadLetterRoutes, vhost: str, queue: str, target: DeadLetterTarget) -> None:
+    def __init__(
+        self, transit: DeadLetterRoutes, vhost: str, queue: str, id: int, target: DeadLetterTarget
+    ) -> None:
         self._transit = transit
         self._vhost = vhost
         self._queue = queue
+        self._id = id
+        self._template = target.template
         self._exchange = target.exchange
         self._key = target.routing_key
 
@@ -77,8 +86,31 @@ class DeadLetterRouter:
             for index, count, properties in messages.properties_in(same):
                 part = messages.dead_letters(same.slice(index, count), properties, death, routed_anew=anew)
                 part = replace(part, exchange=self._exchange, routing_key=key)
+                if self._template is not None:
+                    part = self._filled(self._template, part, first + index, death, time_ms)
                 yield DeadRun(first + index, part, self._targets(key, part, reason), reason)
             first += same.count
+
+    def _filled(self, template: Template, dead: Run, first: int, death: Death, time_ms: int) -> Run:
+        """The dead letters, numbered from `first` on, with the same properties and with bodies that are made
+        of the template. A message that has died too often keeps its body, and so does one that would be too
+        large.
+        """
+        messages = format_of(dead)
+        _, _, properties = next(messages.properties_in(dead))
+        if messages.times_dead(properties) > MOST_FILLED:
+            return dead
+        values = {
+            "reason": REASON_NAMES[death.reason], "queue": death.queue, "exchange": death.exchange,
+            "routing-key": death.routing_key, "time": str(time_ms),
+        }  # fmt: skip
+        filled = list[Run]()
+        for index in range(dead.count):
+            one = dead.slice(index, 1)
+            values["bookmark"] = bookmark_of(self._id, first + index)
+            body = template.filled(messages.contents(one)[1], values)
+            filled.append(one if body is None else messages.with_body(one, body))
+        return joined(filled)
 
     def _targets(self, key: str, dead: Run, reason: Reason) -> tuple[DeadLetterQueue, ...]:
         """The queues that take dead letters with the same properties."""

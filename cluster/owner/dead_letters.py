@@ -98,7 +98,7 @@ class DeadLetters:
         if named is None or self._owner.known_settings(number) is None:
             return None
         target = self._owner.described(number).dead_letters or NO_TARGET
-        return DeadLetterRouter(self._transit, *named, target)
+        return DeadLetterRouter(self._transit, *named, number, target)
 
     def _dead_runs(self, number: int, first: int, last: int, router: DeadLetterRouter) -> Iterator[DeadRun]:
         """The dead messages of a queue from `first` to `last`, as dead letters."""

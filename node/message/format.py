@@ -158,6 +158,12 @@ class MessageFormat(Protocol):
         dead letters, which is dropped.
         """
 
+    def times_dead(self, properties: bytes) -> int:
+        """How often queues have given the message up, as its properties count it."""
+
+    def with_body(self, run: Run, body: bytes) -> Run:
+        """The one message of a run of one routing key, with another body and its own properties."""
+
     # -- whole messages -------------------------------------------------------------------------
 
     def composed(

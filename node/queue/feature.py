@@ -18,6 +18,7 @@ from node.delivery.backlog import NO_BACKLOG
 from node.message.format import Asked
 from node.message.reason import Reason
 from node.message.run import Run
+from node.message.template import Template
 from node.queue.argument import Argument
 from node.queue.consumers import Consumer
 from node.queue.delivery_state import DeliveryState
@@ -218,10 +219,13 @@ class KeptOut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterTarget:
-    """The exchange for a queue's dead letters, and their routing key; None: each keeps its own key."""
+    """The exchange for a queue's dead letters, and their routing key; None: each keeps its own key. With a
+    `template` they have bodies that are made of it.
+    """
 
     exchange: str
     routing_key: str | None
+    template: Template | None = None
 
 
 @dataclass(slots=True)

@@ -1,10 +1,10 @@
-"""The argument `x-filter` of consumers beside the read filters of users, and the arguments of queues with
-expressions (D9, D10).
+"""The argument `x-filter` of consumers beside the read filters of users (D9), and arguments of queues that an
+older release does not know.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -19,8 +19,6 @@ FILTER_ARGUMENT: Final = "x-filter"
 
 _CACHED: Final = 256
 """So many conditions of clients with read filters are remembered: each get asks for one."""
-
-RANK_ARGUMENT: Final = "x-priority-expression"
 
 
 def consumer_filter(queue: QueueRef, arguments: Mapping[str, Any], *, known: bool) -> bytes:
@@ -60,14 +58,14 @@ def _both(condition: bytes, read_filter: bytes) -> bytes:
     return encode_tree(conjunction([decode_tree(condition), decode_tree(read_filter)]))
 
 
-def check_expressions_known(
-    name: str, vhost: str, arguments: Mapping[str, Any], known: Mapping[str, bool]
+def check_arguments_known(
+    name: str, vhost: str, arguments: Mapping[str, Any], known: Callable[[str], bool]
 ) -> None:
-    """Raises PreconditionFailedError where the arguments of a queue have an expression that some owner would
-    not read. `known` has whether all owners read that of an argument, by the argument's name.
+    """Raises PreconditionFailedError for an argument of a queue that some owner would not carry out: one that
+    is not `known`.
     """
-    for argument in arguments.keys() & known.keys():
-        if not known[argument]:
+    for argument in arguments:
+        if not known(argument):
             raise PreconditionFailedError(_not_known(argument, f"queue '{name}' in vhost '{vhost}'"))
 
 

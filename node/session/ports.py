@@ -336,9 +336,8 @@ class BrokerPort(Protocol):
         queue.
         """
 
-    @property
-    def knows_priority_expressions(self) -> bool:
-        """Whether the owners on all nodes deliver by the priority expressions of queues."""
+    def knows_argument(self, name: str) -> bool:
+        """Whether the owners on all nodes carry out the argument of queues with this name."""
 
     @property
     def knows_links(self) -> bool:

@@ -48,9 +48,7 @@ from node.session.commands import (
     Unbind,
 )
 from node.session.filter_arguments import (
-    FILTER_ARGUMENT,
-    RANK_ARGUMENT,
-    check_expressions_known,
+    check_arguments_known,
     consumer_filter,
     entitled,
 )
@@ -182,11 +180,9 @@ class Requests:
         if declaration.name.startswith(REPLY_TO):
             self._find_reply_queue(caller, declaration.name, answered)
             return
-        known = {
-            FILTER_ARGUMENT: self._port.knows_expressions,
-            RANK_ARGUMENT: self._port.knows_priority_expressions,
-        }
-        check_expressions_known(declaration.name, caller.vhost, declaration.arguments, known)
+        check_arguments_known(
+            declaration.name, caller.vhost, declaration.arguments, self._port.knows_argument
+        )
 
         def declare() -> None:
             self._port.declare_queue(caller.vhost, declaration, caller.holder, declared)

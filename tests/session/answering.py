@@ -48,7 +48,6 @@ class AnsweringBroker:
     """Implements `node.session.ports.BrokerPort`. Call number `fails_at` of it raises Defect."""
 
     knows_expressions = True
-    knows_priority_expressions = True
 
     def __init__(self, fails_at: int = 0) -> None:
         self.permissions = self
@@ -180,6 +179,9 @@ class AnsweringBroker:
         answer(None)
 
     unbind = bind
+
+    def knows_argument(self, name: str) -> bool:
+        return True
 
     def declare_queue(self, vhost: str, declaration: QueueDeclaration, holder: int, answer: Any) -> None:
         self._called()

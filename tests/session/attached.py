@@ -31,7 +31,6 @@ class NodeBroker(AnsweringBroker):
     keeps_sections = True
     keeps_keys = True
     knows_filters = True
-    knows_priority_expressions = True
     knows_links = False
 
     def __init__(self) -> None:
@@ -99,6 +98,9 @@ class NodeBroker(AnsweringBroker):
     def answer(self) -> None:
         """Answer the request that has waited longest."""
         self.waiting.popleft()()
+
+    def knows_argument(self, name: str) -> bool:
+        return True
 
     def declare_queue(self, vhost: str, declaration: QueueDeclaration, holder: int, answer: Any) -> None:
         name = declaration.name or f"amq.gen-{len(self.declared) + 1}"

@@ -18,6 +18,7 @@ from typing import Any
 
 from cluster.catalog.replica import Catalog
 from cluster.config.formats import (
+    ARGUMENTS,
     BACKLOGS_IN_TERMS,
     CANCELS_IN_RETURNS,
     CHANGED_TERMS,
@@ -28,7 +29,6 @@ from cluster.config.formats import (
     LINKS_IN_TERMS,
     MAJORITIES_IN_VOTES,
     MOVED_MESSAGES,
-    PRIORITY_EXPRESSIONS,
     QUEUE_EXPRESSIONS,
     REMARKS,
 )
@@ -115,9 +115,9 @@ class Formats:
         """Whether all members read the expressions of queues, and filter what enters a queue."""
         return self.everywhere >= QUEUE_EXPRESSIONS
 
-    def know_priority_expressions(self) -> bool:
-        """Whether all members deliver by the priority expressions of queues."""
-        return self.everywhere >= PRIORITY_EXPRESSIONS
+    def know_argument(self, name: str) -> bool:
+        """Whether all members carry out the argument of queues with this name."""
+        return self.everywhere >= ARGUMENTS.get(name, 0)
 
     def know_moves(self) -> bool:
         """Whether all members carry out transactions that move messages from queue to queue."""

@@ -1,13 +1,14 @@
 """The target of a queue's dead letters (queue arguments x-dead-letter-exchange,
-x-dead-letter-routing-key).
+x-dead-letter-routing-key), and the text of which their bodies are made (x-dead-letter-template, D19).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from node.message.template import Template, TemplateError
 from node.queue.argument import Argument, PolicyUse
-from node.queue.argument_types import one_of, read_text
+from node.queue.argument_types import UnacceptableError, one_of, read_text
 from node.queue.feature import DeadLetterTarget, Declaration, Description, Rule
 from node.queue.settings import QueueSettings
 
@@ -20,6 +21,25 @@ DEAD_LETTER_ROUTING_KEY: Final = Argument(
     "dead_letter_routing_key",
     policy=PolicyUse.USER,
     needs=("x-dead-letter-exchange", "routing_key_but_no_dlx_defined"),
+)
+
+
+def read_template(value: object) -> str:
+    """A text with places (`node.message.template`). Raises UnacceptableError."""
+    text = read_text(value)
+    try:
+        Template(text)
+    except TemplateError as error:
+        raise UnacceptableError(str(error)) from None
+    return text
+
+
+DEAD_LETTER_TEMPLATE: Final = Argument(
+    "x-dead-letter-template",
+    read_template,
+    "dead_letter_template",
+    policy=PolicyUse.USER,
+    needs=("x-dead-letter-exchange", "template_but_no_dlx_defined"),
 )
 
 _STRATEGIES: Final = {strategy: strategy for strategy in ("at-most-once", "at-least-once")}
@@ -44,9 +64,11 @@ def _rule(settings: QueueSettings) -> Rule | None:
     exchange = DEAD_LETTER_EXCHANGE.of(settings)
     if exchange is None:
         return None
-    return DeadLettering(DeadLetterTarget(exchange, DEAD_LETTER_ROUTING_KEY.of(settings)))
+    text = DEAD_LETTER_TEMPLATE.of(settings)
+    template = None if text is None else Template(text)
+    return DeadLettering(DeadLetterTarget(exchange, DEAD_LETTER_ROUTING_KEY.of(settings), template))
 
 
 FEATURE: Final[Declaration] = Declaration(
-    DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY, DEAD_LETTER_STRATEGY, rule=_rule
+    DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY, DEAD_LETTER_TEMPLATE, DEAD_LETTER_STRATEGY, rule=_rule
 )

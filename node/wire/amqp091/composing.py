@@ -6,11 +6,12 @@ For the administration, which publishes and shows single messages. Sessions neve
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from node.message.run import Run
 from node.wire.amqp091.codec import FRAME, encode_frame
-from node.wire.amqp091.contents import body_of
+from node.wire.amqp091.contents import body_of, content_header_end
 from node.wire.amqp091.incoming import IncomingContent
 from node.wire.amqp091.methods import FRAME_BODY, FRAME_HEADER
 from node.wire.amqp091.properties import HEADER_FIXED, PropertyChecks
@@ -19,6 +20,9 @@ from node.wire.amqp091.publish_path import Target
 
 FRAME_BODY_OCTETS: Final = 128 * 1024 - 8
 """The largest payload of a composed body frame: most clients take such frames."""
+
+_BODY_SIZE_AT: Final = 4
+"""Behind class and weight in the payload of a content header (§4.2.6.1)."""
 
 _CHANNEL: Final = 1
 
@@ -43,6 +47,20 @@ def composed(
         run = content.add_body(encode_frame(FRAME_BODY, _CHANNEL, body[at : at + FRAME_BODY_OCTETS]))
     assert run is not None
     return run
+
+
+def with_body(run: Run, body: bytes) -> Run:
+    """The one message of a run of one routing key, with another body and its own properties."""
+    content = memoryview(run.raw)[run.skip :]
+    header_end = content_header_end(content, 0)
+    fixed = bytes(content[: FRAME.size + _BODY_SIZE_AT])
+    rest = bytes(content[FRAME.size + HEADER_FIXED : header_end])
+    pieces = [fixed, len(body).to_bytes(8, "big"), rest]
+    for at in range(0, len(body), FRAME_BODY_OCTETS):
+        pieces.append(encode_frame(FRAME_BODY, run.channel, body[at : at + FRAME_BODY_OCTETS]))
+    frames = [header_end, *map(len, pieces[3:])]
+    raw = b"".join(pieces)
+    return replace(run, skip=0, stride=len(raw), lengths=None, largest_frame=max(frames), raw=raw)
 
 
 def contents_of(run: Run) -> tuple[dict[str, Any], bytes]:

@@ -80,6 +80,11 @@ def cycles(deaths: bytes | None, queue: str) -> bool:
     return False
 
 
+def count_in(deaths: bytes | None) -> int:
+    """How often queues have given the message up. `deaths` as in `cycles`."""
+    return sum(_count_of(table.get(b"count", b"")) or 1 for table in _tables(deaths))
+
+
 def deaths_in(properties: bytes) -> bytes | None:
     """The encoded value of the header x-death in a property list; None without one."""
     place = property_places(properties).get("headers")

@@ -101,6 +101,12 @@ class Amqp091Format:
     def cycles(self, properties: bytes, queue: str) -> bool:
         return deaths.cycles(deaths.deaths_in(properties), queue)
 
+    def times_dead(self, properties: bytes) -> int:
+        return deaths.count_in(deaths.deaths_in(properties))
+
+    def with_body(self, run: Run, body: bytes) -> Run:
+        return composing.with_body(run, body)
+
     def composed(
         self,
         exchange: str,

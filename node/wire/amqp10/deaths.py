@@ -112,6 +112,12 @@ def dies_again(head: bytes, queue: str) -> bool:
     return False
 
 
+def count_in(head: bytes) -> int:
+    """How often queues have given the message up."""
+    counts = [death.get(COUNT) for death in death_maps(annotation(head, DEATHS))]
+    return sum(one if isinstance(one, int) and one > 0 else 1 for one in counts)
+
+
 def further_keys(head: bytes) -> list[str]:
     """The routing keys in the annotation x-cc."""
     return texts_of(annotation(head, X_CC))

@@ -40,6 +40,7 @@ from node.wire.amqp10.messages import (
     properties_of_head,
     sections_in,
     sizes_of_bodies,
+    with_body,
     with_heads,
 )
 from node.wire.amqp10.to_amqp091 import shown_contents
@@ -184,6 +185,12 @@ class Amqp10Format:
 
     def cycles(self, properties: bytes, queue: str) -> bool:
         return deaths.dies_again(properties, queue)
+
+    def times_dead(self, properties: bytes) -> int:
+        return deaths.count_in(properties)
+
+    def with_body(self, run: Run, body: bytes) -> Run:
+        return with_body(run, body)
 
     def composed(
         self,

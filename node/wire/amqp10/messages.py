@@ -18,7 +18,7 @@ from typing import Final
 
 from node.message.run import Run
 from node.wire.amqp10.decoding import read_value
-from node.wire.amqp10.definitions import Header, Properties
+from node.wire.amqp10.definitions import Header, Properties, SectionCode
 from node.wire.amqp10.encoding import encode_amqp, write_encoded_map
 from node.wire.amqp10.errors import SectionError, WireError
 from node.wire.amqp10.format_codes import OCTETS_4
@@ -32,7 +32,7 @@ from node.wire.amqp10.sections import (
     properties_of,
     scan_sections,
 )
-from node.wire.amqp10.values import AmqpValue, PairMap, Symbol
+from node.wire.amqp10.values import AmqpValue, Described, PairMap, Symbol, ULong
 
 X_CC: Final = Symbol("x-cc")
 X_BOOKMARK: Final = "x-bookmark"
@@ -322,6 +322,13 @@ def with_heads(run: Run, change: Callable[[bytes], bytes]) -> Run:
         largest_frame=max(lengths),
         raw=b"".join(pieces),
     )
+
+
+def with_body(run: Run, body: bytes) -> Run:
+    """The one message of a run, with one data section as its body, and its own head."""
+    ((data, begin, behind, _),) = messages_in(run)
+    raw = data[begin:behind] + encode_amqp(Described(ULong(SectionCode.DATA), body))
+    return replace(run, skip=0, stride=len(raw), lengths=None, largest_frame=len(raw), raw=raw)
 
 
 def with_place(run: Run) -> Run:

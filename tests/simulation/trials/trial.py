@@ -132,7 +132,9 @@ class Trial:
     def grave(self, prover: Prover) -> tuple[Answer, dict[str, str]]:
         """Declare a queue for dead letters; returns also the arguments of queues that send theirs to it."""
         answer = self.queue(prover, " grave")
-        return answer, {"dead_letter_exchange": "", "dead_letter_routing_key": f"{self.name} grave"}
+        arguments = {"dead_letter_exchange": "", "dead_letter_routing_key": f"{self.name} grave"}
+        # The body is made anew, and is the same.
+        return answer, {**arguments, "dead_letter_template": "{{data}}"}
 
     def put_policy(self, definition: dict[str, Any]) -> Answer:
         """Set a policy for the queues of this trial, at any node, as its HTTP API does."""
