@@ -37,7 +37,7 @@ def page(owner: OwnerState, id: int, queue: QueueOwner, place: tuple[int, int], 
     """
     left = min(wanted, PAGE_MESSAGES)
     ready = queue.delivery.ready
-    return [len(ready), _rows(owner, id, queue, ready.behind(*place, left), left)]
+    return [len(ready), _rows(owner, id, queue, _shown_ranges(queue, ready.behind(*place, left)), left)]
 
 
 def searched_page(
@@ -83,7 +83,7 @@ class BrowsingQuestion(NamedTuple):
 def next_page(owner: OwnerState, queue: QueueOwner, question: BrowsingQuestion) -> list[list[Any]]:
     """The next messages for a browsing consumer, as rows of a page."""
     wanted = min(question.wanted, PAGE_MESSAGES)
-    found = _next_ranges(queue.delivery.ready, question)
+    found = _next_ranges(queue, question)
     return _rows(owner, question.queue, queue, found, wanted) if wanted > 0 else []
 
 
@@ -109,7 +109,7 @@ def filtered_page(
     found: list[tuple[int, Range]] = []
     looking, left, count = Looking(Selector(question.filter)), looks.share(), 0
     place, more = (question.level, question.number), False
-    for level, (first, last) in _next_ranges(queue.delivery.ready, question) if wanted > 0 else ():
+    for level, (first, last) in _next_ranges(queue, question) if wanted > 0 else ():
         while first <= last and left > 0 and count < wanted:
             matching, steps, first = look_through(looking, queue.read_messages, (first, last), left)
             found += [(level, part) for part in matching]
@@ -124,8 +124,17 @@ def filtered_page(
     return FilteredPage(_rows(owner, question.queue, queue, found, wanted), *place, more)
 
 
-def _next_ranges(ready: Order, question: BrowsingQuestion) -> Iterator[tuple[int, Range]]:
-    """(level, range) for the messages behind the consumer's place."""
+def _shown_ranges(queue: QueueOwner, found: Iterable[tuple[int, Range]]) -> Iterator[tuple[int, Range]]:
+    """(level, range) for those of the messages that the queue shows."""
+    return ((level, one) for level, part in found for one in queue.delivery.shown([part]))
+
+
+def _next_ranges(queue: QueueOwner, question: BrowsingQuestion) -> Iterator[tuple[int, Range]]:
+    """(level, range) for the messages behind the consumer's place that the queue shows."""
+    return _shown_ranges(queue, _ranges_behind(queue.delivery.ready, question))
+
+
+def _ranges_behind(ready: Order, question: BrowsingQuestion) -> Iterator[tuple[int, Range]]:
     number, through = question.number, question.through
     if number <= through:
         for level, (first, last) in ready.behind(question.level, number, ABOVE_ALL):

@@ -241,6 +241,9 @@ def find_named(owner: OwnerState, queue: QueueOwner, asked: Search, looks: LookB
     """
     delivery, through = queue.delivery, owner.next_sequence - 1
     looking = Looking(Selector(asked.filter)) if asked.filter else None
+    if looking is not None:
+        # A filter takes the messages that the queue shows alone; a bookmark names any message.
+        through = min(through, delivery.deepest)
     left, spans = looks.share(), list[Span]()
     for first, last in asked.ranges:
         last = min(last, through)

@@ -21,7 +21,7 @@ from node.queue.queue import QueueState
 from node.queue.schedule import Schedule
 from node.queue.settings import QueueSettings
 from node.queue.transient import SoftMessages
-from node.ranges.range_map import Span
+from node.ranges.range_map import ABOVE_ALL, Span
 from node.ranges.range_set import Range, RangeSet
 
 
@@ -109,6 +109,7 @@ class DeliveryState:
     lease in `timed`: the term of the owner, and below it a count. `filtered` is `ready` where a consumer has
     a filter, and None elsewhere. `term` is the owner's term. `fresh`: no former owner can have leased a
     message of the queue. `backlog_cap` is the cap on the backlogs of consumers (`node.delivery.backlog`).
+    `deepest` is the last message that the queue shows (`node.queue.features.target_depth`).
     """
 
     __slots__ = (
@@ -116,6 +117,7 @@ class DeliveryState:
         "awaited",
         "backlog_cap",
         "consumers",
+        "deepest",
         "fairness",
         "filtered",
         "fresh",
@@ -146,6 +148,7 @@ class DeliveryState:
         self.annotations = Annotations(state.annotations, self.soft.values)
         self.consumers = Consumers()
         self.fairness, self.backlog_cap = Fairness.ROUND_ROBIN, NO_BACKLOG
+        self.deepest = ABOVE_ALL
         self.ready: Order = ReadyByAge(RangeSet())
         self.filtered: FilteredOrder | None = None
         self.scheduled: Schedule | None = None
@@ -179,6 +182,13 @@ class DeliveryState:
     def leased_count(self) -> int:
         """The number of leased messages, with those being removed before their delivery."""
         return sum(map(len, self.leases.values()))
+
+    def shown(self, ranges: list[Range]) -> list[Range]:
+        """The messages of the ranges, which ascend, that the queue shows."""
+        deepest = self.deepest
+        if not ranges or ranges[-1][1] <= deepest:
+            return ranges
+        return [(first, min(last, deepest)) for first, last in ranges if first <= deepest]
 
     def lease_of(self, front_end: int) -> RangeSet:
         """The messages leased to the front end. The caller may change the set."""

@@ -26,6 +26,7 @@ from node.queue.features import (
     priority_expression,
     single_active,
     sublet,
+    target_depth,
     ttl,
 )
 from node.queue.hooks import FeatureRegistry, Rules
@@ -43,6 +44,7 @@ FEATURES: Final[tuple[Declaration, ...]] = (
     limits.FEATURE,
     max_unsettled.FEATURE,
     backlog.FEATURE,
+    target_depth.FEATURE,
     lease_period.FEATURE,
     sublet.FEATURE,
     ttl.FEATURE,
