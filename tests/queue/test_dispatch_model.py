@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
 
 from node.expressions.condition import encoded_condition
 from node.queue.delivery_state import Fairness
@@ -14,8 +17,8 @@ from node.queue.life import LEGAL
 from node.queue.operations import Semantics
 from node.queue.settings import QueueSettings
 from tests.life import walked
-from tests.queue.model_queue import GONE, READY, SCHEDULED, Message
-from tests.queue.owner_model import REST_MS, OwnerAgainstModel
+from tests.queue.model_queue import GONE, HELD, READY, SCHEDULED, Message
+from tests.queue.owner_model import CONSUMERS, REST_MS, OwnerAgainstModel
 
 
 class PriorityOwnerAgainstModel(OwnerAgainstModel):
@@ -42,6 +45,33 @@ class ProportionalOwnerAgainstModel(OwnerAgainstModel):
 
 class ProportionalGroupOwnerAgainstModel(OwnerAgainstModel):
     settings = QueueSettings(backlog_cap=5, group_by="key")
+
+
+class ShallowOwnerAgainstModel(OwnerAgainstModel):
+    """The queue shows its first messages. An owner finds them out before each dispatch."""
+
+    settings = QueueSettings(target_queue_depth=4)
+
+    def in_order(self, key: tuple[int, int]) -> list[int]:
+        messages = self.queue.messages.items()
+        counting = [n for n, one in messages if isinstance(one.place, int) or one.place in (READY, HELD)]
+        shown = set(sorted(counting)[:4])
+        return [number for number in super().in_order(key) if number in shown]
+
+    @rule(budget=st.sampled_from((1, 5, 100)))
+    def dispatch(self, budget: int) -> None:
+        self._find_shown()
+        super().dispatch(budget)
+
+    @rule(key=CONSUMERS)
+    def drain(self, key: tuple[int, int]) -> None:
+        self._find_shown()
+        super().drain(key)
+
+    def _find_shown(self) -> None:
+        context: Any = None
+        for feature in self.owner.lifecycle.hooks.serve:
+            feature.serve(context, 0)
 
 
 BACKOFF = RedeliveryBackoff(REST_MS, 1.0, REST_MS)
@@ -128,6 +158,8 @@ TestProportionalOwnerAgainstModel = ProportionalOwnerAgainstModel.TestCase
 TestProportionalOwnerAgainstModel.settings = RUNS_OF_MODEL
 TestProportionalGroupOwnerAgainstModel = ProportionalGroupOwnerAgainstModel.TestCase
 TestProportionalGroupOwnerAgainstModel.settings = RUNS_OF_MODEL
+TestShallowOwnerAgainstModel = pytest.mark.requirement("D12.1")(ShallowOwnerAgainstModel.TestCase)
+TestShallowOwnerAgainstModel.settings = RUNS_OF_MODEL
 
 TestRestingOwnerAgainstModel = RestingOwnerAgainstModel.TestCase
 TestRestingOwnerAgainstModel.settings = RUNS_OF_MODEL
