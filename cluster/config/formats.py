@@ -25,7 +25,7 @@ With level 13 transactions may move messages that wait in a queue.
 With level 14 logs may have which consumer a link has, and the terms of consumers that this is so; and
 transactions may have the tags of deliveries whose targets are kept.
 With level 15 front ends may change the terms of consumers, gets may have filters, and permissions too.
-With level 16 queues may have templates for their dead letters, and target depths.
+With level 16 queues may have templates for their dead letters, target depths and barriers.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -85,6 +85,7 @@ ARGUMENTS: Final[Mapping[str, int]] = {
     "x-priority-expression": 12,
     "x-dead-letter-template": 16,
     "x-target-queue-depth": 16,
+    "x-barrier-expression": 16,
 }
 """From these levels on owners carry out the arguments of queues with these names."""
 

@@ -9,6 +9,7 @@ from cluster.catalog.access.control import Access
 from cluster.catalog.definitions import parse_local_queue_name
 from cluster.config.formats import FILTERS_IN_TERMS, METHODS_IN_RUNS, SECTIONS_IN_RUNS
 from cluster.gateway.attaching import Attaching
+from cluster.gateway.barriers import with_dropped
 from cluster.gateway.browsing import Bookmark
 from cluster.gateway.browsing_consumers import BrowsingConsumers
 from cluster.gateway.cancellations import Cancellations
@@ -392,14 +393,15 @@ class FrontEnd:
         if attached is None:
             self._browsing.credit(consumer, limit)
         elif not attached.replacing:
-            attached.link.credit(consumer, limit)
+            attached.link.credit(consumer, with_dropped(attached.link.consumers.get(consumer), limit))
 
     def drain(self, consumer: int, limit: int, done: Callable[[], None]) -> None:
         attached = self._consumers.get(consumer)
         if attached is None:
             self._browsing.drain(consumer, limit, done)
         else:
-            self._drains.drain(attached.link, attached.queue, consumer, limit, done)
+            told = with_dropped(attached.link.consumers.get(consumer), limit)
+            self._drains.drain(attached.link, attached.queue, consumer, told, done)
 
     def settle(self, lease: int, ranges: list[Range]) -> None:
         attached = self._consumers.get(consumer_of(lease))

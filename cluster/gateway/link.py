@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from cluster.gateway.barriers import take_barrier
 from cluster.gateway.link_context import LinkContext
 from cluster.gateway.link_targets import LinkTargets
 from cluster.gateway.observer import LinkObserver
@@ -32,7 +33,7 @@ from cluster.peers.link_messages import (
     OwnerPort,
     Ranges,
 )
-from node.delivery.settlements import NO_TOKEN
+from node.delivery.settlements import BARRIER_TOKEN, NO_TOKEN
 from node.message.run import Run
 from node.queue.decision_format import encode_target
 from node.queue.entry_format import encode_discard, encode_publish, encode_return, encode_settle
@@ -65,27 +66,24 @@ class PartitionLink:
         self.partition = partition
         self.owner: OwnerPort | None = None
         self.owner_node: str | None = None
-        self.owner_term = 0
-        self.unreachable = False
+        self.owner_term, self.unreachable = 0, False
         self.lost = False
         """Unreachable, and the partition was in memory: its messages are lost."""
         self.consumers: dict[int, LinkConsumer] = {}
         self.held = HeldMessages()
         self.unacknowledged: deque[OperationBatch] = deque()
-        self.unacknowledged_bytes = 0
         self._front_end, self._node = context.front_end, context.node
         self._mark_dirty, self._mark_waiting = mark_dirty, mark_waiting
         self._latencies, self._observer, self._tells = context.latencies, observer, context.tells
-        self._epoch = self._number = self._request = 0
+        self.unacknowledged_bytes = self._epoch = self._number = self._request = 0
         self._requests: dict[int, PendingRequest] = {}
         self._parts: list[bytes | memoryview] = []
         self._parts_bytes = self._messages = self._confirms = self._settled_count = 0
-        self._since = 0.0
+        self._since, self._credit_urgent = 0.0, False
         self._awaiting: list[Awaiting] = []
         self._offsets: list[int] = []
         self._settled: dict[tuple[int, int], Ranges] = {}
         self._credits: dict[int, LinkConsumer] = {}
-        self._credit_urgent = False
         self._leaving: list[int] = []
         self._waiting: list[Subscriber] = []
         self.targets = LinkTargets()
@@ -385,17 +383,19 @@ class PartitionLink:
         since = 0 if observer is None else observer.arrived()
         for delivery in deliveries:
             consumer = self.consumers.get(delivery.consumer)
-            if consumer is None:
+            if delivery.token == BARRIER_TOKEN:
+                take_barrier(consumer, delivery, self.request, self.credit)
+            elif consumer is None:
                 # The consumer was cancelled while the delivery was on its way: no client has seen it.
                 token = self.told_token(delivery.token)
                 self._operation(encode_return(delivery.queue, merged(delivery.ranges), False, token))
-                continue
-            if not consumer.no_ack:
-                self.held.given(delivery, consumer.holder)
-            consumer.deliver(delivery)
-            if observer is not None:
-                leased = None if consumer.no_ack else self.held.leases.get(delivery.queue)
-                observer.delivered(delivery, since, leased)
+            else:
+                if not consumer.no_ack:
+                    self.held.given(delivery, consumer.holder)
+                consumer.deliver(delivery)
+                if observer is not None:
+                    leased = None if consumer.no_ack else self.held.leases.get(delivery.queue)
+                    observer.delivered(delivery, since, leased)
 
     def result(self, epoch: int, request: int, value: Any, delivery: Delivery | None) -> None:
         if epoch != self._epoch:

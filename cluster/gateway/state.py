@@ -4,6 +4,7 @@ messages that they hold, requests.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -11,13 +12,22 @@ from typing import Any, Final, Protocol
 from cluster.gateway.telling import told_runs
 from cluster.peers.consumer_terms import FOR_LOGGED_LINK, ConsumerTerms
 from cluster.peers.held_leases import HeldLeases, TellsLeases
-from cluster.peers.link_messages import FIRST_CONSUMER, FOR_LINK, Delivery, OwnerPort, Ranges
+from cluster.peers.link_messages import (
+    FIRST_CONSUMER,
+    FOR_LINK,
+    Delivery,
+    OwnerPort,
+    Ranges,
+)
 from node.delivery.backlog import NO_BACKLOG
-from node.delivery.settlements import NO_TOKEN, TOKEN_SHIFT, consumer_of, token_of
+from node.delivery.settlements import BARRIERS_AT_ONCE, NO_TOKEN, TOKEN_SHIFT, consumer_of, token_of
 from node.queue.leasing import BACK_IN_QUEUE, UNTOLD
 from node.ranges.range_map import RangeMap, Span
 from node.ranges.range_set import RangeSet, merged, numbers_of
 from node.session.subscriber import Subscriber
+
+BARRIERS_REMEMBERED: Final = 2 * BARRIERS_AT_ONCE
+"""An owner sends none again that so many have followed."""
 
 NO_HOLDER: Final = 0
 """No consumer has this number."""
@@ -146,6 +156,10 @@ class LinkConsumer:
     joined: int = 0
     activated: int = 0
     """See `cluster.peers.link_messages.FrontEndPort.activity`."""
+    barriers: deque[int] = field(default_factory=lambda: deque(maxlen=BARRIERS_REMEMBERED))
+    """The newest barriers that it has got."""
+    dropped: int = 0
+    """The messages in `delivered` that the session has not got: its limits do not count them."""
     delivered: int = 0
     told: int = 0
     """The limit that the link has told the owner."""
@@ -168,8 +182,11 @@ class LinkConsumer:
 
     def deliver(self, delivery: Delivery) -> None:
         """Hand messages that the owner has delivered to the session."""
+        self.hand_over(delivery, delivery.token << TOKEN_SHIFT | self.id)
+
+    def hand_over(self, delivery: Delivery, lease: int) -> None:
+        """Hand messages to the session, which settles them under the number of a lease."""
         self.delivered += delivery.run.count
-        lease = delivery.token << TOKEN_SHIFT | self.id
         told = told_runs(delivery) if self.tells else ((delivery.run, numbers_of(delivery.ranges)),)
         for run, numbers in told:
             self.subscriber.deliver(self.id, run, numbers, delivery.redelivered, lease)

@@ -20,7 +20,7 @@ from node.queue.entry_format import encode_publish
 from node.queue.filtering import LookBudget, Looking, look_through
 from node.queue.order import Order
 from node.ranges.range_map import ABOVE_ALL
-from node.ranges.range_set import Range, count_of
+from node.ranges.range_set import Range, count_of, up_to
 
 PAGE_OCTETS: Final = 1024 * 1024
 """A page of so many octets gets no further message."""
@@ -126,7 +126,7 @@ def filtered_page(
 
 def _shown_ranges(queue: QueueOwner, found: Iterable[tuple[int, Range]]) -> Iterator[tuple[int, Range]]:
     """(level, range) for those of the messages that the queue shows."""
-    return ((level, one) for level, part in found for one in queue.delivery.shown([part]))
+    return ((level, one) for level, part in found for one in up_to(queue.delivery.deepest, [part]))
 
 
 def _next_ranges(queue: QueueOwner, question: BrowsingQuestion) -> Iterator[tuple[int, Range]]:
@@ -153,7 +153,7 @@ def _rows(
         for each in range(first, min(last, first + left - 1) + 1):
             if octets >= PAGE_OCTETS:
                 return rows
-            redelivered, run = _shown(owner, queue, each, telling)
+            redelivered, run = shown_message(owner, queue, each, telling=telling)
             octets += len(run.raw)
             rows.append([at, each, redelivered, b"".join(encode_publish(run, []))])
             left -= 1
@@ -162,7 +162,7 @@ def _rows(
     return rows
 
 
-def _shown(owner: OwnerState, queue: QueueOwner, number: int, telling: bool) -> tuple[bool, Run]:
+def shown_message(owner: OwnerState, queue: QueueOwner, number: int, *, telling: bool) -> tuple[bool, Run]:
     """A message as a consumer would get it, and whether it would be redelivered."""
     redelivered, soft = number in queue.delivery.redelivered, queue.delivery.soft
     found = soft.runs(number, number) if number in soft.numbers else owner.contents(number, number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cluster.owner.barriers import release_barrier, show_barrier
 from cluster.owner.discarding import discard
 from cluster.owner.state import OwnerState
 from node.message.reason import Reason
@@ -47,6 +48,12 @@ class QueueContext:
 
     def contents(self, first: int, last: int) -> list[tuple[int, Run]]:
         return self._owner.contents(first, last)
+
+    def release_barrier(self, number: int) -> None:
+        release_barrier(self._owner, self._number, number)
+
+    def show_to_all(self, number: int) -> None:
+        show_barrier(self._owner, self._number, number)
 
     def tell_activity(self, consumer: Consumer) -> None:
         state = self._owner.front_ends.current(consumer.front_end)

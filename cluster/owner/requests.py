@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from cluster.owner.barriers import barrier_received
 from cluster.owner.browsing import BrowsingQuestion, filtered_page, next_page, page, searched_page
 from cluster.owner.links import abandon, close_link
 from cluster.owner.proposal import FrontEndState
@@ -124,6 +125,9 @@ class FrontEndRequests:
             # The log has the front end then: the next owner waits for its greeting before the target is lost.
             attaching = partial(self._attach_target, front_end, request, *arguments)
             self._when_attached(queue, front_end, attaching)
+        elif name == "barrier_received":
+            barrier_received(self._owner, front_end, *arguments)
+            self._front_ends.answer(front_end, request, None)
         elif name in ("renew", "settle_named", "find_named", "show_waiting"):
             self._take_naming(name, front_end, found, arguments)
         elif name == "last":

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from cluster.owner.attached_links import consumer_gone, consumers_gone, logged_consumer
+from cluster.owner.barriers import barriers_lost, send_barriers_again
 from cluster.owner.context import OwnerContext
 from cluster.owner.failures import return_leased
 from cluster.owner.intake import take_batch
@@ -149,6 +150,7 @@ class FrontEndSessions:
                 if owner.delivery.consumers.resume(front_end):
                     self._serving.mark(queue)
             self._front_ends.expect_no_more((front_end,))
+            send_barriers_again(self._owner, front_end)
             self._owner.wake()
 
     def front_end_lost(self, front_end: int) -> None:
@@ -170,6 +172,7 @@ class FrontEndSessions:
             owner.delivery.targets.lost(front_end)
             if consumers and not owner.delivery.consumers.count:
                 left_behind(self._owner, self._context, queue)
+        barriers_lost(self._owner, front_end)
         self._owner.after_proposed(partial(self._leases_lost, front_end))
         self._front_ends.expect_no_more((front_end,))
         self._owner.wake()

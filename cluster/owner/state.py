@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from cluster.owner.alarms import Alarms
+from cluster.owner.barriers_under_way import BarriersUnderWay
 from cluster.owner.contents import Contents, EntrySource
 from cluster.owner.context import OwnerContext
 from cluster.owner.dead_messages import DeadMessages, SoftDeadMessages
@@ -73,7 +74,7 @@ class OwnerState:
         self.entries = Contents(self.machine, source)
         self.marked: dict[int, None] = {}
         self.front_ends = FrontEnds()
-        self.dead_messages = DeadMessages()
+        self.dead_messages, self.barriers = DeadMessages(), BarriersUnderWay()
         self.linearizable_reads = LinearizableReads(partition, context.confirm_leading, self.front_ends)
         self.settings: dict[int, QueueSettings] = {}
         self._rules: dict[int, Rules] = {}
@@ -100,6 +101,7 @@ class OwnerState:
         self.linearizable_reads.clear()
         self._returning.clear()
         self.dead_messages.clear()
+        self.barriers.clear()
         self.waiters.clear()
         self.marked.clear()
 

@@ -11,6 +11,17 @@ from node.ranges.range_set import Numbers, Range, merged, ranges_of
 NO_TOKEN: Final = 0
 """No lease has this token."""
 
+BARRIER_TOKEN: Final = 1
+"""The token of the delivery of a released barrier, which is no lease. No lease has this token."""
+
+BARRIERS_AT_ONCE: Final = 64
+"""The most barriers of a partition on their way: the owner does not know yet that they have come."""
+
+NO_LEASE: Final = 0
+"""The number of a lease for deliveries that their queue has already let go: a client settles them, and the
+broker hears nothing of it.
+"""
+
 TOKEN_SHIFT: Final = 48
 """The number of a lease, under which a session settles deliveries, has the number of their consumer in so
 many bits, and the token of their lease above these: `token << TOKEN_SHIFT | consumer`.

@@ -109,7 +109,8 @@ class DeliveryState:
     lease in `timed`: the term of the owner, and below it a count. `filtered` is `ready` where a consumer has
     a filter, and None elsewhere. `term` is the owner's term. `fresh`: no former owner can have leased a
     message of the queue. `backlog_cap` is the cap on the backlogs of consumers (`node.delivery.backlog`).
-    `deepest` is the last message that the queue shows (`node.queue.features.target_depth`).
+    `deepest` is the last message that the queue shows (`node.queue.features.target_depth`), and `offered_to`
+    the last one that consumers may get (`node.queue.features.barrier`).
     """
 
     __slots__ = (
@@ -127,6 +128,7 @@ class DeliveryState:
         "links",
         "lost",
         "now",
+        "offered_to",
         "ready",
         "redelivered",
         "scheduled",
@@ -148,7 +150,7 @@ class DeliveryState:
         self.annotations = Annotations(state.annotations, self.soft.values)
         self.consumers = Consumers()
         self.fairness, self.backlog_cap = Fairness.ROUND_ROBIN, NO_BACKLOG
-        self.deepest = ABOVE_ALL
+        self.deepest = self.offered_to = ABOVE_ALL
         self.ready: Order = ReadyByAge(RangeSet())
         self.filtered: FilteredOrder | None = None
         self.scheduled: Schedule | None = None
@@ -182,13 +184,6 @@ class DeliveryState:
     def leased_count(self) -> int:
         """The number of leased messages, with those being removed before their delivery."""
         return sum(map(len, self.leases.values()))
-
-    def shown(self, ranges: list[Range]) -> list[Range]:
-        """The messages of the ranges, which ascend, that the queue shows."""
-        deepest = self.deepest
-        if not ranges or ranges[-1][1] <= deepest:
-            return ranges
-        return [(first, min(last, deepest)) for first, last in ranges if first <= deepest]
 
     def lease_of(self, front_end: int) -> RangeSet:
         """The messages leased to the front end. The caller may change the set."""

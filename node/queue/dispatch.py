@@ -21,7 +21,7 @@ from node.queue.operations import OWNER, Semantics
 from node.queue.queue import QueueState
 from node.queue.settings import PLAIN, QueueSettings
 from node.ranges.range_map import ABOVE_ALL
-from node.ranges.range_set import Range, RangeSet, count_of, first_of, merged
+from node.ranges.range_set import Range, RangeSet, count_of, first_of, merged, up_to
 
 MARK_AHEAD: Final = 20_000
 """A new mark is so many messages above the next one to be leased."""
@@ -410,8 +410,8 @@ class QueueOwner:
         kept = None if consumer.undeliverable is None else consumer.undeliverable.numbers
         more = 0 if kept is None or ready.by_consumer else len(kept)
         offered = ready.offered(consumer, limit + more, alone=alone, begun=begun)
-        if delivery.deepest != ABOVE_ALL:
-            offered = delivery.shown(offered)
+        if delivery.offered_to != ABOVE_ALL:
+            offered = up_to(delivery.offered_to, offered)
         self.unfinished = self.unfinished or ready.unfinished
         if delivery.filtered is not None:
             self.looking = self.looking or delivery.filtered.looking

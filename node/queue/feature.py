@@ -67,6 +67,12 @@ class FeatureContext(Protocol):
     def contents(self, first: int, last: int) -> list[tuple[int, Run]]:
         """The messages of the range that the log has, as runs with their first sequence number."""
 
+    def release_barrier(self, number: int) -> None:
+        """Every message before a barrier is settled: log its release, and deliver it to all consumers."""
+
+    def show_to_all(self, number: int) -> None:
+        """Deliver a released barrier to all consumers, unless that is under way."""
+
     def tell_activity(self, consumer: Consumer) -> None:
         """Send `joined` and `activated` of a consumer to its front end, which keeps them for the
         next owner.

@@ -58,6 +58,8 @@ class Aspect(IntEnum):
     """The octets of the body; only in queues with a limit on octets."""
     CANCELS = 7
     """How many times clients have given the message back themselves; only in queues that count that."""
+    BARRIER = 8
+    """The message is a barrier, which waits or is released (`node.queue.features.barrier`)."""
 
 
 class Cause(StrEnum):

@@ -66,6 +66,13 @@ def merged(ranges: Iterable[Range]) -> list[Range]:
     return joined
 
 
+def up_to(number: int, ranges: list[Range]) -> list[Range]:
+    """The part of the ranges, which ascend, that is not above the number."""
+    if not ranges or ranges[-1][1] <= number:
+        return ranges
+    return [(first, min(last, number)) for first, last in ranges if first <= number]
+
+
 def count_of(ranges: list[Range]) -> int:
     """The number of numbers in disjoint ranges."""
     if len(ranges) == 1:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from node.message.deaths import encode_death
 from node.message.reason import Reason
+from node.queue.features.barrier import PENDING
 from node.queue.life import Place
 from node.queue.operations import OWNER, Annotate, Aspect, Semantics
 from node.queue.queue import QueueState
@@ -46,6 +47,7 @@ class Message:
     """The message rests after a failed delivery, and its group waits for it."""
     consumer: tuple[int, int] | None = None
     """The consumer that has the message, as far as the owner knows."""
+    barrier: bool = False
 
     def goes(self, place: str | int) -> None:
         """Move the message to another place. Raises AssertionError for a transition that the table lacks."""
@@ -108,11 +110,16 @@ class ModelQueue:
             notes[Aspect.PRIORITY] = spans_of(values, first)
         if grouped:
             notes[Aspect.GROUP] = spans_of(values, first)
+        if asked.get("barrier_expression"):
+            barriers = [n for n, value in zip(range(first, self.next), values, strict=True) if value % 3 == 2]
+            if barriers:
+                notes[Aspect.BARRIER] = [(n, n, PENDING) for n in barriers]
         if due:
             notes[Aspect.DUE] = [(first, self.next - 1, due)]
         for number, value in zip(range(first, self.next), values, strict=True):
             level, group = value if leveled else 0, value if grouped else 0
             self.messages[number] = Message(soft, level=level, group=group, due=due)
+            self.messages[number].barrier = bool(asked.get("barrier_expression")) and value % 3 == 2
         return first, notes
 
     def append(self, first: int, count: int, notes: dict[Aspect, list[tuple[int, int, int]]]) -> None:

@@ -14,10 +14,10 @@ from node.expressions.condition import encoded_condition
 from node.queue.delivery_state import Fairness
 from node.queue.features.backoff import RedeliveryBackoff
 from node.queue.life import LEGAL
-from node.queue.operations import Semantics
+from node.queue.operations import OWNER, Semantics
 from node.queue.settings import QueueSettings
 from tests.life import walked
-from tests.queue.model_queue import GONE, HELD, READY, SCHEDULED, Message
+from tests.queue.model_queue import DEAD, GONE, HELD, READY, SCHEDULED, Message
 from tests.queue.owner_model import CONSUMERS, REST_MS, OwnerAgainstModel
 
 
@@ -72,6 +72,60 @@ class ShallowOwnerAgainstModel(OwnerAgainstModel):
         context: Any = None
         for feature in self.owner.lifecycle.hooks.serve:
             feature.serve(context, 0)
+
+
+class BarredOwnerAgainstModel(OwnerAgainstModel):
+    """Messages behind a barrier wait until all before it are settled. The model removes a released barrier at
+    once.
+    """
+
+    settings = QueueSettings(barrier_expression=encoded_condition("barrier"))
+    number = 1
+
+    def in_order(self, key: tuple[int, int]) -> list[int]:
+        there = [READY, HELD]
+        barriers = [n for n, one in self.queue.messages.items() if one.barrier and one.place in there]
+        ready = super().in_order(key)
+        return ready if not barriers else [number for number in ready if number < min(barriers)]
+
+    def release_barrier(self, number: int) -> None:
+        assert self.queue.messages[number].place == READY and self.owner.delivery.consumers.count
+        for before, one in self.queue.messages.items():
+            if before < number:
+                assert one.place in (GONE, DEAD, SCHEDULED), (before, one)
+                assert not (one.place == SCHEDULED and one.resting)
+        self.owner.delivery.ready.remove(number, number)
+        self.owner.delivery.lease_of(OWNER).add(number, number)
+        self.queue.messages[number].goes(OWNER)
+        self.removals_are_committed()
+
+    def show_to_all(self, number: int) -> None:
+        raise AssertionError("the model has removed the released barriers")
+
+    @rule(budget=st.sampled_from((1, 5, 100)))
+    def dispatch(self, budget: int) -> None:
+        self._release()
+        super().dispatch(budget)
+
+    @rule(key=CONSUMERS)
+    def drain(self, key: tuple[int, int]) -> None:
+        self._release()
+        super().drain(key)
+
+    def _release(self) -> None:
+        """Release barriers until there is none left to release."""
+        context: Any = self
+        left = -1
+        while left != (left := len(self.queue.at(GONE))):
+            for feature in self.owner.lifecycle.hooks.serve:
+                feature.serve(context, 0)
+
+
+class RestingBarredOwnerAgainstModel(BarredOwnerAgainstModel):
+    settings = QueueSettings(
+        barrier_expression=encoded_condition("barrier"),
+        redelivery_backoff=RedeliveryBackoff(REST_MS, 1.0, REST_MS),
+    )
 
 
 BACKOFF = RedeliveryBackoff(REST_MS, 1.0, REST_MS)
@@ -160,6 +214,10 @@ TestProportionalGroupOwnerAgainstModel = ProportionalGroupOwnerAgainstModel.Test
 TestProportionalGroupOwnerAgainstModel.settings = RUNS_OF_MODEL
 TestShallowOwnerAgainstModel = pytest.mark.requirement("D12.1")(ShallowOwnerAgainstModel.TestCase)
 TestShallowOwnerAgainstModel.settings = RUNS_OF_MODEL
+TestBarredOwnerAgainstModel = pytest.mark.requirement("D11.1", "D11.2")(BarredOwnerAgainstModel.TestCase)
+TestBarredOwnerAgainstModel.settings = RUNS_OF_MODEL
+TestRestingBarredOwnerAgainstModel = RestingBarredOwnerAgainstModel.TestCase
+TestRestingBarredOwnerAgainstModel.settings = RUNS_OF_MODEL
 
 TestRestingOwnerAgainstModel = RestingOwnerAgainstModel.TestCase
 TestRestingOwnerAgainstModel.settings = RUNS_OF_MODEL

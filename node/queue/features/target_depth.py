@@ -38,7 +38,7 @@ class TargetDepth(Feature):
         self._depth = depth
 
     def serve(self, context: FeatureContext, now: int) -> None:
-        self._delivery.deepest = self._deepest()
+        self._delivery.deepest = self._delivery.offered_to = self._deepest()
 
     def _deepest(self) -> int:
         """The number of the last message that the queue shows; ABOVE_ALL where it shows all of them.

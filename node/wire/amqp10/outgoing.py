@@ -9,7 +9,7 @@ from struct import Struct
 from typing import Final
 
 from node.delivery.credit import ChannelConsumer
-from node.delivery.settlements import Outcome
+from node.delivery.settlements import NO_LEASE, Outcome
 from node.delivery.unsettled import Taken, UnsettledDeliveries, UnsettledRanges
 from node.message.run import Run
 from node.ranges.range_set import Numbers, Range, merged, ranges_of
@@ -103,6 +103,10 @@ class OutgoingTransfers:
         self._transactions = parts.transactions
         self._next_delivery = 0
         self._waiting: deque[WaitingDelivery] = deque()
+        self._early: dict[OutgoingLink, deque[tuple[int, WaitingDelivery]]] = {}
+        """What the queues have let go, and the links have no credit for: each with its number among all
+        deliveries of the link.
+        """
 
     def deliver(self, link: OutgoingLink, run: Run, numbers: Numbers, redelivered: bool, lease: int) -> int:
         """Send messages on a link as far as the window admits; the others wait for the window.
@@ -128,11 +132,31 @@ class OutgoingTransfers:
             self.sent_presettled += run.count
         self._credits.delivered(consumer, run.count, len(run.raw))
         waiting = WaitingDelivery(link, run, numbers, lease)
+        if lease == NO_LEASE:
+            # The queue has let it go, whether the consumer had room for it or not.
+            consumer.settled += run.count
+            if consumer.received > link.limit:
+                self._early.setdefault(link, deque()).append((consumer.received, waiting))
+                self._credits.held_octets += len(run.raw)
+                return run.count
+        self._send(waiting)
+        return run.count
+
+    def _send(self, waiting: WaitingDelivery) -> None:
         if self._waiting or not self._write(waiting):
             self._waiting.append(waiting)
-            self._credits.held_octets += len(run.raw)
-            link.waiting = True
-        return run.count
+            self._credits.held_octets += len(waiting.run.raw)
+            waiting.link.waiting = True
+
+    def send_early(self, link: OutgoingLink) -> None:
+        """The peer has given credit: send what has come for the link before there was credit for it."""
+        early = self._early.get(link)
+        while early and early[0][0] <= link.limit:
+            _, waiting = early.popleft()
+            self._credits.held_octets -= len(waiting.run.raw)
+            self._send(waiting)
+        if early is not None and not early:
+            del self._early[link]
 
     def add_response(self, link: OutgoingLink, octets: bytes) -> None:
         """Send a response on a link behind those that wait."""
@@ -151,13 +175,11 @@ class OutgoingTransfers:
             octets = link.responses.popleft()
             self._credits.held_octets -= len(octets)
             run = Run("", "", 0, False, 1, 0, len(octets), None, len(octets), octets, False, FORMAT_OCTET)
-            waiting = WaitingDelivery(link, run, range(1), 0)
+            waiting = WaitingDelivery(link, run, range(1), NO_LEASE)
             self.sent += 1
             self.sent_presettled += 1
-            if self._waiting or not self._write(waiting):
-                self._waiting.append(waiting)
-                self._credits.held_octets += len(octets)
-                link.waiting = True
+            self._send(waiting)
+            if link.waiting:
                 return
 
     def window(self, next_incoming_id: int, incoming_window: int) -> None:
@@ -179,6 +201,8 @@ class OutgoingTransfers:
         """Take out the unsettled deliveries of a link, or of all links, with those that are not sent yet."""
         taken: list[Taken] = []
         kept: list[Taken] = []
+        for ended in list(self._early) if link is None else [link]:
+            self._credits.held_octets -= sum(len(one.run.raw) for _, one in self._early.pop(ended, ()))
         for one in self.unsettled.take_all():
             (taken if link is None or one.consumer is link.consumer else kept).append(one)
         self.unsettled.restore(kept)
@@ -385,6 +409,9 @@ class OutgoingTransfers:
         return taken
 
     def _settle(self, taken: Taken, outcome: Outcome, annotations: bytes) -> None:
+        if taken.lease == NO_LEASE:
+            self.settled += len(taken.numbers)
+            return
         if annotations:
             ranges = merged(ranges_of(taken.numbers))
             self._outbox.emit(SettleEffect(taken.lease, ranges, outcome, annotations))

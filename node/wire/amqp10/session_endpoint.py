@@ -194,6 +194,7 @@ class SessionEndpoint:
         link.credit_limit = min(count, link.delivered) + credit
         link.draining = link.drain_due = flow.drain
         if link.consumer is not None:
+            self.outgoing.send_early(link)
             self._credits.touch(link.consumer)
             self._draining.drain(link)
         elif link.management:

@@ -1,0 +1,129 @@
+"""Barrier messages, which all consumers get at once, when every message before them is settled (queue
+argument x-barrier-expression, D11).
+
+The owner decides once which messages are barriers, and logs it. It logs the release of a barrier behind the
+last settlement before it; from then on the messages behind the barrier may be delivered. The barrier leaves
+the queue when the front ends of all consumers have it (`cluster.owner.barriers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from node.expressions.selector import Selector
+from node.queue.argument import Argument
+from node.queue.argument_types import read_expression
+from node.queue.delivery_state import DeliveryState
+from node.queue.feature import Declaration, Feature, FeatureContext, Incoming, Notes, Rule
+from node.queue.operations import Aspect
+from node.queue.settings import QueueSettings
+from node.queue.values import Values
+from node.ranges.range_map import ABOVE_ALL, Span
+from node.ranges.range_set import Range, RangeSet, count_of
+
+PENDING: Final = 1
+"""The value of `Aspect.BARRIER` for a barrier that waits for the messages before it."""
+
+RELEASED: Final = 2
+"""The value for a barrier that the consumers get."""
+
+_OTHER_ORDERS: Final = ("x-max-priority", "x-priority-expression", "x-group-by", "x-target-queue-depth")
+
+
+def _beside(expression: bytes, arguments: Mapping[str, object]) -> str:
+    clash = next((name for name in _OTHER_ORDERS if name in arguments), "")
+    if clash:
+        return f"no queue has both x-barrier-expression and {clash}"
+    at_most_once = arguments.get("x-semantics") == "at-most-once"
+    return "an at-most-once queue does not know which messages are acknowledged" if at_most_once else ""
+
+
+BARRIER_EXPRESSION: Final = Argument(
+    "x-barrier-expression", read_expression, "barrier_expression", misfit=_beside
+)
+
+
+class Barriers(Feature):
+    """Keeps the messages behind the first barrier from consumers, and releases barriers."""
+
+    def __init__(self, delivery: DeliveryState) -> None:
+        super().__init__(passes_on=True)
+        self._delivery = delivery
+        self._barriers = RangeSet()
+        """The barriers that the queue has."""
+        every = delivery.state.living(0, ABOVE_ALL)
+        for part in (*every.ranges(), *delivery.soft.numbers.ranges()):
+            self.note([one for one in delivery.annotations.cover(Aspect.BARRIER, *part) if one[2]])
+
+    def note(self, spans: Sequence[Span]) -> None:
+        for first, last, _ in spans:
+            self._barriers.add(first, last)
+
+    def settle(self, ranges: list[Range]) -> None:
+        self._barriers.remove_all(ranges)
+
+    def serve(self, context: FeatureContext, now: int) -> None:
+        delivery = self._delivery
+        delivery.offered_to = ABOVE_ALL
+        for first, last in self._barriers.ranges():
+            for number in range(first, last + 1):
+                value, _ = delivery.annotations.at(Aspect.BARRIER, number)
+                if value == RELEASED:
+                    context.show_to_all(number)
+                    continue
+                if delivery.scheduled is not None and delivery.scheduled.intersection(number, number):
+                    # A delayed message is in the queue when it is due.
+                    continue
+                delivery.offered_to = number - 1
+                if self._first(number) and delivery.consumers.count:
+                    context.release_barrier(number)
+                return
+
+    def _first(self, number: int) -> bool:
+        """Whether a barrier is ready, and every message before it is settled. A delayed message that is not
+        due is not before it; a message that rests after a failed delivery is, and one of a transaction whose
+        outcome is not known.
+        """
+        delivery, before = self._delivery, number - 1
+        if delivery.ready.intersection(0, before) or not delivery.ready.intersection(number, number):
+            return False
+        if delivery.awaited or delivery.held or delivery.state.withheld.intersection(0, before):
+            return False
+        for lease in delivery.leases.values():
+            # Barriers that were released before are on their way, and no consumer settles them.
+            if any(
+                self._barriers.count_in(*part) < count_of([part]) for part in lease.intersection(0, before)
+            ):
+                return False
+        scheduled = [] if delivery.scheduled is None else delivery.scheduled.intersection(0, before)
+        return not any(delivery.redelivered.intersection(*part) for part in scheduled)
+
+
+class BarrierRule(Rule):
+    """States which messages are barriers."""
+
+    def __init__(self, condition: bytes) -> None:
+        super().__init__()
+        self._values = Values(Selector(condition))
+
+    def decide(self, incoming: Incoming, first: int, now: int, notes: Notes) -> None:
+        found = [
+            (first + index, first + index + count - 1, PENDING)
+            for index, count, value in self._values.stretches(incoming.run)
+            if value is True
+        ]
+        if found:
+            notes[Aspect.BARRIER] = found
+
+
+def _share(delivery: DeliveryState, former: Feature | None) -> Feature | None:
+    return None if BARRIER_EXPRESSION.of(delivery.settings) is None else former or Barriers(delivery)
+
+
+def _rule(settings: QueueSettings) -> Rule | None:
+    condition = BARRIER_EXPRESSION.of(settings)
+    return None if condition is None else BarrierRule(condition)
+
+
+FEATURE: Final[Declaration] = Declaration(BARRIER_EXPRESSION, make=_share, rule=_rule, aspect=Aspect.BARRIER)
