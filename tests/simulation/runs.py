@@ -45,6 +45,9 @@ NAMES_EVERY = 32
 MOVES_EVERY = 32
 """One in so many seeds about consumers is about messages that clients move from queue to queue."""
 
+BARRIERS_EVERY = 32
+"""One in so many seeds about consumers is about barriers."""
+
 GRAVES_EVERY = 4
 """One in so many seeds about leases is about dead letters."""
 
@@ -210,6 +213,9 @@ def _of_consumers(seed: int, shape: Shape) -> Plan:
     elif seed % NAMES_EVERY == 28:
         shape.trials = (("bookmarks",),) * 4
         return shape, World(seed).chance("bookmarks").choice(UNRELIABLE), 0.3
+    elif seed % BARRIERS_EVERY == 24:
+        shape.trials = (("barriers",),) * 4
+        return shape, World(seed).chance("barriers").choice(UNRELIABLE), 0.3
     elif seed % MOVES_EVERY == 12:
         shape.trials = (("moves",),) * 4
         return shape, World(seed).chance("moves").choice(UNRELIABLE), 0.3
