@@ -13,6 +13,7 @@ from node.wire.amqp10 import definitions as d
 from tests.cluster.kept_links import owner, site
 from tests.cluster.links import LinkClient
 from tests.cluster.test_browsing import bodies, look_at
+from tests.cluster.test_entitlements import entitle
 from tests.cluster.test_leases import isolate
 from tests.cluster.test_settling_by_bookmark import QUEUE, Settlement
 from tests.inside import machine_of
@@ -131,10 +132,15 @@ def test_a_consumer_without_room_gets_a_barrier(site: Site) -> None:
 
 
 @pytest.mark.requirement("D11.6")
-def test_a_filter_of_a_consumer_holds_for_barriers(site: Site) -> None:
+@pytest.mark.parametrize("by_permission", [False, True])
+def test_a_filter_of_a_consumer_holds_for_barriers(site: Site, by_permission: bool) -> None:
     client = declared(site)
     (every,) = consuming(site, "n2")
-    (numbers,) = consuming(site, "n3", arguments={"x-filter": "name <> '|'"})
+    if by_permission:
+        # The consumer that there is keeps the filter with which it has begun.
+        entitle(site, read_filter="name <> '|'")
+    filters = {} if by_permission else {"arguments": {"x-filter": "name <> '|'"}}
+    (numbers,) = consuming(site, "n3", **filters)
     publish(client, "1", "2", "|", "3")
     site.until(lambda: len(got(every)) + len(got(numbers)) == 2)
     site.run(0.2)
