@@ -14,7 +14,7 @@ from cluster.gateway.giving_back import GivingBack
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.routes import Routes, Targets
 from cluster.gateway.state import HeldMessages
-from cluster.owner import annotating, barriers, intake, serving, two_phase_commit
+from cluster.owner import annotating, intake, serving, two_phase_commit
 from cluster.owner.context import DeadLetterRoutes
 from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.linearizable_reads import LinearizableReads
@@ -239,19 +239,6 @@ def early_barriers() -> AbstractContextManager[object]:
         return bool(ready.intersection(number, number)) and not ready.intersection(0, number - 1)
 
     return mock.patch.object(Barriers, "_first", first)
-
-
-def forgotten_barriers() -> AbstractContextManager[object]:
-    """D11: a new owner sends a barrier again that its predecessor has released. With the bug the barrier is
-    gone with its release.
-    """
-
-    def at_once(owner: OwnerState, place: tuple[int, int]) -> None:
-        owner.barriers.waiting[place] = set()
-        intact(owner, place)
-
-    intact = barriers._look
-    return mock.patch.object(barriers, "_look", at_once)
 
 
 def early_ends() -> AbstractContextManager[object]:
