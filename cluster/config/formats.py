@@ -80,7 +80,7 @@ QUEUE_EXPRESSIONS: Final = 11
 and owners filter what enters a queue by its argument `x-filter`.
 """
 
-ARGUMENTS: Final[Mapping[str, int]] = {
+ARGUMENT_LEVELS: Final[Mapping[str, int]] = {
     "x-filter": QUEUE_EXPRESSIONS,
     "x-priority-expression": 12,
     "x-dead-letter-template": 16,

@@ -7,25 +7,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cluster.gateway.state import LinkConsumer
+from cluster.gateway.state import BARRIERS_REMEMBERED, LinkConsumer
 from cluster.peers.link_messages import NOTHING_TO_GET, Delivery
-from node.delivery.settlements import NO_LEASE
+from node.delivery.settlements import UNLEASED
 
-Ask = Callable[[str, list[Any], Callable[[Any, Delivery | None], None]], None]
+AskOwner = Callable[[str, list[Any], Callable[[Any, Delivery | None], None]], None]
 """(name, arguments, answer) -> asks the owner."""
 
-Credit = Callable[[int, int], None]
+TellLimit = Callable[[int, int], None]
 """(consumer, limit) -> tells the owner a consumer's limit."""
 
 
-def take_barrier(consumer: LinkConsumer | None, delivery: Delivery, ask: Ask, credit: Credit) -> None:
+def take_barrier(consumer: LinkConsumer | None, delivery: Delivery, ask: AskOwner, credit: TellLimit) -> None:
     """An owner has delivered a barrier to a consumer. A consumer that is gone needs none, and one that has
     had it gets it no more: a new owner sends it again.
     """
     ((number, _),) = delivery.ranges
     if consumer is not None and number not in consumer.barriers:
-        consumer.barriers.append(number)
-        consumer.hand_over(delivery, NO_LEASE)
+        consumer.barriers = (*consumer.barriers, number)[-BARRIERS_REMEMBERED:]
+        consumer.deliver(delivery, UNLEASED)
     elif consumer is not None:
         # The owner has counted it among the consumer's messages.
         consumer.delivered += 1

@@ -11,7 +11,7 @@ from cluster.gateway.commits import Attached
 from cluster.gateway.link import Links, PartitionLink
 from cluster.gateway.state import TakeAnswer, Vote, unanswered
 from cluster.peers.link_messages import NOTHING_TO_GET, UNREACHABLE, Ranges
-from node.delivery.settlements import NO_LEASE, Modification, Outcome, consumer_of, token_of
+from node.delivery.settlements import UNLEASED, Modification, Outcome, consumer_of, token_of
 from node.message.run import Run
 from node.queue.entry_format import encode_return
 from node.ranges.range_set import Numbers, RangeSet, merged, ranges_of
@@ -26,7 +26,7 @@ class GoneClient(GoneSession):
         self._taken = taken
 
     def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool, lease: int) -> None:
-        if lease != NO_LEASE:
+        if lease != UNLEASED:
             self._taken(merged(ranges_of(numbers)))
 
 

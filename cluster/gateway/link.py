@@ -33,7 +33,7 @@ from cluster.peers.link_messages import (
     OwnerPort,
     Ranges,
 )
-from node.delivery.settlements import BARRIER_TOKEN, NO_TOKEN
+from node.delivery.settlements import BARRIER_TOKEN, NO_TOKEN, TOKEN_SHIFT
 from node.message.run import Run
 from node.queue.decision_format import encode_target
 from node.queue.entry_format import encode_discard, encode_publish, encode_return, encode_settle
@@ -392,7 +392,7 @@ class PartitionLink:
             else:
                 if not consumer.no_ack:
                     self.held.given(delivery, consumer.holder)
-                consumer.deliver(delivery)
+                consumer.deliver(delivery, delivery.token << TOKEN_SHIFT | consumer.id)
                 if observer is not None:
                     leased = None if consumer.no_ack else self.held.leases.get(delivery.queue)
                     observer.delivered(delivery, since, leased)

@@ -4,7 +4,6 @@ messages that they hold, requests.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -20,7 +19,7 @@ from cluster.peers.link_messages import (
     Ranges,
 )
 from node.delivery.backlog import NO_BACKLOG
-from node.delivery.settlements import BARRIERS_AT_ONCE, NO_TOKEN, TOKEN_SHIFT, consumer_of, token_of
+from node.delivery.settlements import BARRIERS_AT_ONCE, NO_TOKEN, consumer_of, token_of
 from node.queue.leasing import BACK_IN_QUEUE, UNTOLD
 from node.ranges.range_map import RangeMap, Span
 from node.ranges.range_set import RangeSet, merged, numbers_of
@@ -156,8 +155,8 @@ class LinkConsumer:
     joined: int = 0
     activated: int = 0
     """See `cluster.peers.link_messages.FrontEndPort.activity`."""
-    barriers: deque[int] = field(default_factory=lambda: deque(maxlen=BARRIERS_REMEMBERED))
-    """The newest barriers that it has got."""
+    barriers: tuple[int, ...] = ()
+    """The newest barriers that it has got, at most `BARRIERS_REMEMBERED`."""
     dropped: int = 0
     """The messages in `delivered` that the session has not got: its limits do not count them."""
     delivered: int = 0
@@ -180,12 +179,10 @@ class LinkConsumer:
             self.logged = FOR_LOGGED_LINK in answer[2:]
         return answer is None or self.kept is not None
 
-    def deliver(self, delivery: Delivery) -> None:
-        """Hand messages that the owner has delivered to the session."""
-        self.hand_over(delivery, delivery.token << TOKEN_SHIFT | self.id)
-
-    def hand_over(self, delivery: Delivery, lease: int) -> None:
-        """Hand messages to the session, which settles them under the number of a lease."""
+    def deliver(self, delivery: Delivery, lease: int) -> None:
+        """Hand messages that the owner has delivered to the session, which settles them under the number of
+        a lease.
+        """
         self.delivered += delivery.run.count
         told = told_runs(delivery) if self.tells else ((delivery.run, numbers_of(delivery.ranges)),)
         for run, numbers in told:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from cluster.owner.barriers_under_way import Place
-from cluster.owner.browsing import shown_message
+from cluster.owner.barriers_under_way import BarrierPlace
+from cluster.owner.browsing import message_as_told
 from cluster.owner.state import OwnerState
 from cluster.peers.link_messages import FIRST_CONSUMER, Delivery
 from node.delivery.settlements import BARRIER_TOKEN, BARRIERS_AT_ONCE
@@ -19,8 +19,7 @@ from node.queue.consumers import Consumer
 from node.queue.decision_format import encode_annotate
 from node.queue.dispatch import QueueOwner
 from node.queue.entry_format import encode_settle
-from node.queue.features.barrier import RELEASED
-from node.queue.operations import OWNER, Aspect
+from node.queue.operations import OWNER, Aspect, BarrierState
 from node.wire.formats import format_of
 
 
@@ -38,7 +37,7 @@ def release_barrier(owner: OwnerState, queue: int, number: int) -> None:
         show_barrier(owner, queue, number)
         return
     barriers.releasing.add(place)
-    owner.decision(encode_annotate(queue, Aspect.BARRIER, [(number, number, RELEASED)]))
+    owner.decision(encode_annotate(queue, Aspect.BARRIER, [(number, number, BarrierState.RELEASED)]))
     owner.proposal.committed.append(partial(_released, owner, queue, number))
 
 
@@ -81,11 +80,11 @@ def _show(owner: OwnerState, queue: int, number: int) -> None:
 
 
 def _deliveries(
-    owner: OwnerState, place: Place, found: QueueOwner, wanted: Callable[[Consumer], bool]
+    owner: OwnerState, place: BarrierPlace, found: QueueOwner, wanted: Callable[[Consumer], bool]
 ) -> dict[int, list[Delivery]]:
     """The deliveries of a barrier to the wanted consumers whose filters take it, by front end."""
     queue, number = place
-    _, run = shown_message(owner, found, number, telling=False)
+    _, run = message_as_told(owner, found, number, telling=False)
     messages, outgoing = format_of(run), dict[int, list[Delivery]]()
     _, _, properties = next(messages.properties_in(run))
     facts = messages.facts(run, properties)
@@ -130,7 +129,7 @@ def send_barriers_again(owner: OwnerState, front_end: int) -> None:
                 barrier_received(owner, front_end, *place)
 
 
-def _look(owner: OwnerState, place: Place) -> None:
+def _look(owner: OwnerState, place: BarrierPlace) -> None:
     """Remove a barrier that all front ends have."""
     queue, number = place
     if owner.barriers.waiting.get(place, {0}):

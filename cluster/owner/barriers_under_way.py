@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-Place = tuple[int, int]
+BarrierPlace = tuple[int, int]
 """A queue, and the number of a barrier in it."""
 
 
@@ -13,9 +13,9 @@ class BarriersUnderWay:
     """
 
     def __init__(self) -> None:
-        self.releasing: set[Place] = set()
-        self.showing: set[Place] = set()
-        self.waiting: dict[Place, set[int]] = {}
+        self.releasing: set[BarrierPlace] = set()
+        self.showing: set[BarrierPlace] = set()
+        self.waiting: dict[BarrierPlace, set[int]] = {}
         self.full: set[int] = set()
 
     @property

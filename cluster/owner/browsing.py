@@ -153,7 +153,7 @@ def _rows(
         for each in range(first, min(last, first + left - 1) + 1):
             if octets >= PAGE_OCTETS:
                 return rows
-            redelivered, run = shown_message(owner, queue, each, telling=telling)
+            redelivered, run = message_as_told(owner, queue, each, telling=telling)
             octets += len(run.raw)
             rows.append([at, each, redelivered, b"".join(encode_publish(run, []))])
             left -= 1
@@ -162,7 +162,7 @@ def _rows(
     return rows
 
 
-def shown_message(owner: OwnerState, queue: QueueOwner, number: int, *, telling: bool) -> tuple[bool, Run]:
+def message_as_told(owner: OwnerState, queue: QueueOwner, number: int, *, telling: bool) -> tuple[bool, Run]:
     """A message as a consumer would get it, and whether it would be redelivered."""
     redelivered, soft = number in queue.delivery.redelivered, queue.delivery.soft
     found = soft.runs(number, number) if number in soft.numbers else owner.contents(number, number)

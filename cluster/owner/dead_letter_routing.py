@@ -101,9 +101,12 @@ class DeadLetterRouter:
         if messages.times_dead(properties) > MOST_FILLED:
             return dead
         values = {
-            "reason": REASON_NAMES[death.reason], "queue": death.queue, "exchange": death.exchange,
-            "routing-key": death.routing_key, "time": str(time_ms),
-        }  # fmt: skip
+            "reason": REASON_NAMES[death.reason],
+            "queue": death.queue,
+            "exchange": death.exchange,
+            "routing-key": death.routing_key,
+            "time": str(time_ms),
+        }
         filled = list[Run]()
         for index in range(dead.count):
             one = dead.slice(index, 1)

@@ -17,7 +17,7 @@ BARRIER_TOKEN: Final = 1
 BARRIERS_AT_ONCE: Final = 64
 """The most barriers of a partition on their way: the owner does not know yet that they have come."""
 
-NO_LEASE: Final = 0
+UNLEASED: Final = 0
 """The number of a lease for deliveries that their queue has already let go: a client settles them, and the
 broker hears nothing of it.
 """

@@ -62,6 +62,15 @@ class Aspect(IntEnum):
     """The message is a barrier, which waits or is released (`node.queue.features.barrier`)."""
 
 
+class BarrierState(IntEnum):
+    """The values of `Aspect.BARRIER`. Journals have the numbers: never renumber."""
+
+    PENDING = 1
+    """The barrier waits for the messages before it."""
+    RELEASED = 2
+    """The consumers get it."""
+
+
 class Cause(StrEnum):
     """The reason why messages have left a queue for good."""
 

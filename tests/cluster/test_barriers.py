@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.config.formats import ARGUMENTS, FORMAT_LEVEL
+from cluster.config.formats import ARGUMENT_LEVELS, FORMAT_LEVEL
 from node.delivery.deeds import Became, Deed
 from node.delivery.settlements import BARRIERS_AT_ONCE
 from node.wire.amqp10 import definitions as d
@@ -339,6 +339,6 @@ def test_a_wrong_declaration_is_refused(site: Site, arguments: dict[str, Any], r
 def test_no_queue_has_barriers_before_all_nodes_know_them(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(ARGUMENTS, "x-barrier-expression", FORMAT_LEVEL + 1)  # type: ignore[arg-type]
+    monkeypatch.setitem(ARGUMENT_LEVELS, "x-barrier-expression", FORMAT_LEVEL + 1)  # type: ignore[arg-type]
     with pytest.raises(ChannelClosedError, match="upgrade all nodes first"):
         declared(site)

@@ -1,4 +1,4 @@
-"""Dead letters have bodies that their queue's template makes, each once, whoever dies (D19)."""
+"""Dead letters have bodies that their queue's template makes, each once, whichever node dies (D19)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cluster.config.formats import ARGUMENTS, FORMAT_LEVEL
+from cluster.config.formats import ARGUMENT_LEVELS, FORMAT_LEVEL
 from cluster.owner.dead_letter_routing import MOST_FILLED
 from tests.cluster.kinds import client, declare, declared
 from tests.cluster.test_dead_letters import MODES, dying, grave, reset, wait_for
@@ -162,6 +162,6 @@ def test_a_template_needs_an_exchange(client: Client) -> None:
 def test_no_queue_has_a_template_before_all_nodes_know_it(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(ARGUMENTS, "x-dead-letter-template", FORMAT_LEVEL + 1)  # type: ignore[arg-type]
+    monkeypatch.setitem(ARGUMENT_LEVELS, "x-dead-letter-template", FORMAT_LEVEL + 1)  # type: ignore[arg-type]
     with pytest.raises(ChannelClosedError, match="upgrade all nodes first"):
         client.declare("q", dead_letter_exchange="", dead_letter_template=WRAP)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.config.formats import ARGUMENTS, FORMAT_LEVEL
+from cluster.config.formats import ARGUMENT_LEVELS, FORMAT_LEVEL
 from node.queue.delivery_state import Tally
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.codec import encode_method
@@ -255,7 +255,7 @@ def test_the_next_owner_filters_as_the_former_one_did() -> None:
 def test_no_queue_has_a_filter_before_all_nodes_know_it(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(ARGUMENTS, "x-filter", FORMAT_LEVEL + 1)
+    monkeypatch.setitem(ARGUMENT_LEVELS, "x-filter", FORMAT_LEVEL + 1)
     with pytest.raises(ChannelClosedError, match="upgrade all nodes first") as refused:
         client.declare("q", filter=ODD)
     assert refused.value.code == 406

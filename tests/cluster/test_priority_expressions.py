@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.config.formats import ARGUMENTS, FORMAT_LEVEL
+from cluster.config.formats import ARGUMENT_LEVELS, FORMAT_LEVEL
 from tests.cluster.kept_links import owner, site
 from tests.cluster.kinds import client, declared
 from tests.cluster.test_browsing_consumers import browser
@@ -131,7 +131,7 @@ def test_a_wrong_expression_is_refused(client: Client, arguments: dict[str, Any]
 def test_no_queue_has_an_expression_before_all_nodes_know_it(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(ARGUMENTS, "x-priority-expression", FORMAT_LEVEL + 1)
+    monkeypatch.setitem(ARGUMENT_LEVELS, "x-priority-expression", FORMAT_LEVEL + 1)
     with pytest.raises(ChannelClosedError, match="upgrade all nodes first") as refused:
         client.declare("q", priority_expression="/n")
     assert refused.value.code == 406

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.config.formats import ARGUMENTS, FORMAT_LEVEL
+from cluster.config.formats import ARGUMENT_LEVELS, FORMAT_LEVEL
 from node.delivery.deeds import Became, Deed
 from node.message.bookmarks import bookmark_of
 from tests.cluster.kept_links import owner, site
@@ -156,6 +156,6 @@ def test_a_depth_beside_another_order_is_refused(site: Site, arguments: dict[str
 
 
 def test_no_queue_has_a_depth_before_all_nodes_know_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ARGUMENTS, "x-target-queue-depth", FORMAT_LEVEL + 1)  # type: ignore[arg-type]
+    monkeypatch.setitem(ARGUMENT_LEVELS, "x-target-queue-depth", FORMAT_LEVEL + 1)  # type: ignore[arg-type]
     with pytest.raises(ChannelClosedError, match="upgrade all nodes first"):
         site.client("n1").declare(QUEUE, target_queue_depth=3)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from node.message.deaths import encode_death
 from node.message.reason import Reason
-from node.queue.features.barrier import PENDING
 from node.queue.life import Place
-from node.queue.operations import OWNER, Annotate, Aspect, Semantics
+from node.queue.operations import OWNER, Annotate, Aspect, BarrierState, Semantics
 from node.queue.queue import QueueState
 from node.queue.settings import QueueSettings
 from node.ranges.range_map import spans_of
@@ -113,7 +112,7 @@ class ModelQueue:
         if asked.get("barrier_expression"):
             barriers = [n for n, value in zip(range(first, self.next), values, strict=True) if value % 3 == 2]
             if barriers:
-                notes[Aspect.BARRIER] = [(n, n, PENDING) for n in barriers]
+                notes[Aspect.BARRIER] = [(n, n, BarrierState.PENDING) for n in barriers]
         if due:
             notes[Aspect.DUE] = [(first, self.next - 1, due)]
         for number, value in zip(range(first, self.next), values, strict=True):

@@ -18,7 +18,7 @@ from typing import Any
 
 from cluster.catalog.replica import Catalog
 from cluster.config.formats import (
-    ARGUMENTS,
+    ARGUMENT_LEVELS,
     BACKLOGS_IN_TERMS,
     CANCELS_IN_RETURNS,
     CHANGED_TERMS,
@@ -117,7 +117,7 @@ class Formats:
 
     def know_argument(self, name: str) -> bool:
         """Whether all members carry out the argument of queues with this name."""
-        return self.everywhere >= ARGUMENTS.get(name, 0)
+        return self.everywhere >= ARGUMENT_LEVELS.get(name, 0)
 
     def know_moves(self) -> bool:
         """Whether all members carry out transactions that move messages from queue to queue."""

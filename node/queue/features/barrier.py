@@ -16,17 +16,11 @@ from node.queue.argument import Argument
 from node.queue.argument_types import read_expression
 from node.queue.delivery_state import DeliveryState
 from node.queue.feature import Declaration, Feature, FeatureContext, Incoming, Notes, Rule
-from node.queue.operations import Aspect
+from node.queue.operations import Aspect, BarrierState
 from node.queue.settings import QueueSettings
 from node.queue.values import Values
 from node.ranges.range_map import ABOVE_ALL, Span
 from node.ranges.range_set import Range, RangeSet, count_of
-
-PENDING: Final = 1
-"""The value of `Aspect.BARRIER` for a barrier that waits for the messages before it."""
-
-RELEASED: Final = 2
-"""The value for a barrier that the consumers get."""
 
 _OTHER_ORDERS: Final = ("x-max-priority", "x-priority-expression", "x-group-by", "x-target-queue-depth")
 
@@ -69,7 +63,7 @@ class Barriers(Feature):
         for first, last in self._barriers.ranges():
             for number in range(first, last + 1):
                 value, _ = delivery.annotations.at(Aspect.BARRIER, number)
-                if value == RELEASED:
+                if value == BarrierState.RELEASED:
                     context.show_to_all(number)
                     continue
                 if delivery.scheduled is not None and delivery.scheduled.intersection(number, number):
@@ -109,7 +103,7 @@ class BarrierRule(Rule):
 
     def decide(self, incoming: Incoming, first: int, now: int, notes: Notes) -> None:
         found = [
-            (first + index, first + index + count - 1, PENDING)
+            (first + index, first + index + count - 1, int(BarrierState.PENDING))
             for index, count, value in self._values.stretches(incoming.run)
             if value is True
         ]

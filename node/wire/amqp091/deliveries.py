@@ -10,7 +10,7 @@ from typing import NamedTuple
 from node.delivery.backlog import NO_BACKLOG
 from node.delivery.credit import ChannelConsumer, Credits
 from node.delivery.octets import OctetWindows
-from node.delivery.settlements import NO_LEASE, Outcome, consumer_of
+from node.delivery.settlements import UNLEASED, Outcome, consumer_of
 from node.delivery.unsettled import Taken, UnsettledDeliveries, UnsettledRanges
 from node.message.run import Run
 from node.ranges.range_set import Numbers
@@ -219,7 +219,7 @@ class ChannelDeliveries:
         self, consumer: ChannelConsumer, run: Run, numbers: Numbers, redelivered: bool, lease: int
     ) -> None:
         self._credits.delivered(consumer, run.count, len(run.raw))
-        if lease == NO_LEASE:
+        if lease == UNLEASED:
             # No limit of the consumer counts what its queue has let go.
             consumer.settled += run.count
         delivery = HeldDelivery(consumer, run, numbers, redelivered, lease)
@@ -282,7 +282,7 @@ class ChannelDeliveries:
 
     def _send_or_hold(self, delivery: HeldDelivery) -> None:
         consumer, run, numbers, redelivered, lease = delivery
-        if lease == NO_LEASE:
+        if lease == UNLEASED:
             (self._send if self._flowing else self._held.add)(delivery)
             return
         allowed = self._may_send(consumer, run)
@@ -306,7 +306,7 @@ class ChannelDeliveries:
             self.redelivered += run.count
         if consumer.no_ack:
             self.sent_no_ack += run.count
-        elif lease == NO_LEASE:
+        elif lease == UNLEASED:
             self.unsettled.append(tag, lease, numbers, None)
         else:
             self._in_flight += run.count
@@ -332,7 +332,7 @@ class ChannelDeliveries:
     def give_back_held(self) -> None:
         """Return held deliveries to their queues, which may have another consumer for them."""
         for one in self._held.take_all():
-            if one.consumer.returnable and one.lease != NO_LEASE:
+            if one.consumer.returnable and one.lease != UNLEASED:
                 self._give_back(one)
             else:
                 self._held.add(one)
@@ -342,7 +342,7 @@ class ChannelDeliveries:
         """Return a held delivery, if its queue still has the message: an at-most-once queue has
         removed it.
         """
-        if held.consumer.returnable and held.lease != NO_LEASE:
+        if held.consumer.returnable and held.lease != UNLEASED:
             self._outbox.settlements.add(Outcome.RELEASED, self.channel, held.lease, held.numbers)
             # The consumer's credit counts all received messages: these are settled.
             held.consumer.settled += held.run.count

@@ -17,7 +17,7 @@ from node.wire.amqp091.errors import ExpirationError, FieldSyntaxError
 from node.wire.amqp091.fields import Table, Timestamp
 from node.wire.amqp091.properties import parse_expiration, property_places
 
-NO_PROPERTIES: Final = b"\0\0"
+NO_PROPERTY_LIST: Final = b"\0\0"
 """An empty property list."""
 
 _URN: Final = "urn:uuid:"

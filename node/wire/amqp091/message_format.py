@@ -15,7 +15,7 @@ from node.message.run import Run
 from node.ranges.range_map import Span
 from node.wire.amqp091 import composing, contents, deaths, routing_keys, sender_selected
 from node.wire.amqp091.errors import ProtocolException
-from node.wire.amqp091.facts import NO_PROPERTIES, Amqp091Facts
+from node.wire.amqp091.facts import NO_PROPERTY_LIST, Amqp091Facts
 from node.wire.amqp091.fields import Table
 from node.wire.amqp091.rewriting import with_delivery_count, with_lease, with_properties
 
@@ -50,7 +50,7 @@ class Amqp091Format:
             return None
 
         def facts(key: bytes) -> Facts:
-            return Amqp091Facts(run, NO_PROPERTIES, contents.headers_of_key(key, names))
+            return Amqp091Facts(run, NO_PROPERTY_LIST, contents.headers_of_key(key, names))
 
         return keys, facts
 

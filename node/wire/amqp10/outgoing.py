@@ -9,7 +9,7 @@ from struct import Struct
 from typing import Final
 
 from node.delivery.credit import ChannelConsumer
-from node.delivery.settlements import NO_LEASE, Outcome
+from node.delivery.settlements import UNLEASED, Outcome
 from node.delivery.unsettled import Taken, UnsettledDeliveries, UnsettledRanges
 from node.message.run import Run
 from node.ranges.range_set import Numbers, Range, merged, ranges_of
@@ -104,8 +104,8 @@ class OutgoingTransfers:
         self._next_delivery = 0
         self._waiting: deque[WaitingDelivery] = deque()
         self._early: dict[OutgoingLink, deque[tuple[int, WaitingDelivery]]] = {}
-        """What the queues have let go, and the links have no credit for: each with its number among all
-        deliveries of the link.
+        """Deliveries that the queues have let go, and for which the links have no credit: each with its
+        number among all deliveries of the link.
         """
 
     def deliver(self, link: OutgoingLink, run: Run, numbers: Numbers, redelivered: bool, lease: int) -> int:
@@ -132,7 +132,7 @@ class OutgoingTransfers:
             self.sent_presettled += run.count
         self._credits.delivered(consumer, run.count, len(run.raw))
         waiting = WaitingDelivery(link, run, numbers, lease)
-        if lease == NO_LEASE:
+        if lease == UNLEASED:
             # The queue has let it go, whether the consumer had room for it or not.
             consumer.settled += run.count
             if consumer.received > link.limit:
@@ -175,7 +175,7 @@ class OutgoingTransfers:
             octets = link.responses.popleft()
             self._credits.held_octets -= len(octets)
             run = Run("", "", 0, False, 1, 0, len(octets), None, len(octets), octets, False, FORMAT_OCTET)
-            waiting = WaitingDelivery(link, run, range(1), NO_LEASE)
+            waiting = WaitingDelivery(link, run, range(1), UNLEASED)
             self.sent += 1
             self.sent_presettled += 1
             self._send(waiting)
@@ -409,7 +409,7 @@ class OutgoingTransfers:
         return taken
 
     def _settle(self, taken: Taken, outcome: Outcome, annotations: bytes) -> None:
-        if taken.lease == NO_LEASE:
+        if taken.lease == UNLEASED:
             self.settled += len(taken.numbers)
             return
         if annotations:
