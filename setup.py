@@ -49,6 +49,7 @@ INTERPRETED = {
 WRITTEN_IN_C = {
     "node.wire.amqp091._contents": "node/wire/amqp091/_contents.c",
     "node.wire.amqp091._properties": "node/wire/amqp091/_properties.c",
+    "node.wire.amqp10._application": "node/wire/amqp10/_application.c",
 }
 """Modules that are written in C, each with a twin in Python, and their sources."""
 

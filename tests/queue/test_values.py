@@ -16,13 +16,17 @@ from node.expressions.expression import Expression
 from node.expressions.nodes import encode_tree
 from node.expressions.parsing import Dialect, parse_expression
 from node.expressions.selector import Selector
+from node.message.run import Run
 from node.queue.filtering import Looking
 from node.queue.values import Values
 from node.ranges.range_set import numbers_of
 from node.wire.amqp091 import contents, native
+from node.wire.amqp10 import facts
 from node.wire.formats import format_of
 from tests.wire import native as built
+from tests.wire.application_properties import MESSAGES
 from tests.wire.property_lists import listed, short, table_of
+from tests.wire.test_native_application import run_of
 from tests.wire.test_native_properties import one_by_one, run_with
 
 HEADERS = [
@@ -42,17 +46,30 @@ OF_OTHER_FIELDS = ["attempt = 1 AND JMSPriority = 4", "/a = 1 OR attempt = 1", "
 
 @pytest.fixture(scope="module", autouse=True)
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The module in C, also where the code under test is not compiled."""
+    """The modules in C, also where the code under test is not compiled."""
     if native.NATIVE_HEADER_KEYS is not None:
         yield
         return
-    file = built.build("_properties", tmp_path_factory.mktemp("native"), "-O2")
-    with mock.patch.object(contents, "NATIVE_HEADER_KEYS", built.load(file).header_keys):
+    files = [
+        built.build(name, tmp_path_factory.mktemp("native"), "-O2")
+        for name in ("_properties", "_application")
+    ]
+    headers, application = map(built.load, files)
+    with (
+        mock.patch.object(contents, "NATIVE_HEADER_KEYS", headers.header_keys),
+        mock.patch.object(facts, "NATIVE_PROPERTY_KEYS", application.property_keys),
+    ):
         yield
 
 
 def expression(text: str) -> bytes:
     return encode_tree(parse_expression(text, Dialect.QUEUE))
+
+
+def by_itself(data: bytes, one: Run) -> object:
+    """The value for the one message of a run, by all its properties."""
+    _, _, properties = next(format_of(one).properties_in(one))
+    return Expression(data).value(format_of(one).facts(one, properties))
 
 
 tables = st.lists(st.sampled_from(HEADERS), max_size=3, unique_by=lambda one: one[:3]).map(b"".join)
@@ -65,10 +82,7 @@ tables = st.lists(st.sampled_from(HEADERS), max_size=3, unique_by=lambda one: on
 def test_values_of_a_run_are_those_of_its_messages(rows: list[tuple[bytes, int]], text: str) -> None:
     run = run_with([listed(0x2000, table_of(one)) for one, times in rows for _ in range(times)])
     data = expression(text)
-    wanted = [
-        Expression(data).value(format_of(one).facts(one, next(format_of(one).properties_in(one))[2]))
-        for one in one_by_one(run)
-    ]
+    wanted = [by_itself(data, one) for one in one_by_one(run)]
     values = Values(Expression(data))
     for _ in range(2):
         found = list(values.stretches(run))
@@ -76,6 +90,16 @@ def test_values_of_a_run_are_those_of_its_messages(rows: list[tuple[bytes, int]]
         assert repr([value for _, count, value in found for _ in range(count)]) == repr(wanted)
     matching, _ = Looking(Selector(data)).look(1, run)
     assert list(numbers_of(matching)) == [at for at, value in enumerate(wanted, 1) if value is True]
+
+
+@given(st.lists(st.sampled_from(MESSAGES), min_size=1, max_size=6))
+@pytest.mark.parametrize("text", ["n = 7 OR kind = 'red'", "n", "kind IS NULL AND n > 1", "other LIKE 'b%'"])
+def test_values_of_messages_of_amqp_1_0(text: str, octets: list[bytes]) -> None:
+    run = run_of(octets, 0)
+    data = expression(text)
+    wanted = [by_itself(data, run.slice(index, 1)) for index in range(run.count)]
+    found = list(Values(Expression(data)).stretches(run))
+    assert repr([value for _, count, value in found for _ in range(count)]) == repr(wanted)
 
 
 @pytest.mark.parametrize("text", TEXTS)

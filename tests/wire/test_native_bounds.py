@@ -15,7 +15,7 @@ from array import array
 from pathlib import Path
 from tests.wire import native
 from tests.wire.client import publish
-built, reading = (native.load(Path(file)) for file in sys.argv[1:])
+built, reading, application = (native.load(Path(file)) for file in sys.argv[1:])
 from tests.wire.property_lists import LISTS, SURE, VALID
 
 def read(octets, skip, lengths):
@@ -60,6 +60,16 @@ for _ in range(6000):
         data[chance.randrange(len(data))] = chance.choice((0, 1, 2, 3, 0x41, 0x46, 0x53, 0xCE, 0xFF, 0x80))
     run(bytes(data[: chance.randrange(20, len(data) + 1)]))
     run(bytes(data))
+
+from tests.wire.application_properties import MESSAGES
+ODD = (0, 1, 2, 4, 0x40, 0x45, 0x53, 0x56, 0x73, 0x74, 0x75, 0xA1, 0xB1, 0xC1, 0xD1, 0xFF)
+for _ in range(20000):
+    data = bytearray(chance.choice(MESSAGES))
+    for _ in range(chance.choice((0, 1, 1, 2, 5))):
+        data[chance.randrange(len(data))] = chance.choice(ODD)
+    cut = bytes(data[: chance.randrange(1, len(data) + 1)])
+    for octets in (cut, bytes(data)):
+        application.property_keys(octets, 0, array("I", [len(octets)]), (b"n", b"kind"))
 """
 
 
@@ -67,7 +77,9 @@ def test_no_octet_beyond_the_input_is_read(tmp_path: Path) -> None:
     """Under the address sanitizer, which ends the process at the first such octet."""
     found = subprocess.run(["cc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True)
     options = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover")
-    files = [str(native.build(name, tmp_path, *options)) for name in ("_contents", "_properties")]
+    files = [
+        str(native.build(name, tmp_path, *options)) for name in ("_contents", "_properties", "_application")
+    ]
     # Objects of Python's own allocator stand side by side, with no gap that the sanitizer could watch.
     settings = {
         "LD_PRELOAD": found.stdout.strip(),

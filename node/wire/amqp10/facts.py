@@ -4,12 +4,14 @@ application-properties.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 from uuid import UUID
 
 from node.message.json_body import MAX_DOCUMENT, OTHER, json_document, member_at, states_json, value_of_json
 from node.message.placed_facts import DEFAULT_PRIORITY, as_text, delivery_mode, place_of_publish
 from node.message.run import Run
+from node.wire.amqp10.decoding import read_value
 from node.wire.amqp10.definitions import Header, Properties
 from node.wire.amqp10.errors import SectionError
 from node.wire.amqp10.messages import (
@@ -20,6 +22,7 @@ from node.wire.amqp10.messages import (
     properties_of_head,
     sections_in,
 )
+from node.wire.amqp10.native import NATIVE_PROPERTY_KEYS
 from node.wire.amqp10.sections import header_of
 from node.wire.amqp10.values import AmqpValue, DecimalOctets
 
@@ -29,12 +32,13 @@ class Amqp10Facts:
 
     __slots__ = ("_application", "_body", "_decoded", "_head", "_header", "_properties", "_run", "unreadable")
 
-    def __init__(self, run: Run, head: bytes) -> None:
+    def __init__(self, run: Run, head: bytes, application: Mapping[str, AmqpValue] | None = None) -> None:
+        """`application` are the application-properties, where they are known without the head."""
         self._run = run
         self._head = head
         self._header: Header | None = None
         self._properties: Properties | None = None
-        self._application: Mapping[str, AmqpValue] | None = None
+        self._application = application
         self._body: object = None
         self._decoded = self.unreadable = False
 
@@ -89,6 +93,26 @@ class Amqp10Facts:
         if isinstance(body, bytes) and states_json(self.standard("content_type")):
             return json_document(body)
         return None
+
+
+def property_keys(run: Run, names: tuple[str, ...]) -> list[tuple[int, int, bytes]] | None:
+    """(first, count, key) of messages in a row with the same application-properties of these names; None
+    where C has not found them.
+    """
+    if NATIVE_PROPERTY_KEYS is None:
+        return None
+    lengths = array("I", (run.stride,)) * run.count if run.lengths is None else run.lengths
+    wanted = tuple([name.encode("utf-8", "surrogatepass") for name in names])
+    return NATIVE_PROPERTY_KEYS(run.raw, run.skip, lengths, wanted)
+
+
+def properties_of_key(key: bytes, names: tuple[str, ...]) -> dict[str, AmqpValue]:
+    """The application-properties in a key of `property_keys`."""
+    found: dict[str, AmqpValue] = {}
+    at = 1
+    while at < len(key):
+        found[names[key[at]]], at = read_value(key, at + 1, len(key))
+    return found
 
 
 def value_of_field(value: object) -> object:

@@ -23,7 +23,7 @@ from node.refusal import PreconditionFailedError
 from node.wire.amqp091.message_format import Amqp091Format
 from node.wire.amqp10 import deaths
 from node.wire.amqp10.encoding import encode_amqp
-from node.wire.amqp10.facts import Amqp10Facts
+from node.wire.amqp10.facts import Amqp10Facts, properties_of_key, property_keys
 from node.wire.amqp10.from_amqp091 import run_from_amqp091
 from node.wire.amqp10.messages import (
     X_BCC,
@@ -91,7 +91,14 @@ class Amqp10Format:
         return found
 
     def told_headers(self, run: Run, names: tuple[str, ...]) -> ToldHeaders | None:
-        return None
+        keys = property_keys(run, names)
+        if keys is None:
+            return None
+
+        def facts(key: bytes) -> Facts:
+            return Amqp10Facts(run, b"", properties_of_key(key, names))
+
+        return keys, facts
 
     def may_have_copies(self, run: Run) -> bool:
         raw = run.raw if isinstance(run.raw, bytes) else bytes(run.raw)
