@@ -58,21 +58,27 @@ class Barriers(Feature):
         self._barriers.remove_all(ranges)
 
     def serve(self, context: FeatureContext, now: int) -> None:
-        delivery = self._delivery
-        delivery.offered_to = ABOVE_ALL
+        released, pending = self._leading()
+        self._delivery.offered_to = ABOVE_ALL if pending is None else pending - 1
+        # A front end of this node may settle messages while these are sent.
+        for number in released:
+            context.show_to_all(number)
+        if pending is not None and self._first(pending) and self._delivery.consumers.count:
+            context.release_barrier(pending)
+
+    def _leading(self) -> tuple[list[int], int | None]:
+        """The barriers that are released, and the first one that is pending. A delayed barrier is in the
+        queue when it is due.
+        """
+        delivery, released = self._delivery, list[int]()
         for first, last in self._barriers.ranges():
             for number in range(first, last + 1):
                 value, _ = delivery.annotations.at(Aspect.BARRIER, number)
                 if value == BarrierState.RELEASED:
-                    context.show_to_all(number)
-                    continue
-                if delivery.scheduled is not None and delivery.scheduled.intersection(number, number):
-                    # A delayed message is in the queue when it is due.
-                    continue
-                delivery.offered_to = number - 1
-                if self._first(number) and delivery.consumers.count:
-                    context.release_barrier(number)
-                return
+                    released.append(number)
+                elif delivery.scheduled is None or not delivery.scheduled.intersection(number, number):
+                    return released, number
+        return released, None
 
     def _first(self, number: int) -> bool:
         """Whether a barrier is ready, and every message before it is settled. A delayed message that is not
