@@ -83,7 +83,7 @@ class Zmtp:
             return ClientMechanism(own, other.public)
 
         self._acceptor = Acceptor(
-            loop, ends.addresses[here], serving, LIMIT_BYTES, lambda _, frames: arrived(frames)
+            loop, ends.addresses[here], serving, LIMIT_BYTES, lambda _, frames: arrived([*map(bytes, frames)])
         )
         self._dialer = Dialer(
             loop, ends.addresses[1 - here], dialing, LIMIT_BYTES, self._ready, lambda *_: None, lambda: None

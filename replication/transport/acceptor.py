@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from replication.transport.stream import Stream
-from replication.transport.zmtp import Mechanism, ZmtpConnection
+from replication.transport.zmtp import Mechanism, Octets, ZmtpConnection
 
 PEER_BACKLOG: Final = 128
 ACCEPT_PAUSE_S: Final = 0.5
@@ -34,7 +34,7 @@ class Acceptor:
         listen: str,
         mechanism: Callable[[], Mechanism],
         limit_bytes: int,
-        on_batch: Callable[[Stream, list[bytes]], None],
+        on_batch: Callable[[Stream, list[Octets]], None],
     ) -> None:
         """Raises ListenError."""
         self.refused = 0

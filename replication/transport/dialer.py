@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from replication.transport.stream import Stream
-from replication.transport.zmtp import Mechanism, ZmtpConnection
+from replication.transport.zmtp import Mechanism, Octets, ZmtpConnection
 
 FIRST_PAUSE_S: Final = 0.02
 LONGEST_PAUSE_S: Final = 0.5
@@ -117,5 +117,5 @@ def _finished(attempt: asyncio.Task[None]) -> None:
         attempt.result()
 
 
-def _ignored(_: Stream, __: list[bytes]) -> None:
+def _ignored(_: Stream, __: list[Octets]) -> None:
     """A connection that was made here is for sending."""

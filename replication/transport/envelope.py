@@ -92,10 +92,11 @@ def encode(envelope: Envelope, messages: Sequence[Sequence[bytes | memoryview]])
     return frames
 
 
-def decode(frames: Sequence[bytes]) -> tuple[Envelope, list[list[bytes]]]:
+def decode(frames: Sequence[bytes | memoryview]) -> tuple[Envelope, list[list[bytes]]]:
     """Envelope and messages of a batch; raises `MalformedEnvelopeError`.
 
-    Small parts are copied out of the joined frame, so that keeping one never keeps them all.
+    Small parts are copied out of the joined frame, so that keeping one never keeps them all. The octets of
+    that frame need not stay as they are.
     """
     first = frames[0]
     try:
@@ -109,11 +110,11 @@ def decode(frames: Sequence[bytes]) -> tuple[Envelope, list[list[bytes]]]:
         raise MalformedEnvelopeError(f"truncated header: {error}") from error
     start = _HEADER.size + 4 * count
     place = start + route_size
-    envelope = Envelope(incarnation, sequence, seen_incarnation, seen, window, first[start:place])
+    envelope = Envelope(incarnation, sequence, seen_incarnation, seen, window, bytes(first[start:place]))
     return envelope, _cut(frames, lengths, place)
 
 
-def _cut(frames: Sequence[bytes], lengths: Sequence[int], place: int) -> list[list[bytes]]:
+def _cut(frames: Sequence[bytes | memoryview], lengths: Sequence[int], place: int) -> list[list[bytes]]:
     first = frames[0]
     messages: list[list[bytes]] = []
     parts: list[bytes] = []
@@ -123,10 +124,10 @@ def _cut(frames: Sequence[bytes], lengths: Sequence[int], place: int) -> list[li
         if size >= OWN_FRAME:
             if frame >= len(frames) or len(frames[frame]) != size:
                 raise MalformedEnvelopeError(f"part of {size} octets has no frame of that size")
-            parts.append(frames[frame])
+            parts.append(bytes(frames[frame]))
             frame += 1
         else:
-            parts.append(first[place : place + size])
+            parts.append(bytes(first[place : place + size]))
             place += size
         if length & _LAST:
             messages.append(parts)

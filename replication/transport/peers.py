@@ -18,7 +18,14 @@ from replication.transport.envelope import MalformedEnvelopeError, decode, route
 from replication.transport.flow import MESSAGE_OVERHEAD, BatchOrder, Inbox, PeerOutbox
 from replication.transport.peer import Peer
 from replication.transport.stream import Stream
-from replication.transport.zmtp import HEARTBEAT_S, ClientMechanism, CurveKeys, Mechanism, ServerMechanism
+from replication.transport.zmtp import (
+    HEARTBEAT_S,
+    ClientMechanism,
+    CurveKeys,
+    Mechanism,
+    Octets,
+    ServerMechanism,
+)
 
 __all__ = ["ListenError", "PeerTransport", "TransportConfig", "UndecodableError"]
 
@@ -237,7 +244,7 @@ class PeerTransport:
 
     # -- receiving ------------------------------------------------------------------------------
 
-    def _take(self, stream: Stream, frames: list[bytes]) -> None:
+    def _take(self, stream: Stream, frames: list[Octets]) -> None:
         try:
             envelope, messages = decode(frames)
         except MalformedEnvelopeError:

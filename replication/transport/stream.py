@@ -13,10 +13,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from replication.transport.zmtp import Octets, ProtocolError, ZmtpConnection
+from replication.transport.zmtp import Octets, ProtocolError, Scratch, ZmtpConnection
 
 BUFFER: Final = memoryview(bytearray(256 * 1024))
 """Received octets pass through here: octets to keep are copied out before the next read."""
+SEALED: Final = Scratch(1 << 20)
+"""Messages are encrypted to here; octets that the kernel does not take are copied out."""
+OPENED: Final = Scratch(1 << 20)
+"""Messages are decrypted to here; they have been delivered, or are copied out, before the next read."""
 DIRECT_BYTES: Final = 32 * 1024
 """So many octets that are missing of a frame are received into its own place."""
 TURN_BYTES: Final = 4 << 20
@@ -52,7 +56,7 @@ class Stream:
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
         connection: ZmtpConnection,
-        on_batch: Callable[[Stream, list[bytes]], None],
+        on_batch: Callable[[Stream, list[Octets]], None],
         on_end: Callable[[Stream, str], None],
         on_ready: Callable[[], None] = _nothing,
         on_drained: Callable[[], None] = _nothing,
@@ -66,7 +70,7 @@ class Stream:
         self._on_ready, self._on_drained = on_ready, on_drained
         self._on_end: Callable[[Stream, str], None] = on_end
         self._waiting: deque[memoryview] = deque()
-        self._arrived: deque[list[bytes]] = deque()
+        self._arrived: deque[list[Octets]] = deque()
         self._ready = False
         self.closed = False
         sock.setblocking(False)
@@ -83,7 +87,8 @@ class Stream:
 
     def send(self, frames: Sequence[Octets]) -> None:
         """Send a message. The frames must not change any more."""
-        self.connection.send(frames)
+        SEALED.reset()
+        self.connection.send(frames, SEALED)
         self.push()
 
     def tick(self, now: float) -> None:
@@ -119,11 +124,11 @@ class Stream:
         if self.closed:
             return
         if self._waiting:
-            self._waiting.extend(memoryview(piece) for piece in output)
+            self._waiting.extend(_kept(memoryview(piece)) for piece in output)
             return
         rest = self._send(output)
         if rest and not self.closed:
-            self._waiting.extend(rest)
+            self._waiting.extend(_kept(piece) for piece in rest)
             self._loop.add_writer(self._socket.fileno(), self._writable)
 
     def _send(self, pieces: Sequence[Octets]) -> list[memoryview]:
@@ -180,8 +185,9 @@ class Stream:
             taken += size
 
     def _take(self, octets: memoryview, placed: int) -> None:
+        OPENED.reset()
         try:
-            self._arrived.extend(self.connection.receive(octets, self._loop.time(), placed))
+            self._arrived.extend(self.connection.receive(octets, self._loop.time(), placed, OPENED))
         except ProtocolError as error:
             self.push()
             self.end(str(error))
@@ -199,6 +205,7 @@ class Stream:
                 self._on_batch(self, arrived.popleft())
         finally:
             if arrived:
+                self._arrived = deque([bytes(frame) for frame in frames] for frames in arrived)
                 self._loop.call_soon(self._deliver)
 
     def end(self, reason: str) -> None:
@@ -209,6 +216,11 @@ class Stream:
 
     def _tell_end(self, reason: str) -> None:
         self._on_end(self, reason)
+
+
+def _kept(piece: memoryview) -> memoryview:
+    """Octets that stay as they are, when the scratch is used again."""
+    return memoryview(bytes(piece)) if isinstance(piece.obj, bytearray) else piece
 
 
 def _unheard(_: Stream, __: str) -> None:

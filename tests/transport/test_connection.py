@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replication.transport import CurveKeys
-from replication.transport.zmtp.connection import HANDSHAKE_S, HEARTBEAT_S, SILENCE_S, ZmtpConnection
+from replication.transport.zmtp.connection import HANDSHAKE_S, HEARTBEAT_S, SILENCE_S, Octets, ZmtpConnection
 from replication.transport.zmtp.curve import ClientMechanism, ServerMechanism
 from replication.transport.zmtp.frames import (
     COMMAND,
@@ -19,6 +19,7 @@ from replication.transport.zmtp.frames import (
     header,
     metadata,
 )
+from replication.transport.zmtp.scratch import Scratch
 
 A, B, STRANGER = (CurveKeys.generate() for _ in range(3))
 LIMIT_BYTES = 1 << 20
@@ -40,7 +41,7 @@ def taken(connection: ZmtpConnection) -> bytes:
 
 def carry(
     sender: ZmtpConnection, receiver: ZmtpConnection, step: int = 1 << 30, now: float = 0.0
-) -> list[list[bytes]]:
+) -> list[list[Octets]]:
     """Everything that one side has for the other, `step` octets at a time."""
     octets = memoryview(taken(sender))
     return [
@@ -70,6 +71,35 @@ def test_messages_pass_both_ways_wherever_they_are_cut(messages: list[list[bytes
         for message in messages:
             sender.send(message)
         assert carry(sender, receiver, step) == messages
+
+
+@given(
+    messages=st.lists(st.lists(st.binary(max_size=400), min_size=1, max_size=4), max_size=5),
+    step=st.integers(1, 300),
+    size=st.sampled_from([0, 100, 600, 10_000]),
+)
+def test_messages_in_a_scratch_are_whole_until_it_is_used_again(
+    messages: list[list[bytes]], step: int, size: int
+) -> None:
+    client, server = shake_hands(encrypted(), step)
+    scratch, arrived = Scratch(size), list[list[bytes]]()
+    for message in messages:
+        scratch.reset()
+        client.send(message, scratch)
+        octets = memoryview(taken(client))
+        for start in range(0, len(octets), step):
+            scratch.reset()
+            for frames in server.receive(octets[start : start + step], 0.0, 0, scratch):
+                arrived.append([bytes(frame) for frame in frames])
+            wipe(scratch, size)
+    assert arrived == messages
+
+
+def wipe(scratch: Scratch, size: int) -> None:
+    scratch.reset()
+    room = scratch.take(size)
+    assert room is not None
+    room[:] = b"x" * size
 
 
 def test_a_message_right_behind_the_handshake_may_be_long() -> None:

@@ -28,6 +28,9 @@ messages = st.lists(st.lists(part, min_size=1, max_size=4), max_size=6)
 def test_a_batch_survives_the_frames(envelope: Envelope, batch: list[list[bytes]]) -> None:
     frames = [bytes(frame) for frame in encode(envelope, batch)]
     assert decode(frames) == (envelope, batch)
+    found = decode([memoryview(frame) for frame in frames])
+    assert found == (envelope, batch)
+    assert all(isinstance(one, bytes) for parts in found[1] for one in (*parts, found[0].route))
 
 
 @given(envelopes, messages, st.data())

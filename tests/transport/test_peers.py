@@ -181,6 +181,41 @@ async def test_a_failing_callback_does_not_stop_reception() -> None:
 
 
 @run
+async def test_messages_behind_a_failing_one_are_whole() -> None:
+    """Each batch comes in memory that the next read uses again."""
+    async with pair() as (a, b):
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: None)
+
+        def fail(_peer: str, parts: list[bytes]) -> None:
+            raise ZeroDivisionError
+
+        b.on_message = fail
+        messages = [os.urandom(20_000) for _ in range(50)]
+        for message in messages:
+            a.transport.send("b", [message])
+            a.transport.flush()
+        await b.until(lambda: len(b.received) == len(messages))
+        assert [parts for _, parts in b.received] == [[message] for message in messages]
+
+
+@run
+async def test_octets_that_the_kernel_does_not_take_stay_as_they_are() -> None:
+    """All connections encrypt to the same memory."""
+    async with pair() as (a, b):
+        bodies = [[os.urandom(30_000) for _ in range(25)] for _ in range(2)]
+        for side, peer, body in ((a, "b", bodies[0]), (b, "a", bodies[1])):
+            stream = side.transport.peers[peer].stream
+            assert stream is not None
+            stream._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+            side.transport.send(peer, body)
+            side.transport.flush()
+            assert stream.congested
+        await b.until(lambda: bool(b.received))
+        await a.until(lambda: bool(a.received))
+        assert [one.received[0][1] for one in (b, a)] == bodies
+
+
+@run
 async def test_a_message_that_cannot_be_decoded_ends_its_connection_and_the_next_one_begins_with_a_gap() -> (
     None
 ):

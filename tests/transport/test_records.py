@@ -8,6 +8,7 @@ from replication.transport import CurveKeys
 from replication.transport.zmtp.curve import ClientMechanism, ServerMechanism
 from replication.transport.zmtp.frames import MORE, ProtocolError
 from replication.transport.zmtp.records import OFFER, BoxRecords, GcmRecords, agreed
+from replication.transport.zmtp.scratch import Scratch
 
 CLIENT, SERVER = CurveKeys.generate(), CurveKeys.generate()
 SHARED = bytes(range(32))
@@ -62,3 +63,35 @@ def test_a_record_is_opened_by_the_other_side_under_its_number_alone(
         changed[place] ^= 1
         with pytest.raises(ProtocolError):
             server.open(number, changed)
+
+
+@pytest.mark.parametrize("size", [0, 30, 1000])
+def test_records_in_a_scratch_are_those_of_their_own_memory(size: int) -> None:
+    """A scratch without room changes nothing."""
+    number, payload = (7).to_bytes(8, "big"), b"secret" * 5
+    sealing, opening = Scratch(size), Scratch(size)
+    _, box = GcmRecords(SHARED, False).seal(number, 1, payload, sealing)
+    sealed = b"".join(GcmRecords(SHARED, False).seal(number, 1, payload))
+    assert sealed[1:] == box
+    assert isinstance(box, memoryview) == (size == 1000)
+    server = GcmRecords(SHARED, True)
+    flags, octets = server.open(number, sealed, opening)
+    assert (flags, octets) == (1, payload)
+    assert isinstance(octets, memoryview) == (size >= len(payload))
+    for octet in range(len(sealed)):
+        opening.reset()
+        with pytest.raises(ProtocolError):
+            server.open(number, sealed[:octet], opening)
+
+
+def test_a_scratch_hands_out_room_until_it_is_reset() -> None:
+    scratch = Scratch(10)
+    first, second = scratch.take(6), scratch.take(4)
+    assert first is not None and second is not None
+    first[:], second[:] = b"abcdef", b"ghij"
+    assert bytes(first) == b"abcdef"
+    assert scratch.take(1) is None
+    assert scratch.take(0) is not None
+    scratch.reset()
+    again = scratch.take(10)
+    assert again is not None and bytes(again) == b"abcdefghij"

@@ -260,6 +260,29 @@ def test_deliveries_are_what_the_codec_makes(built: ModuleType, run: Run, channe
     assert bytes(encode_deliveries(channel, "tag", first, False, run, FRAME_MAX)) == found
 
 
+@given(
+    bodies=st.integers(0, 40).flatmap(
+        lambda size: st.lists(st.binary(min_size=size, max_size=size), min_size=1, max_size=12)
+    ),
+    channel=st.sampled_from([1, 515]),
+    frame_max=st.sampled_from([20, FRAME_MAX]),
+)
+def test_deliveries_of_a_uniform_run_are_those_of_single_messages(
+    bodies: list[bytes], channel: int, frame_max: int
+) -> None:
+    pieces = [publish(2, body, exchange="e", key="q") for body in bodies]
+    skip, largest = pieces[0].index(m.FRAME_END) + 1, max(8 + len(bodies[0]), 23)
+    run = Run("e", "q", 2, True, len(bodies), skip, len(pieces[0]), None, largest, b"".join(pieces))
+    found = bytes(encode_deliveries(channel, "tag", 2**40, True, run, frame_max))
+    singles = [run.slice(index, 1) for index in range(run.count)]
+    assert found == b"".join(
+        encode_deliveries(channel, "tag", number, True, one, frame_max)
+        for number, one in enumerate(singles, 2**40)
+    )
+    if frame_max == FRAME_MAX:
+        assert found == reference(run, channel, "tag", 2**40, True)
+
+
 @given(run=runs())
 def test_body_sizes_are_those_of_the_headers(built: ModuleType, run: Run) -> None:
     assert run.lengths is not None

@@ -10,6 +10,7 @@ from replication.transport.zmtp.curve import (
 )
 from replication.transport.zmtp.frames import ProtocolError
 from replication.transport.zmtp.mechanism import Mechanism
+from replication.transport.zmtp.scratch import Scratch
 
 __all__ = [
     "HEARTBEAT_S",
@@ -19,6 +20,7 @@ __all__ = [
     "Mechanism",
     "Octets",
     "ProtocolError",
+    "Scratch",
     "ServerMechanism",
     "ZmtpConnection",
     "public_key",

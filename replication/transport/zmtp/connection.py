@@ -22,6 +22,7 @@ from replication.transport.zmtp.frames import (
     split_command,
 )
 from replication.transport.zmtp.mechanism import Mechanism
+from replication.transport.zmtp.scratch import Scratch
 
 HANDSHAKE_S: Final = 2.0
 """How long the other side has until messages may flow."""
@@ -63,7 +64,7 @@ class ZmtpConnection:
         self._reader = ZmtpFrameReader(_HANDSHAKE_FRAME_BYTES)
         self._start = b""
         self._greeted = False
-        self._parts: list[bytes] = []
+        self._parts: list[Octets] = []
         self._began = self._heard = self._pinged = now
         self.output: list[Octets] = [greeting(mechanism.name, mechanism.as_server)]
         """Octets to send, in order; the sender empties the list."""
@@ -83,37 +84,43 @@ class ZmtpConnection:
         """Whether the other side has shown that it knows this node's key."""
         return self._mechanism.introduced
 
-    def send(self, frames: Sequence[Octets]) -> None:
-        """Add a message to the output."""
+    def send(self, frames: Sequence[Octets], scratch: Scratch | None = None) -> None:
+        """Add a message to the output. Pieces of the output may lie in the scratch."""
         last = len(frames) - 1
         for index, frame in enumerate(frames):
-            self._frame(MORE if index < last else 0, frame)
+            self._frame(MORE if index < last else 0, frame, scratch)
 
     def rest(self) -> memoryview:
         """Where the rest of the frame that has begun to arrive may be received to; empty: none has begun."""
         return self._reader.rest()
 
-    def receive(self, octets: memoryview, now: float, placed: int = 0) -> list[list[bytes]]:
+    def receive(
+        self, octets: memoryview, now: float, placed: int = 0, scratch: Scratch | None = None
+    ) -> list[list[Octets]]:
         """The messages that are complete now, each as its frames; raises ProtocolError.
 
-        `placed` octets, which come before these, have been received to `rest()`.
+        `placed` octets, which come before these, have been received to `rest()`. The first frame of a
+        message may lie in the scratch.
         """
         self._heard = now
         if not self._greeted:
             octets = self._greet(octets)
-        messages: list[list[bytes]] = []
+        messages: list[list[Octets]] = []
         for flags, payload in self._reader.feed(octets, placed):
             if not self._mechanism.ready:
                 self._shake_hands(flags, bytes(payload))
                 continue
-            flags, frame = self._mechanism.unwrap(payload)
+            flags, frame = self._mechanism.unwrap(payload, None if self._parts else scratch)
             if flags & COMMAND:
-                self._obey(frame)
+                self._obey(bytes(frame))
                 continue
             self._parts.append(frame)
             if not flags & MORE:
                 messages.append(self._parts)
                 self._parts = []
+        if self._parts:
+            # The scratch is used again before the rest of the message comes.
+            self._parts[0] = bytes(self._parts[0])
         return messages
 
     def tick(self, now: float) -> None:
@@ -157,6 +164,6 @@ class ZmtpConnection:
             # The context, after two octets of time to live, comes back as it is.
             self._frame(COMMAND, command(b"PONG", data[2:]))
 
-    def _frame(self, flags: int, payload: Octets) -> None:
-        head, rest = self._mechanism.wrap(flags, payload)
+    def _frame(self, flags: int, payload: Octets, scratch: Scratch | None = None) -> None:
+        head, rest = self._mechanism.wrap(flags, payload, scratch)
         self.output += (header(len(head) + len(rest)) + head, rest)

@@ -37,6 +37,7 @@ from replication.transport.zmtp.frames import (
 )
 from replication.transport.zmtp.mechanism import PULL, PUSH, refusal_by_peer
 from replication.transport.zmtp.records import OFFER, ZmtpRecords, agreed
+from replication.transport.zmtp.scratch import Scratch
 
 # Z85 (https://rfc.zeromq.org/spec/32/) is base 85 as in RFC 1924, with other digits.
 _RFC_1924: Final = (
@@ -139,20 +140,22 @@ class _Curve:
     def _agree(self, short_public: bytes) -> None:
         self._shared = crypto_box_beforenm(short_public, self._short_secret)
 
-    def wrap(self, flags: int, payload: bytes | memoryview) -> tuple[bytes, bytes]:
+    def wrap(
+        self, flags: int, payload: bytes | memoryview, scratch: Scratch | None = None
+    ) -> tuple[bytes, bytes | memoryview]:
         more, is_command = _MORE_AND_COMMAND
         number = self._next_number()
         assert self._records is not None, "messages come after the handshake"
         inner = more * bool(flags & MORE) | is_command * bool(flags & COMMAND)
-        head, box = self._records.seal(number, inner, payload)
+        head, box = self._records.seal(number, inner, payload, scratch)
         return _MESSAGE + number + head, box
 
-    def unwrap(self, payload: memoryview) -> tuple[int, bytes]:
+    def unwrap(self, payload: memoryview, scratch: Scratch | None = None) -> tuple[int, bytes | memoryview]:
         start = len(_MESSAGE) + _NUMBER.size
         if payload[: len(_MESSAGE)] != _MESSAGE or len(payload) < start or self._records is None:
             raise refusal_by_peer(*split_command(bytes(payload)))
         number = self._greater_number(bytes(payload[len(_MESSAGE) : start]))
-        inner, octets = self._records.open(number, payload[start:])
+        inner, octets = self._records.open(number, payload[start:], scratch)
         more, is_command = _MORE_AND_COMMAND
         return MORE * bool(inner & more) | COMMAND * bool(inner & is_command), octets
 

@@ -8,6 +8,7 @@ from replication.transport.zmtp.frames import (
     ProtocolError,
     RefusedError,
 )
+from replication.transport.zmtp.scratch import Scratch
 
 PUSH, PULL = "PUSH", "PULL"
 """A node pushes on the connections that it makes, and pulls from those that it accepts."""
@@ -40,11 +41,17 @@ class Mechanism(Protocol):
     def answer(self, body: bytes) -> bytes | None:
         """Take a command of the other side; returns the one to send. Raises ProtocolError."""
 
-    def wrap(self, flags: int, payload: bytes | memoryview) -> tuple[bytes, bytes]:
-        """A frame in the form in which it travels, in two pieces: a short one, then the rest."""
+    def wrap(
+        self, flags: int, payload: bytes | memoryview, scratch: Scratch | None = None
+    ) -> tuple[bytes, bytes | memoryview]:
+        """A frame in the form in which it travels, in two pieces: a short one, then the rest, which may lie
+        in the scratch.
+        """
 
-    def unwrap(self, payload: memoryview) -> tuple[int, bytes]:
-        """Flags and octets of a frame that came in, copied out of it; raises ProtocolError."""
+    def unwrap(self, payload: memoryview, scratch: Scratch | None = None) -> tuple[int, bytes | memoryview]:
+        """Flags and octets of a frame that came in, copied out of it, perhaps into the scratch; raises
+        ProtocolError.
+        """
 
 
 def refusal_by_peer(name: bytes, data: bytes) -> ProtocolError:

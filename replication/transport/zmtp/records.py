@@ -17,22 +17,32 @@ from nacl.bindings import crypto_box_afternm, crypto_box_open_afternm
 from nacl.exceptions import CryptoError
 
 from replication.transport.zmtp.frames import ProtocolError
+from replication.transport.zmtp.scratch import Scratch
 
 OFFER: Final = {b"X-Records": b"AES-256-GCM"}
 """The property of either side's metadata; names that begin with X- are free to applications (ZMTP 3.1)."""
 
 _FORGED: Final = "a message that was not encrypted for this connection"
+_TAG_BYTES: Final = 16
+"""By which a box with AES-GCM is longer than its octets."""
 _NONCE_HEAD: Final = bytes(4)
 """Before the number of a message: it makes 12 octets, and no number is used twice under one key."""
 
 
 class ZmtpRecords(Protocol):
-    """Encrypts and decrypts the numbered frames of one connection, each with an octet of flags."""
+    """Encrypts and decrypts the numbered frames of one connection, each with an octet of flags.
 
-    def seal(self, number: bytes, flags: int, octets: bytes | memoryview) -> tuple[bytes, bytes]:
+    Where a scratch is given, and has room, the octets of the result may lie in it.
+    """
+
+    def seal(
+        self, number: bytes, flags: int, octets: bytes | memoryview, scratch: Scratch | None = None
+    ) -> tuple[bytes, bytes | memoryview]:
         """The octets behind the number, in two pieces: a frame is not copied to join it to its head."""
 
-    def open(self, number: bytes, octets: bytes | memoryview) -> tuple[int, bytes]:
+    def open(
+        self, number: bytes, octets: bytes | memoryview, scratch: Scratch | None = None
+    ) -> tuple[int, bytes | memoryview]:
         """Flags and octets of a frame; raises ProtocolError for what the other side has not sealed under
         this number.
         """
@@ -46,11 +56,15 @@ class BoxRecords:
         outward, inward = (b"S", b"C") if as_server else (b"C", b"S")
         self._outward, self._inward = b"CurveZMQMESSAGE" + outward, b"CurveZMQMESSAGE" + inward
 
-    def seal(self, number: bytes, flags: int, octets: bytes | memoryview) -> tuple[bytes, bytes]:
+    def seal(
+        self, number: bytes, flags: int, octets: bytes | memoryview, scratch: Scratch | None = None
+    ) -> tuple[bytes, bytes | memoryview]:
         inner = b"".join((bytes((flags,)), octets))
         return b"", crypto_box_afternm(inner, self._outward + number, self._shared)
 
-    def open(self, number: bytes, octets: bytes | memoryview) -> tuple[int, bytes]:
+    def open(
+        self, number: bytes, octets: bytes | memoryview, scratch: Scratch | None = None
+    ) -> tuple[int, bytes | memoryview]:
         """Raises ProtocolError."""
         try:
             inner = crypto_box_open_afternm(bytes(octets), self._inward + number, self._shared)
@@ -71,17 +85,32 @@ class GcmRecords:
         outward, inward = (b"from server", b"from client") if as_server else (b"from client", b"from server")
         self._outward, self._inward = AESGCM(_key(shared, outward)), AESGCM(_key(shared, inward))
 
-    def seal(self, number: bytes, flags: int, octets: bytes | memoryview) -> tuple[bytes, bytes]:
-        head = bytes((flags,))
-        return head, self._outward.encrypt(_NONCE_HEAD + number, octets, head)
+    def seal(
+        self, number: bytes, flags: int, octets: bytes | memoryview, scratch: Scratch | None = None
+    ) -> tuple[bytes, bytes | memoryview]:
+        head, nonce = bytes((flags,)), _NONCE_HEAD + number
+        room = None if scratch is None else scratch.take(len(octets) + _TAG_BYTES)
+        if room is None:
+            return head, self._outward.encrypt(nonce, octets, head)
+        self._outward.encrypt_into(nonce, octets, head, room)
+        return head, room
 
-    def open(self, number: bytes, octets: bytes | memoryview) -> tuple[int, bytes]:
+    def open(
+        self, number: bytes, octets: bytes | memoryview, scratch: Scratch | None = None
+    ) -> tuple[int, bytes | memoryview]:
         """Raises ProtocolError."""
-        head = bytes(octets[:1])
+        head, nonce, box = bytes(octets[:1]), _NONCE_HEAD + number, memoryview(octets)[1:]
+        size = len(box) - _TAG_BYTES
+        if size < 0:
+            raise ProtocolError(_FORGED)
+        room = None if scratch is None else scratch.take(size)
         try:
-            return head[0], self._inward.decrypt(_NONCE_HEAD + number, memoryview(octets)[1:], head)
-        except (IndexError, InvalidTag) as error:
+            if room is None:
+                return head[0], self._inward.decrypt(nonce, box, head)
+            self._inward.decrypt_into(nonce, box, head, room)
+        except InvalidTag as error:
             raise ProtocolError(_FORGED) from error
+        return head[0], room
 
 
 def agreed(told: Mapping[bytes, bytes], shared: bytes, as_server: bool) -> ZmtpRecords:

@@ -18,7 +18,7 @@ from node.wire.amqp10.connection import Connection
 from node.wire.amqp10.effects import SettleEffect, StartConsumer
 from node.wire.amqp10.frames import Frame, FrameParser
 from tests.wire.amqp10.sections import data, run_of
-from tests.wire.amqp10.test_transfer_rows import MOST, machine, octets
+from tests.wire.amqp10.test_transfer_rows import MOST, TRANSACTIONS, machine, octets
 
 DELIVERED = 40
 ACCEPTED, REJECTED = d.Accepted().encode(), d.Rejected().encode()
@@ -72,7 +72,7 @@ def rows(draw: st.DrawFn) -> list[Told]:
 
 def delivering() -> Connection:
     """A machine that has sent deliveries on two links, with the ids from 0 on."""
-    one = machine()
+    one = machine(TRANSACTIONS)
     for handle, queue in ((7, "q"), (8, "r")):
         attach = d.Attach(queue, handle, d.Role.RECEIVER, source=d.Source(f"/queues/{queue}"))
         (effect,) = one.receive(octets(3, attach), 0.0)
