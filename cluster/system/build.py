@@ -11,7 +11,9 @@ from typing import Final
 COMPILED: Final = "compiled"
 SOURCES: Final = "sources"
 
-WRITTEN_IN_C: Final = frozenset({"node.wire.amqp091._contents", "node.wire.amqp091._properties"})
+WRITTEN_IN_C: Final = frozenset(
+    {"node.wire.amqp091._contents", "node.wire.amqp091._properties", "node.wire.amqp10._application"}
+)
 """The modules that `setup.py` builds from C; each has a twin in Python."""
 
 _PACKAGES: Final = ("cluster.", "node.", "replication.")
