@@ -373,8 +373,8 @@ class PartitionLink:
         """Nothing limits deliveries within one process."""
 
     def acknowledged(self, epoch: int, number: int, refused: Sequence[tuple[int, Ranges]] = ()) -> None:
-        # A commit of an earlier epoch counts too: committed operations stay so.
-        self._committed(number, dict(refused))
+        if epoch == self._epoch:  # Of an earlier one, that which told of refused messages may be lost.
+            self._committed(number, dict(refused))
 
     def delivered(self, epoch: int, deliveries: list[Delivery]) -> None:
         if epoch != self._epoch:

@@ -122,6 +122,20 @@ def test_what_queues_refuse_is_refused_and_the_rest_is_confirmed() -> None:
     assert linked.session.confirmed[2:] == [(1, 22, 23)]
 
 
+@pytest.mark.requirement("A23.1")
+def test_an_acknowledgement_of_an_earlier_epoch_confirms_nothing() -> None:
+    """The one before it, which told of the refused messages, is lost."""
+    linked = Linked()
+    linked.link.publish(run_of(2), [QUEUE], Confirmation(linked.session, 1, 1, 2, 1))
+    linked.link.flush()
+    old = linked.epoch
+    linked.link.resync()
+    linked.link.acknowledged(old, 1)
+    assert linked.session.confirmed == []
+    linked.link.acknowledged(linked.epoch, 1, [(1, [(0, 0)])])
+    assert (linked.session.rejected, linked.session.confirmed) == ([(1, 1, 1)], [(1, 2, 2)])
+
+
 def test_a_new_owner_gets_what_is_not_committed_in_order_and_before_the_leases() -> None:
     linked = Linked()
     linked.consume()
