@@ -53,6 +53,8 @@ WRITTEN_IN_C = {
 }
 """Modules that are written in C, each with a twin in Python, and their sources."""
 
+HEADERS_IN_C = ["node/wire/amqp091/octets.h", "node/wire/same_keys.h"]
+
 SIMULATOR = "tests/simulation"
 SIMULATOR_INTERPRETED = (
     "__init__", "__main__", "focus", "planted", "planted_queues", "processes", "progress", "runs",
@@ -183,9 +185,7 @@ elif (what := missing()) is not None:
     )
 else:
     written = [
-        Extension(
-            name, [source], extra_compile_args=["-O2", "-std=c11"], depends=["node/wire/amqp091/octets.h"]
-        )
+        Extension(name, [source], extra_compile_args=["-O2", "-std=c11"], depends=HEADERS_IN_C)
         for name, source in WRITTEN_IN_C.items()
     ]
     setup(ext_modules=[*translated(), *written], cmdclass={"build_ext": BuildExtensions})

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cluster.gateway.state import BARRIERS_REMEMBERED, LinkConsumer
+from cluster.gateway.state import BARRIERS_REMEMBERED, LinkConsumer, TakeAnswer, unanswered
 from cluster.peers.link_messages import NOTHING_TO_GET, Delivery
 from node.delivery.settlements import UNLEASED
 
-AskOwner = Callable[[str, list[Any], Callable[[Any, Delivery | None], None]], None]
+AskOwner = Callable[[str, list[Any], TakeAnswer], None]
 """(name, arguments, answer) -> asks the owner."""
 
 TellLimit = Callable[[int, int], None]
@@ -31,13 +31,9 @@ def take_barrier(consumer: LinkConsumer | None, delivery: Delivery, ask: AskOwne
         consumer.delivered += 1
         consumer.dropped += 1
         credit(consumer.id, consumer.limit + 1)
-    ask("barrier_received", [*NOTHING_TO_GET, delivery.queue, number], _heard)
+    ask("barrier_received", [*NOTHING_TO_GET, delivery.queue, number], unanswered)
 
 
 def with_dropped(consumer: LinkConsumer | None, limit: int) -> int:
     """The limit of a consumer, as its session counts, in the owner's count."""
     return limit if consumer is None else limit + consumer.dropped
-
-
-def _heard(value: Any, _: Delivery | None) -> None:
-    """The owner has heard. It needs no other answer."""

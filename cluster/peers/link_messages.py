@@ -155,10 +155,9 @@ class FrontEndPort(Protocol):
         """
 
     def acknowledged(self, epoch: int, number: int, refused: Sequence[tuple[int, Ranges]] = ()) -> None:
-        """All operation batches up to `number` are committed.
-
-        `refused` has, by batch, the messages that queues have refused, counted from 0 within the batch. It
-        may repeat messages of batches that were acknowledged before.
+        """All operation batches up to `number` are committed. `refused` has, by batch, the messages that
+        queues have refused, counted from 0; it may repeat those of earlier batches. A front end ignores calls
+        of earlier epochs: one before them, which told of refused messages, may be lost.
         """
 
     def delivered(self, epoch: int, deliveries: list[Delivery]) -> None:

@@ -128,6 +128,10 @@ class Run:
             self.format,
         )
 
+    def each_length(self) -> array[int]:
+        """The length of each message, also where all have the same."""
+        return array("I", (self.stride,)) * self.count if self.lengths is None else self.lengths
+
     def contents(self) -> Iterator[bytes]:
         """The content frames of each message, in order."""
         start = 0

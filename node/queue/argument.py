@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -27,6 +27,16 @@ class PolicyUse(Enum):
 
     LIMIT = 3
     """Policies and operator policies; the lowest of all values counts."""
+
+
+def beside_none_of(argument: str, others: Sequence[str]) -> Callable[[object, Mapping[str, object]], str]:
+    """The `misfit` of an argument that no queue has beside any of the others."""
+
+    def misfit(_: object, arguments: Mapping[str, object]) -> str:
+        clash = next((name for name in others if name in arguments), "")
+        return f"no queue has both {argument} and {clash}" if clash else ""
+
+    return misfit
 
 
 class Argument(Generic[T]):

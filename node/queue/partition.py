@@ -76,6 +76,12 @@ class Refusals:
         while (oldest := next(iter(batches))) <= number - KEPT_BATCHES:
             del batches[oldest]
 
+    def drop(self, front_end: int, upto: int) -> None:
+        """Forget the refused messages of the front end's batches with numbers up to `upto`."""
+        batches = self._by_front_end.get(front_end, {})
+        while batches and (oldest := next(iter(batches))) <= upto:
+            del batches[oldest]
+
     def forget(self, front_end: int) -> None:
         """The front end is dead for good."""
         self._by_front_end.pop(front_end, None)

@@ -339,6 +339,6 @@ def test_a_wrong_declaration_is_refused(site: Site, arguments: dict[str, Any], r
 def test_no_queue_has_barriers_before_all_nodes_know_them(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(ARGUMENT_LEVELS, "x-barrier-expression", FORMAT_LEVEL + 1)  # type: ignore[arg-type]
+    monkeypatch.setitem(ARGUMENT_LEVELS, "x-barrier-expression", FORMAT_LEVEL + 1)
     with pytest.raises(ChannelClosedError, match="upgrade all nodes first"):
         declared(site)

@@ -162,6 +162,6 @@ def test_a_template_needs_an_exchange(client: Client) -> None:
 def test_no_queue_has_a_template_before_all_nodes_know_it(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(ARGUMENT_LEVELS, "x-dead-letter-template", FORMAT_LEVEL + 1)  # type: ignore[arg-type]
+    monkeypatch.setitem(ARGUMENT_LEVELS, "x-dead-letter-template", FORMAT_LEVEL + 1)
     with pytest.raises(ChannelClosedError, match="upgrade all nodes first"):
         client.declare("q", dead_letter_exchange="", dead_letter_template=WRAP)

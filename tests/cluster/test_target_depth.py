@@ -85,7 +85,7 @@ def test_a_consumer_whose_filter_takes_none_of_the_first_messages_gets_none(site
     site.run(0.3)
     assert not waiting.deliveries
     for number in range(3):
-        assert other.get(QUEUE).body == b"%d" % number  # type: ignore[union-attr]
+        assert other.get(QUEUE).body == b"%d" % number
     site.until(lambda: len(waiting.deliveries) == 1)
     site.run(0.2)
     assert [one.body for one in waiting.deliveries] == numbered(5)
@@ -156,6 +156,6 @@ def test_a_depth_beside_another_order_is_refused(site: Site, arguments: dict[str
 
 
 def test_no_queue_has_a_depth_before_all_nodes_know_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ARGUMENT_LEVELS, "x-target-queue-depth", FORMAT_LEVEL + 1)  # type: ignore[arg-type]
+    monkeypatch.setitem(ARGUMENT_LEVELS, "x-target-queue-depth", FORMAT_LEVEL + 1)
     with pytest.raises(ChannelClosedError, match="upgrade all nodes first"):
         site.client("n1").declare(QUEUE, target_queue_depth=3)

@@ -10,7 +10,7 @@ import pytest
 from cluster.system.build import COMPILED, SOURCES, WRITTEN_IN_C, build, runs_c_modules
 from node.queue import partition
 from node.wire.amqp091 import native
-from tests.structure.test_compiled import SETUP
+from tests.structure.test_compiled import ROOT, SETUP
 
 EXTENSION = EXTENSION_SUFFIXES[0]
 
@@ -56,6 +56,11 @@ def test_modules_in_c_run_if_all_of_them_were_loaded_as_extensions() -> None:
 
 def test_the_modules_in_c_are_those_of_setup_py() -> None:
     assert SETUP["WRITTEN_IN_C"].keys() == WRITTEN_IN_C
+
+
+def test_a_change_of_any_header_in_c_compiles_anew() -> None:
+    there = {str(path.relative_to(ROOT)) for path in (ROOT / "node").rglob("*.h")}
+    assert set(SETUP["HEADERS_IN_C"]) == there
 
 
 def test_of_this_process() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from node.expressions.selector import Selector
-from node.queue.argument import Argument
+from node.queue.argument import Argument, beside_none_of
 from node.queue.argument_types import read_expression
 from node.queue.delivery_state import DeliveryState
 from node.queue.feature import Declaration, Feature, FeatureContext, Incoming, Notes, Rule
@@ -22,15 +22,15 @@ from node.queue.values import Values
 from node.ranges.range_map import ABOVE_ALL, Span
 from node.ranges.range_set import Range, RangeSet, count_of
 
-_OTHER_ORDERS: Final = ("x-max-priority", "x-priority-expression", "x-group-by", "x-target-queue-depth")
+_beside_other_orders: Final = beside_none_of(
+    "x-barrier-expression", ("x-max-priority", "x-priority-expression", "x-group-by", "x-target-queue-depth")
+)
 
 
 def _beside(expression: bytes, arguments: Mapping[str, object]) -> str:
-    clash = next((name for name in _OTHER_ORDERS if name in arguments), "")
-    if clash:
-        return f"no queue has both x-barrier-expression and {clash}"
     at_most_once = arguments.get("x-semantics") == "at-most-once"
-    return "an at-most-once queue does not know which messages are acknowledged" if at_most_once else ""
+    unknown = "an at-most-once queue does not know which messages are acknowledged" if at_most_once else ""
+    return _beside_other_orders(expression, arguments) or unknown
 
 
 BARRIER_EXPRESSION: Final = Argument(

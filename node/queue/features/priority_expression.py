@@ -8,13 +8,13 @@ anything.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
 from node.expressions.expression import Expression
 from node.queue.annotations import Annotations
-from node.queue.argument import Argument
+from node.queue.argument import Argument, beside_none_of
 from node.queue.argument_types import read_expression
 from node.queue.consumers import ConsumerKey
 from node.queue.feature import Declaration, Incoming, Notes, Rule
@@ -43,13 +43,11 @@ def rank_of(value: object) -> int:
     return LOWEST_RANK if value < 0 else min(value + 1, HIGHEST_RANK)
 
 
-def _beside(expression: bytes, arguments: Mapping[str, object]) -> str:
-    clash = next((name for name in ("x-max-priority", "x-group-by") if name in arguments), "")
-    return f"no queue has both x-priority-expression and {clash}" if clash else ""
-
-
 PRIORITY_EXPRESSION: Final = Argument(
-    "x-priority-expression", read_expression, "priority_expression", misfit=_beside
+    "x-priority-expression",
+    read_expression,
+    "priority_expression",
+    misfit=beside_none_of("x-priority-expression", ("x-max-priority", "x-group-by")),
 )
 
 

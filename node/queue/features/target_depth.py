@@ -6,25 +6,21 @@ behind them are in the queue all the same: they count, expire, and are settled b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from heapq import merge
 from typing import Final
 
-from node.queue.argument import Argument
+from node.queue.argument import Argument, beside_none_of
 from node.queue.argument_types import read_positive
 from node.queue.delivery_state import DeliveryState
 from node.queue.feature import Declaration, Feature, FeatureContext
 from node.ranges.range_map import ABOVE_ALL
 
-_ORDERED: Final = ("x-max-priority", "x-priority-expression", "x-group-by")
-
-
-def _beside(depth: int, arguments: Mapping[str, object]) -> str:
-    clash = next((name for name in _ORDERED if name in arguments), "")
-    return f"no queue has both x-target-queue-depth and {clash}" if clash else ""
-
-
-TARGET_DEPTH: Final = Argument("x-target-queue-depth", read_positive, "target_queue_depth", misfit=_beside)
+TARGET_DEPTH: Final = Argument(
+    "x-target-queue-depth",
+    read_positive,
+    "target_queue_depth",
+    misfit=beside_none_of("x-target-queue-depth", ("x-max-priority", "x-priority-expression", "x-group-by")),
+)
 
 
 class TargetDepth(Feature):

@@ -7,6 +7,7 @@
  * read nothing but the octets between the bounds that they have checked.
  */
 
+#include "../same_keys.h"
 #include "octets.h"
 
 typedef struct {
@@ -167,37 +168,6 @@ static PyObject *texts(PyObject *module, PyObject *arguments) {
     return found;
 }
 
-enum { MAX_WANTED = 32, MAX_KEY = 256 };
-
-typedef struct {
-    Py_buffer names[MAX_WANTED];
-    int count;
-} Wanted;
-
-static void release_wanted(Wanted *wanted) {
-    while (wanted->count) PyBuffer_Release(&wanted->names[--wanted->count]);
-}
-
-/* Take the names out of a tuple of bytes objects. Returns 0 with an exception. */
-static int take_wanted(PyObject *names, Wanted *wanted) {
-    wanted->count = 0;
-    for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(names); at++) {
-        if (PyObject_GetBuffer(PyTuple_GET_ITEM(names, at), &wanted->names[wanted->count], PyBUF_SIMPLE) < 0) {
-            release_wanted(wanted);
-            return 0;
-        }
-        wanted->count++;
-    }
-    return 1;
-}
-
-static int number_of(const Wanted *wanted, Octets name) {
-    for (int number = 0; number < wanted->count; number++)
-        if (wanted->names[number].len == name[0] && !memcmp(wanted->names[number].buf, name + 1, name[0]))
-            return number;
-    return -1;
-}
-
 /* Write the wanted headers of a content into the key: the number of the name, and the value with its type. Returns
  * the octets of the key; -1 where the twin has to look. */
 static int write_key(Octets content, size_t length, const Wanted *wanted, uint8_t *key) {
@@ -210,25 +180,14 @@ static int write_key(Octets content, size_t length, const Wanted *wanted, uint8_
     for (Octets at = list.at[HEADERS] + 4, next; at < end; at = next) {
         if (at[0] >= end - at - 1) return -1;
         Octets value = at + 1 + at[0];
-        int width = width_of(*value), number = number_of(wanted, at);
+        int width = width_of(*value), number = number_of(wanted, at + 1, at[0]);
         if (width < 0 && !memchr("SxFA", *value, 4)) return -1;
         next = width < 0 ? sized_end(value + 1, end) : value + 1 + width;
         if (next == NULL || next > end) return -1;
-        if (number < 0) continue;
-        if (next - value > MAX_KEY - size - 1) return -1;
-        key[size++] = (uint8_t)number;
-        memcpy(key + size, value, (size_t)(next - value));
-        size += (int)(next - value);
+        if (number >= 0) size = add_value(key, size, number, value, next);
+        if (size < 0) return -1;
     }
     return size;
-}
-
-static int add_key(PyObject *found, size_t first, size_t behind, const uint8_t *key, int size) {
-    PyObject *one = Py_BuildValue("(nny#)", (Py_ssize_t)first, (Py_ssize_t)(behind - first), (const char *)key,
-                                  (Py_ssize_t)size);
-    int failed = one == NULL || PyList_Append(found, one) < 0;
-    Py_XDECREF(one);
-    return !failed;
 }
 
 PyDoc_STRVAR(header_keys_doc,
@@ -247,26 +206,16 @@ static PyObject *header_keys(PyObject *module, PyObject *arguments) {
         found = Py_NewRef(Py_None);
     else if (check_run(&run) && take_wanted(names, &wanted))
         found = PyList_New(0);
-    uint8_t keys[2][MAX_KEY];
-    int size = -1, now = 0;
-    size_t first = 0;
+    Stretches all;
+    begin_stretches(&all, found);
     Octets at = (Octets)run.raw.buf;
-    for (size_t message = 0; found != NULL && found != Py_None && message < run.count; message++) {
+    for (size_t message = 0; are_sought(&all) && message < run.count; message++) {
         size_t length = lengths_of(&run)[message];
         size_t skip = skip_at(&run, at);
-        int next = write_key(at + skip, length - skip, &wanted, keys[!now]);
+        add_message(&all, write_key(at + skip, length - skip, &wanted, next_key(&all)));
         at += length;
-        if (next < 0) {
-            Py_SETREF(found, Py_NewRef(Py_None));
-        } else if (next != size || memcmp(keys[now], keys[!now], (size_t)size)) {
-            if (message && !add_key(found, first, message, keys[now], size)) Py_CLEAR(found);
-            first = message;
-            size = next;
-            now = !now;
-        }
     }
-    if (found != NULL && found != Py_None && run.count && !add_key(found, first, run.count, keys[now], size))
-        Py_CLEAR(found);
+    found = end_stretches(&all);
     release_wanted(&wanted);
     PyBuffer_Release(&run.raw);
     PyBuffer_Release(&run.lengths);

@@ -7,7 +7,6 @@ one, and body frames are cut again where they are larger than this client accept
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator
 from functools import lru_cache
 from struct import Struct, iter_unpack
@@ -109,10 +108,9 @@ def encode_deliveries(
     if run.routing_key is None:
         return _encode_with_keys(channel, consumer_tag, first_tag, redelivered, run, frame_max)
     before, after = _deliver_frame(channel, consumer_tag, redelivered, run.exchange, run.routing_key)
-    tags = range(first_tag, first_tag + run.count)
     if NATIVE_DELIVERIES is not None and run.largest_frame <= frame_max:
-        lengths = array("I", (run.stride,)) * run.count if run.lengths is None else run.lengths
-        return NATIVE_DELIVERIES(run.raw, run.skip, lengths, before, after, first_tag, channel)
+        return NATIVE_DELIVERIES(run.raw, run.skip, run.each_length(), before, after, first_tag, channel)
+    tags = range(first_tag, first_tag + run.count)
     raw = _uniform_raw(run, channel, frame_max)
     if raw is None:
         pack = LONGLONG.pack

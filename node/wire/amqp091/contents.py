@@ -192,11 +192,9 @@ def header_keys(run: Run, names: tuple[str, ...]) -> list[tuple[int, int, bytes]
     The key is the whole property list, or from C the octets of these headers alone; the first octet tells
     which.
     """
-    if NATIVE_HEADER_KEYS is not None and run.lengths is not None:
-        wanted = tuple([name.encode("utf-8", "surrogateescape") for name in names])
-        known = NATIVE_HEADER_KEYS(run.raw, run.skip, run.lengths, wanted)
-        if known is not None:
-            return known
+    known = None if run.lengths is None else told_headers(run, names)
+    if known is not None:
+        return known
     return [(first, count, b"p" + properties) for first, count, properties in properties_in(run)]
 
 
@@ -204,9 +202,8 @@ def told_headers(run: Run, names: tuple[str, ...]) -> list[tuple[int, int, bytes
     """As `header_keys`, from C alone: each key has the octets of these headers."""
     if NATIVE_HEADER_KEYS is None:
         return None
-    lengths = array("I", (run.stride,)) * run.count if run.lengths is None else run.lengths
     wanted = tuple([name.encode("utf-8", "surrogateescape") for name in names])
-    return NATIVE_HEADER_KEYS(run.raw, run.skip, lengths, wanted)
+    return NATIVE_HEADER_KEYS(run.raw, run.skip, run.each_length(), wanted)
 
 
 def headers_of_key(key: bytes, names: tuple[str, ...]) -> Table:

@@ -7,16 +7,12 @@
  * been checked.
  */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
-#include <stdint.h>
-#include <string.h>
+#include "../same_keys.h"
 
 typedef const uint8_t *Octets;
 
 enum { HEADER = 0x70, APPLICATION_PROPERTIES = 0x74, FOOTER = 0x78 }; /* descriptors of sections (section 3.2) */
-enum { MAX_WANTED = 32, MAX_KEY = 256, MAX_PAIRS = 16 };
+enum { MAX_PAIRS = 16 };
 enum { OF_APPLICATION = 'a' }; /* the first octet of keys: other ones than those of AMQP 0-9-1 */
 
 static uint32_t u32_at(Octets at) {
@@ -71,31 +67,8 @@ static Octets plain_end(Octets at, Octets limit) {
     }
 }
 
-typedef struct {
-    Py_buffer names[MAX_WANTED];
-    int count;
-} Wanted;
-
-static void release_wanted(Wanted *wanted) {
-    while (wanted->count) PyBuffer_Release(&wanted->names[--wanted->count]);
-}
-
-static int take_wanted(PyObject *names, Wanted *wanted) {
-    for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(names); at++) {
-        if (PyObject_GetBuffer(PyTuple_GET_ITEM(names, at), &wanted->names[wanted->count], PyBUF_SIMPLE) < 0) return 0;
-        wanted->count++;
-    }
-    return 1;
-}
-
 static int same(const Span *one, const void *octets, size_t size) {
     return (size_t)(one->end - one->at) == size && !memcmp(one->at, octets, size);
-}
-
-static int number_of(const Wanted *wanted, const Span *name) {
-    for (int number = 0; number < wanted->count; number++)
-        if (same(name, wanted->names[number].buf, (size_t)wanted->names[number].len)) return number;
-    return -1;
 }
 
 /* Write the wanted properties of a map into the key: the number of the name, and the encoded value. Returns the octets
@@ -116,12 +89,9 @@ static int write_pairs(const Span *map, int wide, const Wanted *wanted, uint8_t 
         next = plain_end(name->end, map->end);
         if (next == NULL) return -1;
         if ((uint32_t)count == items / 2 && next != map->end) return -1;
-        int number = number_of(wanted, name);
-        if (number < 0) continue;
-        if (next - name->end > MAX_KEY - size - 1) return -1;
-        key[size++] = (uint8_t)number;
-        memcpy(key + size, name->end, (size_t)(next - name->end));
-        size += (int)(next - name->end);
+        int number = number_of(wanted, name->at, (size_t)(name->end - name->at));
+        if (number >= 0) size = add_value(key, size, number, name->end, next);
+        if (size < 0) return -1;
     }
     return items || map->end - map->at == (wide ? 4 : 1) ? size : -1;
 }
@@ -147,13 +117,6 @@ static int write_key(Octets at, Octets end, const Wanted *wanted, uint8_t *key) 
     return 1;
 }
 
-static int add_key(PyObject *found, Py_ssize_t first, Py_ssize_t behind, const uint8_t *key, int size) {
-    PyObject *one = Py_BuildValue("(nny#)", first, behind - first, (const char *)key, (Py_ssize_t)size);
-    int failed = one == NULL || PyList_Append(found, one) < 0;
-    Py_XDECREF(one);
-    return !failed;
-}
-
 PyDoc_STRVAR(property_keys_doc,
     "property_keys(raw, skip, lengths, names) -> list or None\n\n"
     "(first, count, key) of messages in a row with the same application-properties of these names, at most 32.\n"
@@ -161,7 +124,7 @@ PyDoc_STRVAR(property_keys_doc,
 
 static PyObject *property_keys(PyObject *module, PyObject *arguments) {
     Py_buffer raw, lengths;
-    Py_ssize_t skip, first = 0;
+    Py_ssize_t skip;
     PyObject *names, *found = NULL;
     Wanted wanted = {.count = 0};
     if (!PyArg_ParseTuple(arguments, "y*ny*O!:property_keys", &raw, &skip, &lengths, &PyTuple_Type, &names)) return NULL;
@@ -171,30 +134,22 @@ static PyObject *property_keys(PyObject *module, PyObject *arguments) {
         found = Py_NewRef(Py_None);
     else if (take_wanted(names, &wanted))
         found = PyList_New(0);
-    uint8_t keys[2][MAX_KEY];
-    int size = -1, now = 0;
+    Stretches all;
+    begin_stretches(&all, found);
     Py_ssize_t count = lengths.len / (Py_ssize_t)sizeof(uint32_t), left = raw.len;
     Octets at = raw.buf;
-    for (Py_ssize_t message = 0; found != NULL && found != Py_None && message < count; message++) {
+    for (Py_ssize_t message = 0; are_sought(&all) && message < count; message++) {
         uint32_t length = ((const uint32_t *)lengths.buf)[message];
         if (length > left || length < skip) {
             PyErr_SetString(PyExc_ValueError, "the lengths are not those of the run's messages");
-            Py_CLEAR(found);
+            Py_CLEAR(all.found);
             break;
         }
-        int next = write_key(at + skip, at + length, &wanted, keys[!now]);
+        add_message(&all, write_key(at + skip, at + length, &wanted, next_key(&all)));
         at += length;
         left -= length;
-        if (next < 0) {
-            Py_SETREF(found, Py_NewRef(Py_None));
-        } else if (next != size || memcmp(keys[now], keys[!now], (size_t)size)) {
-            if (message && !add_key(found, first, message, keys[now], size)) Py_CLEAR(found);
-            first = message;
-            size = next;
-            now = !now;
-        }
     }
-    if (found != NULL && found != Py_None && count && !add_key(found, first, count, keys[now], size)) Py_CLEAR(found);
+    found = end_stretches(&all);
     release_wanted(&wanted);
     PyBuffer_Release(&raw);
     PyBuffer_Release(&lengths);

@@ -4,7 +4,6 @@ application-properties.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Mapping
 from uuid import UUID
 
@@ -101,9 +100,8 @@ def property_keys(run: Run, names: tuple[str, ...]) -> list[tuple[int, int, byte
     """
     if NATIVE_PROPERTY_KEYS is None:
         return None
-    lengths = array("I", (run.stride,)) * run.count if run.lengths is None else run.lengths
     wanted = tuple([name.encode("utf-8", "surrogatepass") for name in names])
-    return NATIVE_PROPERTY_KEYS(run.raw, run.skip, lengths, wanted)
+    return NATIVE_PROPERTY_KEYS(run.raw, run.skip, run.each_length(), wanted)
 
 
 def properties_of_key(key: bytes, names: tuple[str, ...]) -> dict[str, AmqpValue]:
