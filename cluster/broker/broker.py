@@ -405,7 +405,8 @@ class Broker:
 
     def _resync(self, peer: str) -> None:
         for link in self.links.by_partition.values():
-            if link.owner_node == peer:
+            # The way from an owner may work, and lose messages, while the way to the owner is broken.
+            if link.owner_node in (peer, None):
                 link.resync()
         self.transit.resync(peer)
 

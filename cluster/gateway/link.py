@@ -16,6 +16,8 @@ from cluster.gateway.link_context import LinkContext
 from cluster.gateway.link_targets import LinkTargets
 from cluster.gateway.observer import LinkObserver
 from cluster.gateway.state import (
+    WINDOW_BATCHES,
+    WINDOW_BYTES,
     Awaiting,
     Confirmation,
     HeldMessages,
@@ -23,6 +25,7 @@ from cluster.gateway.state import (
     OperationBatch,
     PendingRequest,
     TakeAnswer,
+    send_greeting,
 )
 from cluster.peers.link_messages import (
     GET_LINK,
@@ -43,12 +46,9 @@ from node.session.subscriber import Subscriber
 
 EMPTY: Final[Mapping[int, Ranges]] = {}
 
-WINDOW_BYTES = 16 * 1024 * 1024
-"""Octets of operations that may wait for their commit. Beyond that the node does not read from publishers."""
-
 SETTLED_AT_ONCE: Final = 256
-"""Settled messages that make an operation batch of their own. Fewer settlements wait for the next batch, a
-few milliseconds at most: no client waits for an answer to them, and an entry costs a write on three disks."""
+"""So many settled messages make an operation batch of their own, an entry that three disks write. Fewer wait
+a few milliseconds at most for the next batch: no client waits for an answer to settlements."""
 
 
 class PartitionLink:
@@ -79,7 +79,7 @@ class PartitionLink:
         self._requests: dict[int, PendingRequest] = {}
         self._parts: list[bytes | memoryview] = []
         self._parts_bytes = self._messages = self._confirms = self._settled_count = 0
-        self._since, self._credit_urgent = 0.0, False
+        self._since, self._credit_urgent, self._greets = 0.0, False, False
         self._awaiting: list[Awaiting] = []
         self._offsets: list[int] = []
         self._settled: dict[tuple[int, int], Ranges] = {}
@@ -134,7 +134,8 @@ class PartitionLink:
     @property
     def full(self) -> bool:
         """Whether publishers must be held back."""
-        return self.unacknowledged_bytes + self._parts_bytes > WINDOW_BYTES
+        octets = self.unacknowledged_bytes + self._parts_bytes
+        return octets > WINDOW_BYTES or len(self.unacknowledged) > WINDOW_BATCHES
 
     def wait(self, subscriber: Subscriber) -> None:
         """Have `subscriber.unblocked` called when the link is no longer full."""
@@ -218,7 +219,8 @@ class PartitionLink:
             return
         self.owner, self.owner_node, self.owner_term = owner, node, term
         self.unreachable = self.lost = False
-        self.resync()
+        self._begin_epoch()
+        self.greet()
 
     def owner_lost(self) -> None:
         """The owner is gone: keep batches and requests until there is another one."""
@@ -241,26 +243,24 @@ class PartitionLink:
             batch.give_up()
 
     def resync(self) -> None:
-        """Greet the owner in a new epoch: consumers, unacknowledged operations, then the leases still held.
+        """Messages are lost: greet the owner in a new epoch, soon. Greetings at once would call for more."""
+        self._begin_epoch()
+        self._mark_waiting(self)
 
-        The operations come before the leases. A message that an unacknowledged operation settles is not among
-        the leases: the owner must see the settlement first, so that it does not return the message.
-        """
+    def _begin_epoch(self) -> None:
+        self._epoch += 1  # Of the answers in an earlier epoch one that is needed may be lost.
+        self._greets = True
+
+    def greet(self) -> None:
+        """Greet the owner, if `resync` has left that for later."""
         owner = self.owner
-        if owner is None:
+        if not self._greets or owner is None:
             return
-        self._epoch += 1
-        for consumer in self.consumers.values():
-            consumer.told = consumer.limit
-        consumers = [one.terms() for one in self.consumers.values()]
-        tried = max((batch.number for batch in self.unacknowledged if batch.sent), default=0)
-        owner.hello(self._front_end, self._epoch, self._node, consumers, tried)
-        # An owner in this process answers within these calls, which changes the collections: copy them.
-        for batch in list(self.unacknowledged):
-            batch.sent = True
-            owner.operations(self._front_end, self._epoch, batch.number, batch.data)
+        self._greets = False
+        front_end, epoch = self._front_end, self._epoch
+        send_greeting(owner, front_end, epoch, self._node, self.consumers.values(), self.unacknowledged)
         self._take_batch()
-        owner.held(self._front_end, self._epoch, self.held.told(self._tells))
+        owner.held(front_end, epoch, self.held.told(self._tells))
         self._credits.clear()
         self._leaving.clear()
         self._credit_urgent = False
@@ -307,17 +307,15 @@ class PartitionLink:
         self._flush_settled()
         if not self._parts:
             return
-        self._number += 1
-        data, sent = b"".join(self._parts), self.owner is not None
-        batch = OperationBatch(
-            self._number, data, sent, self._awaiting, self._offsets, self._since, self._confirms
-        )
+        self._number, owner = self._number + 1, None if self._greets else self.owner
+        data, waiting = b"".join(self._parts), (self._awaiting, self._offsets, self._since, self._confirms)
+        batch = OperationBatch(self._number, data, owner is not None, *waiting)
         self.unacknowledged.append(batch)
         self.unacknowledged_bytes += len(data)
         self._parts, self._parts_bytes, self._messages = [], 0, 0
         self._awaiting, self._offsets, self._confirms = [], [], 0
-        if self.owner is not None:
-            self.owner.operations(self._front_end, self._epoch, batch.number, data)
+        if owner is not None:
+            owner.operations(self._front_end, self._epoch, batch.number, data)
 
     def _flush_settled(self) -> None:
         if self._settled:
@@ -434,7 +432,7 @@ class PartitionLink:
 
 
 class Links:
-    """The links of one front end by partition, and which of them have something to send."""
+    """The links of one front end, by partition."""
 
     def __init__(
         self,
@@ -497,4 +495,5 @@ class Links:
         """Send the settlements and credit that links have kept for a later batch."""
         links, self._waiting = self._waiting, {}
         for link in links.values():
+            link.greet()
             link.flush_waiting()

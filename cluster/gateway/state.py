@@ -4,26 +4,29 @@ messages that they hold, requests.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from cluster.gateway.telling import told_runs
 from cluster.peers.consumer_terms import FOR_LOGGED_LINK, ConsumerTerms
 from cluster.peers.held_leases import HeldLeases, TellsLeases
-from cluster.peers.link_messages import (
-    FIRST_CONSUMER,
-    FOR_LINK,
-    Delivery,
-    OwnerPort,
-    Ranges,
-)
+from cluster.peers.link_messages import FIRST_CONSUMER, FOR_LINK, Delivery, OwnerPort, Ranges
 from node.delivery.backlog import NO_BACKLOG
 from node.delivery.settlements import BARRIERS_AT_ONCE, NO_TOKEN, consumer_of, token_of
 from node.queue.leasing import BACK_IN_QUEUE, UNTOLD
+from node.queue.partition import KEPT_BATCHES
 from node.ranges.range_map import RangeMap, Span
 from node.ranges.range_set import RangeSet, merged, numbers_of
 from node.session.subscriber import Subscriber
+
+WINDOW_BYTES: Final = 16 * 1024 * 1024
+"""Octets of operations of a link that may wait for their commit. Beyond that, or beyond `WINDOW_BATCHES`, the
+node does not read from publishers.
+"""
+
+WINDOW_BATCHES: Final = KEPT_BATCHES // 2
+"""Batches that may wait for their commit: the refused messages of the latest `KEPT_BATCHES` are kept."""
 
 BARRIERS_REMEMBERED: Final = 2 * BARRIERS_AT_ONCE
 """An owner sends none again that so many have followed."""
@@ -381,6 +384,31 @@ class OperationBatch:
         self.awaiting = [one for one, _ in kept]
         self.offsets = [offset for _, offset in kept]
         self.confirms = 0
+
+
+def send_greeting(
+    owner: OwnerPort,
+    front_end: int,
+    epoch: int,
+    node: str,
+    consumers: Iterable[LinkConsumer],
+    batches: Iterable[OperationBatch],
+) -> None:
+    """Tell an owner the consumers and the unacknowledged operations; the leases still held come behind them.
+
+    A message that an unacknowledged operation settles is not among the leases: the owner must see the
+    settlement first, so that it does not return the message.
+    """
+    terms = []
+    for consumer in consumers:
+        consumer.told = consumer.limit
+        terms.append(consumer.terms())
+    tried = max((batch.number for batch in batches if batch.sent), default=0)
+    owner.hello(front_end, epoch, node, terms, tried)
+    # An owner in this process answers within these calls, which changes the collection: copy it.
+    for batch in list(batches):
+        batch.sent = True
+        owner.operations(front_end, epoch, batch.number, batch.data)
 
 
 TakeAnswer = Callable[[Any, Delivery | None], None]

@@ -277,6 +277,9 @@ class Taking:
         # the batch again to the next owner, which would deliver them a second time.
         logged = self.kept is None or self.logged or bool(self.softened and owner.handing_over())
         if logged:
+            taken = owner.front_ends.taken.get(front_end)
+            if taken is not None and taken.last_refused > taken.told_log:
+                owner.log_refusals(front_end, taken)
             owner.proposal.add_batch(
                 front_end, number, first, [self.data] if self.kept is None else self.kept
             )

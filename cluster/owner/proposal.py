@@ -47,11 +47,14 @@ class TakenBatches:
     messages, refuse a transaction that is about to commit, and move dead letters twice.
 
     `epoch` is the highest with which the front end has greeted. `accepted` is the highest batch that was
-    taken, committed or not. `refused` has the refused messages of batches that did not go into the log.
+    taken, committed or not. `refused` has the refused messages of batches that did not go into the log,
+    of which `last_refused` is the latest. Those up to `told_log` are in an entry that is to be committed.
     """
 
     epoch: int = 0
     accepted: int = 0
+    last_refused: int = 0
+    told_log: int = 0
     refused: Refusals = field(default_factory=Refusals)
 
 

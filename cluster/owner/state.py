@@ -16,7 +16,7 @@ from cluster.owner.context import OwnerContext
 from cluster.owner.dead_messages import DeadMessages, SoftDeadMessages
 from cluster.owner.linearizable_reads import LinearizableReads
 from cluster.owner.observer import PartitionObserver
-from cluster.owner.proposal import FrontEnds, Proposal
+from cluster.owner.proposal import FrontEnds, Proposal, TakenBatches
 from cluster.owner.unused_queues import UnusedQueues
 from cluster.peers.latencies import Arrivals
 from cluster.peers.link_messages import Delivery, Ranges
@@ -288,3 +288,14 @@ class OwnerState:
             self.proposal.add_decision(encode_refuse(front_end, number, messages))
         elif taken is not None:
             taken.refused.add(front_end, number, messages)
+            taken.last_refused = number
+
+    def log_refusals(self, front_end: int, taken: TakenBatches) -> None:
+        """A batch of the front end goes into the log: tell there which messages of those before it are
+        refused. A later owner takes the batches before it for committed, also those that are not in the log.
+        """
+        upto = taken.last_refused
+        for number, messages in taken.refused.between(front_end, taken.told_log, upto):
+            self.proposal.add_decision(encode_refuse(front_end, number, messages))
+        taken.told_log = upto
+        self.after_proposed(partial(taken.refused.drop, front_end, upto))

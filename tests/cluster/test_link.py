@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from cluster.gateway.link import SETTLED_AT_ONCE, WINDOW_BYTES, PartitionLink
+from cluster.gateway.link import SETTLED_AT_ONCE, PartitionLink
 from cluster.gateway.link_context import LinkContext
-from cluster.gateway.state import NO_HOLDER, Confirmation, LinkConsumer, Vote
+from cluster.gateway.state import NO_HOLDER, WINDOW_BYTES, Confirmation, LinkConsumer, Vote
 from cluster.peers.held_leases import TellsLeases
 from cluster.peers.latencies import Latencies
 from cluster.peers.link_messages import (
@@ -131,6 +131,8 @@ def test_an_acknowledgement_of_an_earlier_epoch_confirms_nothing() -> None:
     old = linked.epoch
     linked.link.resync()
     linked.link.acknowledged(old, 1)
+    linked.link.greet()
+    linked.link.acknowledged(old, 1)
     assert linked.session.confirmed == []
     linked.link.acknowledged(linked.epoch, 1, [(1, [(0, 0)])])
     assert (linked.session.rejected, linked.session.confirmed) == ([(1, 1, 1)], [(1, 2, 2)])
@@ -164,6 +166,7 @@ def test_what_an_earlier_epoch_delivers_is_ignored() -> None:
     linked.link.resync()
     linked.link.delivered(old, [Delivery(CONSUMER, QUEUE, [(1, 1)], False, run_of(1))])
     assert linked.session.delivered == []
+    linked.link.greet()
     linked.deliver(1, 1)
     assert linked.session.delivered == [(CONSUMER, 1, 1, False)]
 

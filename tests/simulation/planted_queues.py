@@ -229,6 +229,26 @@ def moves_of_leased_messages() -> AbstractContextManager[object]:
     )
 
 
+def lost_refusals() -> AbstractContextManager[object]:
+    """A23: a message that its queue refuses is not confirmed. With the bug a front end takes acknowledgements
+    of earlier epochs, before which one that told of refused messages may be lost.
+    """
+
+    def acknowledged(
+        self: PartitionLink, epoch: int, number: int, refused: Sequence[tuple[int, Ranges]] = ()
+    ) -> None:
+        self._committed(number, dict(refused))
+
+    return mock.patch.object(PartitionLink, "acknowledged", acknowledged)
+
+
+def unlogged_refusals() -> AbstractContextManager[object]:
+    """A23: a message that its queue refuses is not confirmed. With the bug the log does not tell of refused
+    messages whose batches are not in the log, and a new owner takes those batches for committed.
+    """
+    return mock.patch.object(OwnerState, "log_refusals", lambda *_: None)
+
+
 def early_barriers() -> AbstractContextManager[object]:
     """D11: a barrier waits until every message before it is settled. With the bug the owner does not look at
     the messages that consumers have.

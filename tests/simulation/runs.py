@@ -48,6 +48,9 @@ MOVES_EVERY = 32
 BARRIERS_EVERY = 32
 """One in so many seeds about consumers is about barriers."""
 
+REFUSALS_EVERY = 32
+"""One in so many seeds about consumers is about messages that full queues refuse."""
+
 GRAVES_EVERY = 4
 """One in so many seeds about leases is about dead letters."""
 
@@ -216,6 +219,11 @@ def _of_consumers(seed: int, shape: Shape) -> Plan:
     elif seed % BARRIERS_EVERY == 24:
         shape.trials = (("barriers",),) * 4
         return shape, World(seed).chance("barriers").choice(UNRELIABLE), 0.3
+    elif seed % REFUSALS_EVERY == 16:
+        # Acknowledgements that tell of refusals are lost, and later ones are not.
+        shape.trials = (("refusals",),) * 4
+        shape.network = NetworkFaults(late=0.1, late_s=0.05, overflow=0.01)
+        return shape, World(seed).chance("refusals").choice(UNRELIABLE), 0.3
     elif seed % MOVES_EVERY == 12:
         shape.trials = (("moves",),) * 4
         return shape, World(seed).chance("moves").choice(UNRELIABLE), 0.3

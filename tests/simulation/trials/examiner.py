@@ -41,6 +41,7 @@ OF_LEASES: dict[str, Kind] = {"late graves": limits.late_graves}
 """Only in seeds about leases."""
 
 OF_CONSUMERS: dict[str, Kind] = {
+    "refusals": limits.refusals,
     "returns": order.returns,
     "lapses": order.lapses,
     "modifications": order.modifications,

@@ -33,6 +33,9 @@ def filters(trial: Trial) -> Steps:
     entering = {_body(number) for number in numbers if number % part == 0}
     mine = {_body(number) for number in range(border)} & entering
     yield from _consume_all(trial, taker, mine)
+    # The owner may change while messages wait that the consumer's filter does not take.
+    yield from trial.pause(chance.choice((0.02, 0.3, 1.0)))
+    _check_taking(trial, taker, mine)
     taken: list[Received] = []
     yield from trial.take(other, trial.name, entering - mine, taken, settler=taker)
     trial.check_taken(entering, taken)
@@ -50,6 +53,13 @@ def _consume_all(trial: Trial, taker: Prover, wanted: set[str]) -> Steps:
         for delivery in taker.deliveries[done:]:
             taker.ack(delivery)
         done = len(taker.deliveries)
+        _check_taking(trial, taker, wanted)
         if wanted <= {one.body for one in taker.deliveries}:
             return
         yield from trial.pause()
+
+
+def _check_taking(trial: Trial, taker: Prover, wanted: set[str]) -> None:
+    """A message that its filter does not take would wait for this consumer, and so would the trial."""
+    others = {one.body for one in taker.deliveries} - wanted
+    trial.expect(not others, f"{others} came, which the filter of the consumer does not take")

@@ -11,6 +11,9 @@ from tests.simulation.scripts import Steps
 from tests.simulation.trials.prover import Fate, Prover, Received
 from tests.simulation.trials.trial import SLACK_S, Trial
 
+BESIDE = (" a", " b", " c")
+"""The ends of the names of queues beside the queue of a trial."""
+
 
 def numbered(what: str, count: int) -> list[str]:
     return [f"{what} {number}" for number in range(count)]
@@ -65,6 +68,34 @@ def length_limit(trial: Trial) -> Steps:
     dropped = [body for body in gone if body not in spared]
     dead = dropped if letters and overflow != "reject-publish" else []
     yield from dead_lettered(trial, other, dead, "maxlen", trial.name)
+
+
+def refusals(trial: Trial) -> Steps:
+    """Of messages that come before the answers to those ahead of them, a full queue refuses all alike. Other
+    queues take messages meanwhile.
+    """
+    chance = trial.chance
+    one, other = trial.prover(), trial.prover()
+    limit, count, share = chance.randint(1, 6), chance.randint(20, 60), chance.choice((0.0, 0.1, 0.3))
+    yield trial.queue(one, max_length=limit, overflow="reject-publish")
+    for suffix in BESIDE:
+        yield trial.queue(one, suffix)
+    bodies = numbered("m", count)
+    answers = []
+    for body in bodies:
+        answers.append(other.publish("", trial.name, [body]))
+        if chance.random() < share:
+            other.publish("", trial.name + chance.choice(BESIDE), [f"beside {body}"])
+        yield from trial.pause(chance.choice((0.002, 0.01)))
+    refused: set[str] = set()
+    for answer in answers:
+        fate: Fate = yield answer
+        refused |= fate.refused
+    gone = bodies[limit:]
+    trial.expect(refused == set(gone), f"of {count} with a limit of {limit} {refused} are refused")
+    taken: list[Received] = []
+    yield from trial.take(one, trial.name, bodies[:limit], taken)
+    trial.check_taken(bodies[:limit], taken)
 
 
 def expiry(trial: Trial) -> Steps:
