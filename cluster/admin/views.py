@@ -1,4 +1,4 @@
-"""The views of a node that metrics, the status and the management API read. They change nothing."""
+"""The views of a node that metrics, the status and the management API read. Only cuts change a thing."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from cluster.catalog.state import CatalogState
 from cluster.config.models import NodeConfig
 from cluster.gateway.broker_port import FrontEnd
 from cluster.gateway.local_queues import LocalQueues
+from cluster.owner.cuts import Position
 from cluster.peers.latencies import Latencies
 from node.queue.delivery_state import Tally
 from node.queue.dispatch import QueueOwner
@@ -27,11 +28,20 @@ class OwnedPartition(Protocol):
     def partition(self) -> int: ...
 
     @property
+    def term(self) -> int: ...
+
+    @property
     def active(self) -> bool: ...
 
     @property
     def queues(self) -> Mapping[int, QueueOwner]:
         """By the queue's id."""
+
+    def begin_cut(self, number: int, reached: Callable[[Position], None]) -> None:
+        """Hold still for a cut (`cluster.owner.cuts`)."""
+
+    def end_cut(self, number: int, confirmed: Callable[[], None]) -> None:
+        """Go on behind a cut (`cluster.owner.cuts`)."""
 
     @property
     def past(self) -> Tally:

@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "connections": "connections",
     "definitions": "definitions",
     "cluster": "cluster",
+    "barrier": "barrier",
     "logs": "logs",
 }
 """The module of `cluster.cli.commands` that has each command.

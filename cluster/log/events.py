@@ -401,6 +401,13 @@ EVENTS: Final = (
         NO_REMEDY,
     ),
     Event(
+        "Q408",
+        "barrier_taken",
+        "A user of the management API has taken a consistent cut through the logs of all partitions.",
+        "POST /api/cluster/barrier, or `quorate barrier`.",
+        NO_REMEDY,
+    ),
+    Event(
         "Q901",
         "message",
         "A library has logged a message; `component` names the library.",

@@ -7,11 +7,12 @@ after the commit delivers messages to consumers. Pure: its outputs are calls of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from cluster.owner.configuring import configure, take_over
 from cluster.owner.context import OwnerContext, Unused
+from cluster.owner.cuts import Position, begin_cut, end_cut, lapse
 from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.lost_entries import LostEntries
 from cluster.owner.lost_front_ends import LostFrontEnds
@@ -271,6 +272,15 @@ class PartitionOwner:
         """Have a queue deleted, unless a consumer attaches first."""
         seal_unused(self._state, queue)
 
+    def begin_cut(self, number: int, reached: Callable[[Position], None]) -> None:
+        """Hold still for a cut, if this node owns the partition: see `cluster.owner.cuts`."""
+        if self.active:
+            begin_cut(self._state, number, reached)
+
+    def end_cut(self, number: int, confirmed: Callable[[], None]) -> None:
+        """Go on behind a cut: see `cluster.owner.cuts`."""
+        end_cut(self._state, number, confirmed)
+
     def _in_use(self, queue: int) -> bool:
         return queue in self.queues and self.queues[queue].delivery.consumers.count > 0
 
@@ -284,6 +294,7 @@ class PartitionOwner:
         if self._activation is not None and self._machine.applied_index >= self._activation:
             self._take_over(now)
         self.lost_front_ends.tick()
+        lapse(self._state)
         if self._hold_until is not None and now >= self._hold_until and self.lost_front_ends.allowed():
             self._hold_until = None
             self.sessions.expect_no_more()
@@ -316,8 +327,8 @@ class PartitionOwner:
             self._state.wake()
 
     def propose(self) -> bool:
-        """Propose the next entry, unless the disk is busy and the entry is small. Returns whether nothing
-        waits.
+        """Propose the next entry, unless the disk is busy and the entry is small, or a cut is taken. Returns
+        whether nothing waits.
         """
         if not self.active:
             return True
@@ -327,7 +338,8 @@ class PartitionOwner:
         proposal = self._state.proposal
         if not proposal:
             return True
-        if proposal.size < PROPOSE_AT_BYTES and not self._context.disk_idle():
+        busy = proposal.size < PROPOSE_AT_BYTES and not self._context.disk_idle()
+        if busy or self._state.cut is not None:
             return False
         index = self._context.propose(self.partition, proposal.encode())
         if index is None:

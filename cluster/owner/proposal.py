@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from cluster.peers.consumer_terms import ConsumerTerms
 from cluster.peers.link_messages import Delivery, FrontEndPort, Ranges
@@ -84,6 +84,13 @@ class FrontEndState:
     held: dict[int, RangeSet] = field(default_factory=dict)
     browsing: dict[int, int] = field(default_factory=dict)
     delayed_credit: Counter[int] = field(default_factory=Counter)
+
+
+class Cut(NamedTuple):
+    """The cut in which an owner holds still, until the time `until`."""
+
+    number: int
+    until: float
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from cluster.owner.context import OwnerContext
 from cluster.owner.dead_messages import DeadMessages, SoftDeadMessages
 from cluster.owner.linearizable_reads import LinearizableReads
 from cluster.owner.observer import PartitionObserver
-from cluster.owner.proposal import FrontEnds, Proposal, TakenBatches
+from cluster.owner.proposal import Cut, FrontEnds, Proposal, TakenBatches
 from cluster.owner.unused_queues import UnusedQueues
 from cluster.peers.latencies import Arrivals
 from cluster.peers.link_messages import Delivery, Ranges
@@ -63,10 +63,10 @@ class OwnerState:
         self.latencies = context.latencies
         self.arrivals = Arrivals(context.latencies, self.next_sequence)
         self.proposal = Proposal()
+        self.cut: Cut | None = None
         self.awaiting_marks, self.watched = set[int](), set[int]()
         self.upcoming: dict[int, Weights] = {}
-        self.alarms = Alarms()
-        self.unused_queues = UnusedQueues(context.auto_delete_after_s)
+        self.alarms, self.unused_queues = Alarms(), UnusedQueues(context.auto_delete_after_s)
         self.tells_failures, self.catalog_fresh = context.queues.tells_failures, context.catalog_fresh
         self.keeps_remarks, self.knows_links = context.keeps_remarks, context.knows_links
         self.knows_targets, self.logs_links = context.knows_targets, context.logs_links
@@ -95,7 +95,7 @@ class OwnerState:
         self.alarms.clear()
         self.upcoming.clear()
         self.unused_queues.clear()
-        self.proposal = Proposal()
+        self.proposal, self.cut = Proposal(), None
         self.awaiting_marks.clear()
         self.front_ends.clear()
         self.linearizable_reads.clear()
