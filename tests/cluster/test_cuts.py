@@ -13,7 +13,7 @@ from tests.cluster.test_batches_that_come_again import NAMES, owner_of
 from tests.inside import state_of
 from tests.site import Client, Site
 
-pytestmark = pytest.mark.requirement("X9")
+pytestmark = pytest.mark.requirement("X9.1", "X9.2")
 
 QUEUES = ("a", "b", "c", "d", "e", "f")
 

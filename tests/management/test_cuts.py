@@ -13,7 +13,7 @@ from cluster.admin.inquiry import Inquiry
 from cluster.owner.cuts import Position
 from node.queue.delivery_state import Tally
 
-pytestmark = pytest.mark.requirement("X9")
+pytestmark = pytest.mark.requirement("X9.2")
 
 
 class Owner:

@@ -15,7 +15,7 @@ from tests.processes.management_client import Management, refused
 from tests.processes.nodes import Cluster, until
 from tests.processes.shell import Shell
 
-pytestmark = pytest.mark.requirement("X9")
+pytestmark = pytest.mark.requirement("X9.1", "X9.2")
 
 DURABLE = pika.BasicProperties(delivery_mode=2)
 

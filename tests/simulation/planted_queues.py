@@ -19,6 +19,7 @@ from cluster.owner.context import DeadLetterRoutes
 from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.linearizable_reads import LinearizableReads
 from cluster.owner.moving import Reservations
+from cluster.owner.partition import PartitionOwner
 from cluster.owner.proposal import FrontEndState
 from cluster.owner.sessions import FrontEndSessions
 from cluster.owner.state import OwnerState
@@ -227,6 +228,20 @@ def moves_of_leased_messages() -> AbstractContextManager[object]:
     return mock.patch.multiple(
         Reservations, show=unreserved, may_leave=lambda self, front_end, settlement: True
     )
+
+
+def cuts_through_owners_that_go_on() -> AbstractContextManager[object]:
+    """X9: a cut is consistent. With the bug owners propose while they hold still for a cut."""
+    right = PartitionOwner.propose
+
+    def propose(self: PartitionOwner) -> bool:
+        state = self._state
+        cut, state.cut = state.cut, None
+        proposed = right(self)
+        state.cut = cut
+        return proposed
+
+    return mock.patch.object(PartitionOwner, "propose", propose)
 
 
 def lost_refusals() -> AbstractContextManager[object]:

@@ -51,6 +51,9 @@ BARRIERS_EVERY = 32
 REFUSALS_EVERY = 32
 """One in so many seeds about consumers is about messages that full queues refuse."""
 
+CUTS_EVERY = 32
+"""One in so many seeds about consumers is about consistent cuts."""
+
 GRAVES_EVERY = 4
 """One in so many seeds about leases is about dead letters."""
 
@@ -224,6 +227,9 @@ def _of_consumers(seed: int, shape: Shape) -> Plan:
         shape.trials = (("refusals",),) * 4
         shape.network = NetworkFaults(late=0.1, late_s=0.05, overflow=0.01)
         return shape, World(seed).chance("refusals").choice(UNRELIABLE), 0.3
+    elif seed % CUTS_EVERY == 8:
+        shape.trials = (("cuts",),) * 4
+        return shape, World(seed).chance("cuts").choice(UNRELIABLE), 0.3
     elif seed % MOVES_EVERY == 12:
         shape.trials = (("moves",),) * 4
         return shape, World(seed).chance("moves").choice(UNRELIABLE), 0.3

@@ -44,6 +44,7 @@ SHOWN_BY = {
     "barriers ahead of settlements": 24,
     "caps that are forgotten": 20,
     "stale routes": 32,
+    "cuts through owners that go on": 72,
     "refusals that are lost": 112,
     "refusals that are not logged": 368,
     "limit counted twice": 30,

@@ -8,7 +8,18 @@ from collections.abc import Sequence
 from node.wire.amqp091 import methods as m
 from tests.simulation.node import SimulatedNode
 from tests.simulation.scripts import LostError, Steps
-from tests.simulation.trials import barriers, filters, keeping, limits, looks, moving, naming, order, routing
+from tests.simulation.trials import (
+    barriers,
+    cuts,
+    filters,
+    keeping,
+    limits,
+    looks,
+    moving,
+    naming,
+    order,
+    routing,
+)
 from tests.simulation.trials.trial import PAUSE_S, Kind, Nodes, Trial
 
 KINDS: dict[str, Kind] = {
@@ -53,6 +64,7 @@ OF_CONSUMERS: dict[str, Kind] = {
     "bookmarks": naming.bookmarks,
     "moves": moving.moves,
     "barriers": barriers.barriers,
+    "cuts": cuts.cuts,
 }
 """Only in seeds about consumers."""
 
