@@ -114,6 +114,7 @@ def test_what_is_in_front_of_a_cut_has_its_causes_there(site: Site, seed: int) -
     assert front == sorted(front, reverse=True)
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_without_owners_that_hold_still_it_would_not(
     site: Site, monkeypatch: pytest.MonkeyPatch, seed: int
