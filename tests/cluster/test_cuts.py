@@ -11,6 +11,7 @@ from cluster.owner.partition import PartitionOwner
 from node.message.bookmarks import number_of_bookmark
 from tests.cluster.test_batches_that_come_again import NAMES, owner_of
 from tests.inside import state_of
+from tests.simulation.planted_queues import cuts_through_owners_that_go_on
 from tests.site import Client, Site
 
 pytestmark = pytest.mark.requirement("X9.1", "X9.2")
@@ -116,21 +117,10 @@ def test_what_is_in_front_of_a_cut_has_its_causes_there(site: Site, seed: int) -
 
 @pytest.mark.interpreted
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_without_owners_that_hold_still_it_would_not(
-    site: Site, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
+def test_without_owners_that_hold_still_it_would_not(site: Site, seed: int) -> None:
     """The test above can fail."""
-    propose = PartitionOwner.propose
-
-    def propose_always(self: PartitionOwner) -> bool:
-        state = state_of(self)
-        cut, state.cut = state.cut, None
-        proposed = propose(self)
-        state.cut = cut
-        return proposed
-
-    monkeypatch.setattr(PartitionOwner, "propose", propose_always)
-    front = chained(site, seed)
+    with cuts_through_owners_that_go_on():
+        front = chained(site, seed)
     assert front != sorted(front, reverse=True)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.gateway.link import SETTLED_AT_ONCE, PartitionLink
 from cluster.gateway.link_context import LinkContext
-from cluster.gateway.state import NO_HOLDER, WINDOW_BYTES, Confirmation, LinkConsumer, Vote
+from cluster.gateway.state import NO_HOLDER, WINDOW_BATCHES, WINDOW_BYTES, Confirmation, LinkConsumer, Vote
 from cluster.peers.held_leases import TellsLeases
 from cluster.peers.latencies import Latencies
 from cluster.peers.link_messages import (
@@ -273,6 +273,21 @@ def test_a_publisher_is_held_back_until_enough_is_committed() -> None:
     linked.link.wait(linked.session)
     linked.link.flush()
     assert linked.session.times_unblocked == 0
+    linked.link.acknowledged(linked.epoch, 1)
+    assert not linked.link.full
+    assert linked.session.times_unblocked == 1
+
+
+@pytest.mark.requirement("A23.1")
+def test_publishers_wait_while_too_many_batches_wait() -> None:
+    """The refused messages of more batches would not be kept."""
+    linked = Linked()
+    for number in range(1, WINDOW_BATCHES + 1):
+        linked.publish(number, 1)
+    assert not linked.link.full
+    linked.publish(WINDOW_BATCHES + 1, 1)
+    assert linked.link.full
+    linked.link.wait(linked.session)
     linked.link.acknowledged(linked.epoch, 1)
     assert not linked.link.full
     assert linked.session.times_unblocked == 1

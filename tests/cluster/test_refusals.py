@@ -10,7 +10,7 @@ from tests.cluster.test_batches_that_come_again import NAMES, owner_of
 from tests.inside import machine_of, state_of
 from tests.site import Site
 
-pytestmark = pytest.mark.requirement("A23.1", "A24.3")
+pytestmark = pytest.mark.requirement("A23.1", "A24.6")
 
 
 class Deafened:

@@ -46,7 +46,9 @@ class Nodes:
         self.turns = 0
         for name, owned in owners.items():
             by_partition = {owner.partition: owner for owner in owned}
-            CutAnswers(by_partition, self._wanted).serve(self.inquiries[name])
+            answers = CutAnswers(by_partition, self._wanted)
+            self.inquiries[name].answer(BEGIN_CUT, answers.begin)
+            self.inquiries[name].answer(END_CUT, answers.end)
 
     def _wanted(self) -> None:
         self.turns += 1

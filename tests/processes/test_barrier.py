@@ -9,7 +9,6 @@ from typing import Any
 import pika
 import pytest
 
-from node.message.bookmarks import number_of_bookmark
 from tests.processes.conftest import Connect
 from tests.processes.management_client import Management, refused
 from tests.processes.nodes import Cluster, until
@@ -79,7 +78,6 @@ def test_a_cut_goes_through_a_chain_at_one_place(cluster: Cluster, channel: Conn
     rows = {row["id"]: row for row in api.get("partitions") if row["kind"] == "replicated"}
     assert {one["id"] for one in cut["partitions"]} == rows.keys()
     assert all(one["term"] <= rows[one["id"]]["term"] for one in cut["partitions"])
-    number_of_bookmark(int(cut["queues"][0]["bookmark"][:8], 16), cut["queues"][0]["bookmark"])
 
 
 def test_the_command_shows_the_positions(cluster: Cluster, channel: Connect, name: str) -> None:

@@ -28,11 +28,7 @@ OWNERS_ANSWER_S: Final = 0.8 * ANSWER_TIMEOUT_S
 
 
 class CutError(Exception):
-    """Not every owner has held still until the end of the cut. `missing` are the partitions of the others."""
-
-    def __init__(self, missing: list[int]) -> None:
-        super().__init__(f"no owner held partitions {', '.join(map(str, missing))}")
-        self.missing = missing
+    """Not every owner has held still until the end of the cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +38,7 @@ class CutAnswers:
     owners: Mapping[int, OwnedPartition]
     wanted: Callable[[], None]
 
-    def serve(self, inquiry: Inquiry) -> None:
-        inquiry.answer(BEGIN_CUT, self._begin)
-        inquiry.answer(END_CUT, self._end)
-
-    async def _begin(self, argument: Mapping[str, Any]) -> list[Position]:
+    async def begin(self, argument: Mapping[str, Any]) -> list[Position]:
         """The positions in the partitions that this node owns, of those that the cut goes through."""
         positions: list[asyncio.Future[Position]] = []
         for owner in self._owned(argument["partitions"]):
@@ -54,7 +46,7 @@ class CutAnswers:
             owner.begin_cut(argument["cut"], position.set_result)
         return await self._told(positions)
 
-    async def _end(self, argument: Mapping[str, Any]) -> list[tuple[int, int]]:
+    async def end(self, argument: Mapping[str, Any]) -> list[tuple[int, int]]:
         """(partition, term) of the owners that have held still."""
         held: list[asyncio.Future[tuple[int, int]]] = []
         for owner in self._owned(argument["partitions"]):
@@ -79,8 +71,6 @@ async def take_cut(inquiry: Inquiry, partitions: Collection[int]) -> list[tuple[
     by partition. Owners propose nothing meanwhile, for a second at most. Raises CutError.
     """
     argument = {"cut": secrets.randbits(62), "partitions": sorted(partitions)}
-    begun: dict[str, Any] = {}
-    ended: dict[str, Any] = {}
     try:
         begun = await inquiry.ask_all(BEGIN_CUT, argument)
     finally:
@@ -94,5 +84,5 @@ async def take_cut(inquiry: Inquiry, partitions: Collection[int]) -> list[tuple[
     }
     missing = sorted(set(partitions) - found.keys())
     if missing:
-        raise CutError(missing)
+        raise CutError(f"no owner held partitions {', '.join(map(str, missing))}")
     return [found[one] for one in sorted(found)]

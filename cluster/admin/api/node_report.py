@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Final
 
 from cluster.admin.api.client_rows import ClientRows
-from cluster.admin.api.cuts import CutAnswers
+from cluster.admin.api.cuts import BEGIN_CUT, END_CUT, CutAnswers
 from cluster.admin.api.partition_rows import PartitionRows
 from cluster.admin.api.queue_rows import QueueRows
 from cluster.admin.api.rates import (
@@ -60,7 +60,7 @@ class NodeReport:
         name, find_consumer = node.config.name, node.front_end.consumer
         self._clients = ClientRows(name, self.sampler, self.wall_ms, find_consumer, self._queue_name)
         self._queues = QueueRows(node.partitions, self.sampler, self.wall_ms)
-        CutAnswers(node.partitions.owners, wanted).serve(inquiry)
+        cuts = CutAnswers(node.partitions.owners, wanted)
         partitions = PartitionRows(name, node.partitions.host, node.clock, wanted)
         for question, answerer in (
             (NODE, lambda _: self._facts()),
@@ -73,6 +73,8 @@ class NodeReport:
             (CLOSE, self._close),
             (PARTITIONS, partitions.rows),
             (HAND_OVER, partitions.hand_over),
+            (BEGIN_CUT, cuts.begin),
+            (END_CUT, cuts.end),
         ):
             inquiry.answer(question, answerer)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from cluster.owner.cuts import Position
+from cluster.owner.cuts import CUT_S, Position
 from cluster.owner.partition import PartitionOwner
 from node.message.bookmarks import number_of_bookmark
 from node.wire.amqp091 import methods as m
@@ -15,7 +15,7 @@ from tests.simulation.trials.limits import numbered
 from tests.simulation.trials.prover import Prover
 from tests.simulation.trials.trial import PAUSE_S, Trial
 
-PATIENCE_S = 0.8
+PATIENCE_S = 0.8 * CUT_S
 """Seconds that a cut waits for the positions of all owners, as the HTTP API does."""
 
 
