@@ -41,13 +41,16 @@ class Amqp10Client:
         return bytes(self._frame(d.Transfer).payload)
 
     def _frame(self, kind: type[Any]) -> Frame:
+        reason: d.Error | None = None
         while True:
             while self._found:
                 one = self._found.pop(0)
                 if isinstance(one.performative, kind):
                     return one
+                if isinstance(one.performative, d.Close):
+                    reason = one.performative.error
             octets = self.socket.recv(1 << 16)
-            assert octets, f"the node has closed the connection; a {kind.__name__} had to come"
+            assert octets, f"the node has closed the connection; a {kind.__name__} had to come: {reason}"
             self._found += [one for one in self._parser.receive(octets) if isinstance(one, Frame)]
 
     def sends_to(self, address: str, handle: int = 0) -> None:

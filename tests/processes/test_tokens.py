@@ -54,6 +54,12 @@ TOLD: list[str] = []
 """The tokens that the tests have shown to nodes."""
 
 
+SOON_S = 8
+"""Seconds that a token lasts whose end a test waits for. A declaration before that takes seconds where other
+processes keep the disk busy.
+"""
+
+
 def shown(lasts: float = 600, scope: str = ON_ITS_OWN, **changes: Any) -> str:
     made = token(exp=int(time.time() + lasts), scope=scope, **changes)
     TOLD.append(made)
@@ -98,7 +104,7 @@ def test_tokens_that_do_not_count_let_no_client_in(issued: Cluster) -> None:
 
 @pytest.mark.requirement("F5.7")
 def test_a_client_is_disconnected_when_its_token_ends(issued: Cluster) -> None:
-    connection = connect(issued[2], shown(2))
+    connection = connect(issued[2], shown(SOON_S))
     connection.channel().queue_declare("mine-ending", durable=True)
     began = time.monotonic()
     with pytest.raises(ConnectionClosedByBroker) as error:
@@ -106,12 +112,12 @@ def test_a_client_is_disconnected_when_its_token_ends(issued: Cluster) -> None:
             connection.process_data_events(1)
     assert error.value.reply_code == 320
     assert error.value.reply_text == "CONNECTION_FORCED - the access token has expired"
-    assert time.monotonic() - began < 2 + SKEW_S + 2
+    assert time.monotonic() - began < SOON_S + SKEW_S + 2
 
 
 @pytest.mark.requirement("F5.7", "A23.7")
 def test_pika_brings_a_new_token_in_time(issued: Cluster) -> None:
-    first = shown(3)
+    first = shown(SOON_S)
     connection, other = connect(issued[0], first), connect(issued[0], first)
     channel = connection.channel()
     channel.queue_declare("mine-kept", durable=True)
@@ -141,7 +147,8 @@ def plain(text: str) -> d.SaslInit:
 
 @pytest.mark.requirement("F5.7")
 def test_clients_of_amqp_1_0_log_in_and_renew(issued: Cluster) -> None:
-    client = Amqp10Client(issued[1], plain(shown(2, ON_ITS_OWN)))
+    client = Amqp10Client(issued[1], plain(shown(SOON_S, ON_ITS_OWN)))
+    first_ends = time.time() + SOON_S
     client.send(sender(0, MANAGEMENT_ADDRESS, "pair"), receiver(1, MANAGEMENT_ADDRESS, "pair"))
     client.send(credit(10, handle=1))
 
@@ -154,14 +161,15 @@ def test_clients_of_amqp_1_0_log_in_and_renew(issued: Cluster) -> None:
     assert ask(0, "PUT", "/queues/mine10") == "201"
     assert ask(1, "PUT", "/queues/yours10") == "403"
     assert ask(2, "PUT", "/auth/tokens", shown(sub="bob").encode()) == "403"
-    assert ask(3, "PUT", "/auth/tokens", shown(4, "quorate.configure:%2F/yours10").encode()) == "204"
+    assert ask(3, "PUT", "/auth/tokens", shown(SOON_S + 2, "quorate.configure:%2F/yours10").encode()) == "204"
     assert ask(4, "PUT", "/queues/yours10") == "201"
     assert ask(5, "PUT", "/queues/mine10") == "403"
     began = time.monotonic()
     error = client.expect(d.Close).error
     assert error is not None and error.condition == AmqpCondition.UNAUTHORIZED_ACCESS
     assert error.description == "the access token has expired"
-    assert 2 < time.monotonic() - began < 4 + SKEW_S + 2
+    assert time.time() > first_ends + SKEW_S + 0.5, "the new token lasts longer"
+    assert time.monotonic() - began < SOON_S + 2 + SKEW_S + 2
     reasons = [one["reason"] for one in logged(issued[1], "token_refused")]
     assert reasons == ["user 'alice' - the new token is of user 'bob'"]
 
