@@ -35,6 +35,7 @@ class Consumer(Client):
 
     def opened(self) -> None:
         self.request(m.BasicQos(0, self.prefetch), lambda _: None)
+        self.history.asks(self.terms.name, self.node.name)
         self.request(m.BasicConsume(self.terms.name, no_ack=self.no_ack), self._attached)
 
     def _attached(self, answer: Method) -> None:
@@ -180,6 +181,7 @@ class Getter(Consumer):
 
     def _get(self) -> None:
         if not self.finishing:
+            self.history.asks(self.terms.name, self.node.name)
             self.request(m.BasicGet(self.terms.name, self.no_ack), self._answered)
 
     def got(self, method: m.BasicGetOk, content: bytes) -> None:

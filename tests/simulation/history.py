@@ -165,6 +165,7 @@ class History:
         self._numbers = count(FIRST_CONSUMER)
         self._circumstances = circumstances
         # The nodes of the consumers of each queue so far.
+        # The nodes whose clients have asked for messages of a queue.
         self._places: dict[str, set[str]] = {}
         # The number of the latest first delivery, by consumer and publisher.
         self._latest: dict[tuple[int, int], int] = {}
@@ -204,6 +205,10 @@ class History:
 
     # -- consumers ------------------------------------------------------------------------------
 
+    def asks(self, queue: str, node: str) -> None:
+        """A client of the node asks for messages of the queue, which may be lost on their way to the node."""
+        self._places.setdefault(queue, set()).add(node)
+
     def deliver(self, queue: str, publisher: int, number: int, receipt: Receipt, redelivered: bool) -> None:
         """A client got a message."""
         own = self.messages.get(publisher, [])
@@ -214,7 +219,6 @@ class History:
             message.transaction.seen = True
         self.delivered += 1
         self.redelivered += redelivered
-        self._places.setdefault(queue, set()).add(receipt.node)
         receipt.redelivered = redelivered
         receipts = message.receipts.get(queue, [])
         earlier = [one for one in receipts if one.sent <= receipt.closed]
@@ -273,7 +277,7 @@ class History:
         """
         key = (receipt.consumer, message.publisher)
         latest = self._latest.get(key, 0)
-        excused = len(self._places[queue]) > 1 or not message.persistent
+        excused = len(self._places.get(queue, ())) > 1 or not message.persistent
         late = excused and self._circumstances.disturbed(message.time)
         if message.number < latest and not late:
             raise Violation(f"{queue} delivers {message} to consumer {receipt.consumer} after {latest}")

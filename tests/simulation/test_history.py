@@ -136,3 +136,28 @@ def test_a_delivery_that_overtakes_another_one_says_that_it_is_not_the_first() -
 def test_what_is_removed_before_it_is_sent_goes_to_one_client_whatever_is_closed() -> None:
     with pytest.raises(Violation, match="delivers message 1 of publisher 2 twice"):
         overtaken(sent=2.1, terms=QueueTerms("q", ("n1", "n2", "n3"), at_most_once=True))
+
+
+class Reset(Calm):
+    """A connection between nodes has broken."""
+
+    def disturbed(self, since: float) -> bool:
+        return True
+
+
+def test_a_message_comes_late_that_was_lost_on_its_way_to_a_client_of_another_node() -> None:
+    history = History([TERMS], Reset())
+    history.published(PUBLISHER, 2, ("q",), persistent=True)
+    history.asks("q", "n2")
+    history.asks("q", "n1")
+    history.deliver("q", PUBLISHER, 2, Receipt(OTHER, "n2", 1, 2.0), redelivered=False)
+    history.deliver("q", PUBLISHER, 1, Receipt(OTHER, "n2", 1, 3.0), redelivered=False)
+
+
+def test_no_message_comes_late_that_the_clients_of_one_node_alone_ask_for() -> None:
+    history = History([TERMS], Reset())
+    history.published(PUBLISHER, 2, ("q",), persistent=True)
+    history.asks("q", "n2")
+    history.deliver("q", PUBLISHER, 2, Receipt(OTHER, "n2", 1, 2.0), redelivered=False)
+    with pytest.raises(Violation, match="delivers message 1 of publisher 2 to consumer 3 after 2"):
+        history.deliver("q", PUBLISHER, 1, Receipt(OTHER, "n2", 1, 3.0), redelivered=False)
