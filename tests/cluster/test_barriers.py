@@ -16,7 +16,7 @@ from tests.cluster.test_browsing import bodies, look_at
 from tests.cluster.test_entitlements import entitle
 from tests.cluster.test_leases import isolate
 from tests.cluster.test_settling_by_bookmark import QUEUE, Settlement
-from tests.inside import machine_of
+from tests.inside import machine_of, state_of
 from tests.site import ChannelClosedError, Client, Site
 from tests.wire.amqp10.performatives import credit, receiver
 
@@ -275,6 +275,31 @@ def test_each_consumer_gets_a_barrier_once_when_the_owner_dies(
     site.run(0.5)
     for one in taking:
         assert len([name for name in got(one) if name.startswith("more")]) == prefetch
+
+
+@pytest.mark.requirement("D11.3")
+def test_nothing_overtakes_a_released_barrier_while_a_new_owner_waits_for_a_front_end(site: Site) -> None:
+    """The owner dies when the others have the release of the barrier, and before it sends the barrier. The
+    new owner waits for the front end of the dead node, which had a consumer.
+    """
+    client = declared(site)
+    first = owner(site)
+    others = [name for name in site.nodes if name != first]
+    taking, beside = consuming(site, *others, first), site.client(others[0])
+    publish(client, "1", "|", "2")
+    site.until(lambda: all_got(taking) == ["1"])
+    partition = site.front_end(first).queue("/", QUEUE, 0).partition
+    logs = [node.broker.host.groups[partition].raft for node in site.nodes.values()]
+    releasing = state_of(site.nodes[first].broker.owners[partition]).barriers.releasing
+    for one in taking:
+        settle(one, "1")
+    site.until(lambda: releasing and len({log.last_index for log in logs}) == 1, step_s=0.0001)
+    site.network.cut([(first, name) for name in others])
+    site.nodes[first].stop(power=True)
+    publish(beside, "3")
+    site.until(lambda: {"2", "3"} <= set(all_got(taking)))
+    for one in taking[:2]:
+        assert got(one).count("|") == 1 and not {"2", "3"} & set(got(one)[: got(one).index("|")])
 
 
 @pytest.mark.requirement("D11.3")

@@ -16,7 +16,8 @@ from node.queue.argument import Argument, beside_none_of
 from node.queue.argument_types import read_expression
 from node.queue.delivery_state import DeliveryState
 from node.queue.feature import Declaration, Feature, FeatureContext, Incoming, Notes, Rule
-from node.queue.operations import Aspect, BarrierState
+from node.queue.operations import OWNER, Aspect, BarrierState
+from node.queue.queue import NONE
 from node.queue.settings import QueueSettings
 from node.queue.values import Values
 from node.ranges.range_map import ABOVE_ALL, Span
@@ -59,12 +60,23 @@ class Barriers(Feature):
 
     def serve(self, context: FeatureContext, now: int) -> None:
         released, pending = self._leading()
-        self._delivery.offered_to = ABOVE_ALL if pending is None else pending - 1
+        self._bound()
         # A front end of this node may settle messages while these are sent.
         for number in released:
             context.show_to_all(number)
+        if released:
+            self._bound()
         if pending is not None and self._first(pending) and self._delivery.consumers.count:
             context.release_barrier(pending)
+
+    def _bound(self) -> None:
+        """Offer consumers the messages before the first barrier that is not sent: a released one waits for
+        the consumers of former owners. The owner has a lease of one that was sent.
+        """
+        sent = self._delivery.leases.get(OWNER, NONE)
+        released, pending = self._leading()
+        unsent = next((number for number in released if number not in sent), pending)
+        self._delivery.offered_to = ABOVE_ALL if unsent is None else unsent - 1
 
     def _leading(self) -> tuple[list[int], int | None]:
         """The barriers that are released, and the first one that is pending. A delayed barrier is in the
