@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 from cluster.catalog.definitions import PartitionKind, QueueDefinition
-from cluster.catalog.placement import CLASSIC, QUORUM
-from cluster.catalog.policies import AppliedPolicies, ResourceKind
+from cluster.catalog.placement import CLASSIC, QUORUM, STREAM
+from cluster.catalog.policies import KIND_OF_TYPE, AppliedPolicies, ResourceKind
 from cluster.catalog.redeclaration import TYPE_ARGUMENT
 from cluster.catalog.state import CatalogState
 from node.queue.settings import QueueSettings
 
 
 def queue_type(state: CatalogState, queue: QueueDefinition) -> str:
-    """QUORUM for a replicated queue, CLASSIC for a queue on one node.
+    """STREAM for a stream, QUORUM for another replicated queue, CLASSIC for a queue on one node.
 
     A partition with one replica may belong to either type: there the queue's declaration and the defaults
     decide.
     """
+    declared = queue.arguments.get(TYPE_ARGUMENT)
+    if declared == STREAM:
+        return STREAM
     partition = state.partitions[queue.partition]
     if partition.kind is PartitionKind.TRANSIENT:
         return CLASSIC
     if len(partition.replicas) > 1:
         return QUORUM
     default = state.access.vhost(queue.vhost).default_queue_type or state.default_queue_type
-    return QUORUM if queue.arguments.get(TYPE_ARGUMENT, default) == QUORUM else CLASSIC
+    return QUORUM if (declared or default) == QUORUM else CLASSIC
 
 
 def resource_kind(state: CatalogState, queue: QueueDefinition) -> ResourceKind:
     """The kind of the queue for policies."""
-    quorum = queue_type(state, queue) == QUORUM
-    return ResourceKind.QUORUM_QUEUE if quorum else ResourceKind.CLASSIC_QUEUE
+    return KIND_OF_TYPE[queue_type(state, queue)]
 
 
 def applied_to_queue(state: CatalogState, queue: QueueDefinition) -> AppliedPolicies:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from node.names import STREAM_TYPE, X_QUEUE_TYPE
 from node.refusal import PreconditionFailedError, Refusal
 from node.session.ports import QueueDeclaration
 
@@ -17,6 +18,8 @@ of one partition cost less; queues of several partitions can have different owne
 
 QUORUM: Final = "quorum"
 CLASSIC: Final = "classic"
+STREAM: Final = STREAM_TYPE
+GROUP_SIZE: Final = "x-quorum-initial-group-size"
 CLIENT_LOCAL: Final = "client-local"
 
 
@@ -48,19 +51,36 @@ def place(declaration: QueueDeclaration, node: str, members: Sequence[str], defa
     Raises PreconditionFailedError for arguments that contradict each other or make no sense.
     """
     arguments = declaration.arguments
-    type_ = arguments.get("x-queue-type")
-    if type_ not in (None, QUORUM, CLASSIC):
-        raise PreconditionFailedError(f"invalid arg 'x-queue-type' for queue: unsupported type '{type_}'")
-    if type_ == QUORUM and not declaration.durable:
-        raise PreconditionFailedError("invalid property 'non-durable' for queue of type quorum")
-    if type_ == QUORUM and declaration.exclusive:
-        raise PreconditionFailedError("invalid property 'exclusive-owner' for queue of type quorum")
+    type_ = check_type(declaration)
     if not declaration.durable or declaration.exclusive:
         return Placement((node,), True)
     if (type_ or default_type) == CLASSIC:
         return Placement(ring(node, members)[:1], False)
-    size = _group_size(arguments)
+    size = _group_size(arguments, "x-initial-cluster-size" if type_ == STREAM else GROUP_SIZE)
     return Placement(ring(node, members)[:size], False, size)
+
+
+def check_type(declaration: QueueDeclaration) -> str | None:
+    """The type that a declaration names; None for none.
+
+    Raises PreconditionFailedError for an unknown type, and for a property that no queue of the type has.
+    """
+    type_ = declaration.arguments.get(X_QUEUE_TYPE)
+    if type_ not in (None, QUORUM, CLASSIC, STREAM):
+        raise PreconditionFailedError(f"invalid arg '{X_QUEUE_TYPE}' for queue: unsupported type '{type_}'")
+    unfit = "" if type_ in (None, CLASSIC) else _unfit_property(declaration, stream=type_ == STREAM)
+    if unfit:
+        raise PreconditionFailedError(f"invalid property '{unfit}' for queue of type {type_}")
+    return type_
+
+
+def _unfit_property(declaration: QueueDeclaration, *, stream: bool) -> str:
+    """The property, in RabbitMQ's words, that no such replicated queue has; empty for none."""
+    if not declaration.durable:
+        return "non-durable"
+    if declaration.exclusive:
+        return "exclusive-owner"
+    return "auto-delete" if declaration.auto_delete and stream else ""
 
 
 def local_or_balanced(
@@ -89,10 +109,8 @@ def ring(node: str, members: Sequence[str]) -> tuple[str, ...]:
     return tuple(ordered[at:] + ordered[:at])
 
 
-def _group_size(arguments: dict[str, object]) -> int:
-    size = arguments.get("x-quorum-initial-group-size", DEFAULT_GROUP_SIZE)
+def _group_size(arguments: dict[str, object], name: str) -> int:
+    size = arguments.get(name, DEFAULT_GROUP_SIZE)
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        raise PreconditionFailedError(
-            f"invalid arg 'x-quorum-initial-group-size' for queue: {size!r} is no positive number"
-        )
+        raise PreconditionFailedError(f"invalid arg '{name}' for queue: {size!r} is no positive number")
     return size

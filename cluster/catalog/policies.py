@@ -14,7 +14,13 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from cluster.catalog.access.patterns import compiled, permits
-from cluster.catalog.policy_settings import ALTERNATE_EXCHANGE, arguments_with, joined_definition
+from cluster.catalog.placement import CLASSIC, QUORUM, STREAM
+from cluster.catalog.policy_settings import (
+    ALTERNATE_EXCHANGE,
+    KEYS_OF_STREAMS,
+    arguments_with,
+    joined_definition,
+)
 from node.queue.features.arguments import read_arguments
 from node.queue.settings import QueueSettings
 from node.refusal import NotFoundError
@@ -30,11 +36,20 @@ class ResourceKind(StrEnum):
     EXCHANGE = "exchanges"
     CLASSIC_QUEUE = "classic_queues"
     QUORUM_QUEUE = "quorum_queues"
+    STREAM = "streams"
+
+
+KIND_OF_TYPE: Final = {
+    QUORUM: ResourceKind.QUORUM_QUEUE,
+    CLASSIC: ResourceKind.CLASSIC_QUEUE,
+    STREAM: ResourceKind.STREAM,
+}
+"""The kinds of queues by their types."""
 
 
 _KINDS: Final[dict[str, frozenset[ResourceKind]]] = {
     "all": frozenset(ResourceKind),
-    "queues": frozenset({ResourceKind.CLASSIC_QUEUE, ResourceKind.QUORUM_QUEUE}),
+    "queues": frozenset(KIND_OF_TYPE.values()),
     **{kind.value: frozenset({kind}) for kind in ResourceKind},
 }
 
@@ -50,7 +65,7 @@ class Policy:
     definition: dict[str, Any]
 
     def applies_to(self, kind: ResourceKind, name: str) -> bool:
-        """Whether the policy applies to an object of this kind and name; one for streams applies to none."""
+        """Whether the policy applies to an object of this kind and name."""
         return kind in _KINDS.get(self.apply_to, ()) and permits(compiled(self.pattern), name)
 
 
@@ -138,6 +153,8 @@ class Policies:
     def settings(self, vhost: str, kind: ResourceKind, name: str, arguments: dict[str, Any]) -> QueueSettings:
         """The settings of a queue by its arguments and its policies."""
         definition = self.applied(vhost, kind, name).definition
+        if kind is ResourceKind.STREAM:
+            definition = {key: definition[key] for key in KEYS_OF_STREAMS & definition.keys()}
         return read_arguments(arguments_with(arguments, definition) if definition else arguments)
 
     def alternate(self, vhost: str, exchange: str) -> str | None:

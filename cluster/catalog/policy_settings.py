@@ -14,6 +14,7 @@ from cluster.catalog.access.patterns import mistake_in
 from node.queue.argument import PolicyUse
 from node.queue.argument_types import UnacceptableError, read_natural, read_text
 from node.queue.features.arguments import BY_NAME
+from node.queue.features.stream import ARGUMENTS_OF_STREAMS
 
 ALTERNATE_EXCHANGE: Final = "alternate-exchange"
 
@@ -28,6 +29,9 @@ _BY_KEY: Final = {
 
 LOWER_COUNTS: Final = frozenset(key for key, one in _BY_KEY.items() if one.policy is PolicyUse.LIMIT)
 """Keys of limits: where a queue and its policies, or two policies, set one, the lower value counts."""
+
+KEYS_OF_STREAMS: Final = frozenset(key for key in _BY_KEY if _ARGUMENT + key in ARGUMENTS_OF_STREAMS)
+"""The keys that have an effect on streams."""
 
 _OPERATOR_KEYS: Final = frozenset(
     {

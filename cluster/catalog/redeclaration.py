@@ -6,19 +6,20 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cluster.catalog.definitions import PartitionDefinition, PartitionKind, QueueDefinition
-from cluster.catalog.placement import CLASSIC, QUORUM
+from cluster.catalog.placement import CLASSIC, GROUP_SIZE, QUORUM
+from node.names import X_QUEUE_TYPE
 from node.queue.features.arguments import BY_NAME
 from node.refusal import AccessRefusedError, locked
 from node.routing.equivalence import check_equivalent_arguments, check_property
 from node.routing.exchange import RESERVED_PREFIX
 
-TYPE_ARGUMENT: Final = "x-queue-type"
+TYPE_ARGUMENT: Final = X_QUEUE_TYPE
 
 COMPARED_ARGUMENTS: Final = frozenset(
-    {"x-quorum-initial-group-size", *(name for name, argument in BY_NAME.items() if argument.field)}
+    {GROUP_SIZE, *(name for name, argument in BY_NAME.items() if argument.field and name != TYPE_ARGUMENT)}
 )
-"""The arguments that have an effect on a queue. RabbitMQ compares no others, and neither does quorate:
-clients declare the same queue with and without arguments of plugins, tools and former versions."""
+"""The arguments that have an effect on a queue, besides its type. RabbitMQ compares no others, and so does
+quorate: clients declare the same queue with and without arguments of plugins, tools and former versions."""
 
 
 def check_redeclared(

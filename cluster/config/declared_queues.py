@@ -23,9 +23,9 @@ class DeclaredQueueSettings(Section):
         description="The name of the queue; without it the queue has the name of the table.",
     )
     vhost: Text = Field(default="/", description="The virtual host, which must be there.")
-    type: Literal["quorum", "classic"] | None = Field(
+    type: Literal["quorum", "classic", "stream"] | None = Field(
         default=None,
-        description="Replicated, or on one node; without it, what the virtual host or the cluster is set to.",
+        description="Replicated, on one node, or replicated and kept for all readers; without it, what the virtual host or the cluster is set to.",
     )
     arguments: dict[str, Any] = Field(
         default_factory=dict,

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-FORMAT_LEVEL: Final = 16
+from node.names import STREAM_TYPE, X_QUEUE_TYPE
+
+FORMAT_LEVEL: Final = 17
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
@@ -26,6 +28,7 @@ With level 14 logs may have which consumer a link has, and the terms of consumer
 transactions may have the tags of deliveries whose targets are kept.
 With level 15 front ends may change the terms of consumers, gets may have filters, and permissions too.
 With level 16 queues may have templates for their dead letters, target depths and barriers.
+With level 17 there are streams.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -86,8 +89,9 @@ ARGUMENT_LEVELS: Final[Mapping[str, int]] = {
     "x-dead-letter-template": 16,
     "x-target-queue-depth": 16,
     "x-barrier-expression": 16,
+    f"{X_QUEUE_TYPE}: {STREAM_TYPE}": 17,
 }
-"""From these levels on owners carry out the arguments of queues with these names."""
+"""From these levels on owners carry out the arguments of queues with these names, or the value behind one."""
 
 MOVED_MESSAGES: Final = 13
 """From this level on owners show messages that wait, by their numbers and by a filter, and carry out

@@ -30,13 +30,15 @@ from cluster.gateway.queue_deletions import QueueDeletions
 from cluster.gateway.redirects import Redirects
 from cluster.gateway.routes import Routes, Targets
 from cluster.gateway.state import Confirmation, LinkConsumer
+from cluster.gateway.streams import Streams
 from cluster.gateway.targets import FrontEndTargets
 from cluster.peers.link_messages import FIRST_CONSUMER
-from node.delivery.deeds import Named
+from node.delivery.deeds import Deed, Named
 from node.delivery.settlements import Modification, Outcome, Settlement, consumer_of, token_of
 from node.message.run import Run
+from node.queue.features.stream import is_stream
 from node.ranges.range_set import Range
-from node.refusal import Refusal, locked
+from node.refusal import PreconditionFailedError, Refusal, locked
 from node.routing.exchange import Exchange
 from node.routing.matching import Binding, Destination
 from node.session.logins import Login
@@ -103,6 +105,7 @@ class FrontEnd:
         )
         self.backlogs = self._attaching.backlogs
         self._giving_back = GivingBack(self._consumers, links, formats)
+        self._streams = Streams(catalog.state)
         self._gets = Gets(catalog.state, links, local, self._consumers, self._new_consumer)
         self._last_consumer = FIRST_CONSUMER
         self._waiting: dict[Subscriber, None] = {}
@@ -318,6 +321,7 @@ class FrontEnd:
     # -- owners ---------------------------------------------------------------------------------
 
     def purge(self, queue: QueueRef, answer: Callable[[int, Refusal | None], None]) -> None:
+        self._streams.refuse(queue, "queue.purge")
         self._requests.purge(queue, answer)
 
     def count(self, queue: QueueRef, answer: Callable[[QueueCounts, Refusal | None], None]) -> None:
@@ -328,6 +332,7 @@ class FrontEnd:
         self._requests.browse(queue, behind, wanted, filter, answer)
 
     def get(self, queue: QueueRef, no_ack: bool, answer: TakeGot, filter: bytes = b"") -> None:
+        self._streams.refuse(queue, "basic.get")
         self._gets.get(queue, no_ack, answer, filter)
 
     def _new_consumer(self, link: PartitionLink, queue: int) -> int:
@@ -346,12 +351,12 @@ class FrontEnd:
         options: ConsumerOptions,
         answer: Callable[[int, Refusal | None], None],
     ) -> None:
-        if options.browse:
-            self._browsing.begin(
-                self._next_number(), subscriber, queue, options.limit, options.filter, answer
-            )
-            return
-        if options.replaces:
+        stream = self._streams.has(queue)
+        if stream and options.replaces:
+            raise PreconditionFailedError(f"{queue} is a stream, whose readers no other ones replace")
+        if options.browse or stream:
+            self._browsing.begin(self._next_number(), subscriber, queue, options, answer, stream=stream)
+        elif options.replaces:
             self._attaching.replace(subscriber, queue, options, answer)
         else:
             self._attaching.begin(subscriber, queue, options, answer)
@@ -363,7 +368,7 @@ class FrontEnd:
 
     def keeps_until_settled(self, queue: QueueRef) -> bool:
         found = self._attaching.settings_of(queue)
-        return found is not None and not found.at_most_once
+        return found is not None and not found.at_most_once and not is_stream(found)
 
     def cancel(self, consumer: int, done: Callable[[], None]) -> None:
         attached = self._consumers.get(consumer)
@@ -422,6 +427,8 @@ class FrontEnd:
         self._requests.renew_leases(queue, ranges, answer)
 
     def settle_named(self, queue: QueueRef, named: Named, answer: NamedAnswer) -> None:
+        if named.deed is not Deed.COPY:
+            self._streams.refuse(queue, f"{named.deed.name.lower()} by bookmark or filter")
         self._requests.settle_named(queue, named, answer)
 
     def renew(self, lease: int, ranges: list[Range]) -> None:

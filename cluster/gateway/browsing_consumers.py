@@ -17,10 +17,13 @@ from cluster.gateway.link import Links, PartitionLink
 from cluster.gateway.refusals import refusal_of
 from cluster.gateway.state import unanswered
 from cluster.peers.link_messages import NOT_FOUND, NOTHING_TO_GET, UNREACHABLE
+from node.message.bookmarks import bookmark_of
 from node.queue.entry_format import read_run
+from node.ranges.ranked_numbers import HIGHEST_RANK
 from node.refusal import Refusal
-from node.session.ports import QueueRef
+from node.session.ports import ConsumerOptions, QueueRef
 from node.session.subscriber import Subscriber
+from node.wire.formats import format_of
 
 
 @dataclass(slots=True)
@@ -29,7 +32,8 @@ class BrowsingConsumer:
 
     Messages up to the number `through` were there when it began. `question` is the number of its newest
     question to the owner, and `idle` says that this one asks for no message. `drains` wait for the answer.
-    With `revokes` they take the credit away.
+    With `revokes` they take the credit away. A reader of a `stream` is told the offset of each message, and
+    with `tells` the bookmark.
     """
 
     number: int
@@ -38,6 +42,8 @@ class BrowsingConsumer:
     subscriber: Subscriber
     limit: int
     filter: bytes = b""
+    stream: bool = False
+    tells: bool = False
     delivered: int = 0
     place: Bookmark = BEGINNING
     through: int = 0
@@ -72,24 +78,33 @@ class BrowsingConsumers:
         number: int,
         subscriber: Subscriber,
         queue: QueueRef,
-        limit: int,
-        filter: bytes,
+        options: ConsumerOptions,
         answer: Callable[[int, Refusal | None], None],
+        *,
+        stream: bool,
     ) -> None:
         """Answers the number of the consumer once the owner knows where it begins, or a refusal."""
         link = self._links.to(queue.partition)
-        consumer = BrowsingConsumer(number, queue, link, subscriber, limit, filter)
+        consumer = BrowsingConsumer(
+            number, queue, link, subscriber, options.limit, options.filter, stream, stream and options.tells
+        )
 
         def began(value: Any, _: object) -> None:
             refusal = refusal_of(queue, value)
             if refusal is None:
-                consumer.through = value[0]
+                if stream:
+                    consumer.place = Bookmark(HIGHEST_RANK, value[0])
+                else:
+                    consumer.through = value[0]
                 self._consumers[number] = consumer
             answer(number, refusal)
             self._ask(consumer)
 
-        arguments = [*NOTHING_TO_GET, queue.id, number, *BEGINNING, 0, 0, False]
-        self._links.request(consumer.link, "browse_next", arguments, began)
+        if stream:
+            self._links.request(link, "stream_place", [*NOTHING_TO_GET, queue.id, *options.offset], began)
+        else:
+            arguments = [*NOTHING_TO_GET, queue.id, number, *BEGINNING, 0, 0, False]
+            self._links.request(link, "browse_next", arguments, began)
 
     def credit(self, number: int, limit: int) -> None:
         """See `node.session.ports.BrokerPort.credit`."""
@@ -166,4 +181,7 @@ class BrowsingConsumers:
             consumer.delivered += 1
             numbers = range(number, number + 1)
             run = read_run(data, 0)
+            if consumer.stream:
+                bookmark = bookmark_of(consumer.queue.id, number) if consumer.tells else ""
+                run = format_of(run).with_offset(run, number, bookmark)
             consumer.subscriber.deliver(consumer.number, run, numbers, redelivered, consumer.number)

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from cluster.catalog.definitions import FIRST_LOCAL_ID, LOCAL_QUEUE_PREFIX, REPLY_QUEUE_PREFIX, LocalName
 from cluster.catalog.observer import Observer
-from cluster.catalog.placement import RestartedError
+from cluster.catalog.placement import RestartedError, check_type
 from cluster.catalog.policies import ResourceKind
 from cluster.catalog.redeclaration import refuse_reserved
 from cluster.catalog.replica import CatalogClient
@@ -98,6 +98,7 @@ class LocalQueues(Observer):
         queues; RestartedError while this node has no partition in memory.
         """
         read_queue_arguments(declaration.arguments, declaration.name, vhost)
+        check_type(declaration)
         state = self._catalog.state
         if "max-queues" in state.access.vhost(vhost).limits:
             here = sum(queue.vhost == vhost for queue in self._queues.values())

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from cluster.catalog.definitions import parse_local_queue_name
-from cluster.catalog.placement import QUEUES_A_PARTITION, QUORUM, Placement, local_or_balanced, place
-from cluster.catalog.policies import ResourceKind
+from cluster.catalog.placement import QUEUES_A_PARTITION, Placement, local_or_balanced, place
+from cluster.catalog.policies import KIND_OF_TYPE, ResourceKind
 from cluster.catalog.policy_settings import arguments_with
 from cluster.catalog.redeclaration import TYPE_ARGUMENT, refuse_reserved
 from cluster.catalog.state import CatalogState
@@ -181,8 +181,7 @@ class QueueDeclarations:
 
     def _asked(self, vhost: str, declaration: QueueDeclaration, default: str) -> dict[str, Any]:
         """A durable queue's arguments, with those of the policies that will apply to it."""
-        quorum = declaration.arguments.get(TYPE_ARGUMENT, default) == QUORUM
-        kind = ResourceKind.QUORUM_QUEUE if quorum else ResourceKind.CLASSIC_QUEUE
+        kind = KIND_OF_TYPE.get(declaration.arguments.get(TYPE_ARGUMENT, default), ResourceKind.CLASSIC_QUEUE)
         applied = self._catalog.state.policies.applied(vhost, kind, declaration.name)
         return arguments_with(declaration.arguments, applied.definition)
 

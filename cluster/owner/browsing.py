@@ -17,6 +17,7 @@ from node.expressions.selector import Selector
 from node.message.run import Run
 from node.queue.dispatch import QueueOwner
 from node.queue.entry_format import encode_publish
+from node.queue.features.stream import is_stream
 from node.queue.filtering import LookBudget, Looking, look_through
 from node.queue.order import Order
 from node.ranges.range_map import ABOVE_ALL
@@ -131,7 +132,21 @@ def _shown_ranges(queue: QueueOwner, found: Iterable[tuple[int, Range]]) -> Iter
 
 def _next_ranges(queue: QueueOwner, question: BrowsingQuestion) -> Iterator[tuple[int, Range]]:
     """(level, range) for the messages behind the consumer's place that the queue shows."""
+    if is_stream(queue.delivery.settings):
+        return _stream_behind(queue, question.number)
     return _shown_ranges(queue, _ranges_behind(queue.delivery.ready, question))
+
+
+def _stream_behind(queue: QueueOwner, number: int) -> Iterator[tuple[int, Range]]:
+    """(level, range) for the messages of a stream behind this one, before the first that a transaction
+    withholds: a reader would not come back to it when the transaction is committed.
+    """
+    withheld = queue.delivery.state.withheld.front()
+    stable = ABOVE_ALL if withheld is None else withheld[0] - 1
+    for level, part in queue.delivery.ready.behind(0, number, ABOVE_ALL):
+        if part[0] > stable:
+            break
+        yield level, (part[0], min(part[1], stable))
 
 
 def _ranges_behind(ready: Order, question: BrowsingQuestion) -> Iterator[tuple[int, Range]]:

@@ -254,9 +254,7 @@ class Taking:
         notes = decide(owner, incoming, queues, first)
         await_arrival(owner, incoming, first, queues)
         if owner.durable and not run.persistent:
-            assert self.kept is not None
-            self.kept += _placeholder(run.count)
-            self.softened.append(SoftPublish(first, queues, _detached(run), notes, self.tried))
+            self._take_transient(run, queues, first, notes)
             for number in dead_lettering:
                 owner.queues[number].delivery.tally.discarded(Reason.MAXLEN, run.count, dead_letters=True)
                 owner.dead_letter_soft(number, [(first, run)], Reason.MAXLEN)
@@ -265,6 +263,22 @@ class Taking:
             owner.annotate(notes)
             for number in dead_lettering:
                 dead_letter_new(owner, number, first, first + run.count - 1, Reason.MAXLEN)
+
+    def _take_transient(self, run: Run, queues: tuple[int, ...], first: int, notes: QueueNotes) -> None:
+        """Keep transient messages, numbered from `first` on, as soft ones. The log has those of streams; a
+        publish to these, or to no queue, stands for the numbers there.
+        """
+        assert self.kept is not None
+        owner = self.owner
+        streams = tuple(number for number in queues if owner.described(number).stream)
+        if streams:
+            self.keep(*encode_publish(run, streams))
+            owner.annotate({number: notes.pop(number) for number in streams if number in notes})
+        else:
+            self.kept += _placeholder(run.count)
+        others = tuple(number for number in queues if number not in streams)
+        if others or not streams:
+            self.softened.append(SoftPublish(first, others, _detached(run), notes, self.tried))
 
     def finish(self, front_end: int, number: int, first: int) -> bool:
         """Put the batch, whose messages are numbered from `first` on, into the next entry. Returns whether

@@ -15,6 +15,7 @@ from cluster.owner.renewals import renew
 from cluster.owner.serving import Serving, regrant
 from cluster.owner.settling import NamedMessages, Search, find_named, settle_named
 from cluster.owner.state import OwnerState
+from cluster.owner.streams import place_of
 from cluster.owner.targets import attach_target
 from cluster.owner.two_phase_commit import TwoPhaseCommit
 from cluster.peers.link_messages import (
@@ -30,6 +31,7 @@ from cluster.peers.link_messages import (
 )
 from node.delivery.deeds import Deed
 from node.expressions.nodes import TreeError
+from node.message.stream_offset import OffsetKind, StreamOffset
 from node.queue.dispatch import QueueOwner
 from node.queue.entry_format import encode_purge, encode_seal_queue
 from node.queue.operations import ANY_MESSAGES
@@ -132,9 +134,20 @@ class FrontEndRequests:
             self._take_naming(name, front_end, found, arguments)
         elif name == "last":
             self._owner.after_proposed(lambda: found(self._owner.next_sequence - 1))
+        elif name == "stream_place":
+            self._owner.after_proposed(partial(self._tell_place, found, *arguments))
         else:
             # A request of a later release.
             self._front_ends.answer(front_end, request, NOT_FOUND)
+
+    def _tell_place(self, found: SendAnswer, number: int, kind: int, value: int) -> None:
+        """Answer the number behind which a reader of a stream begins."""
+        queue, upto = self._owner.queues.get(number), self._owner.next_sequence - 1
+        if queue is None:
+            found(NOT_FOUND)
+        else:
+            offset = StreamOffset(OffsetKind(kind), value)
+            found([place_of(queue.delivery, offset, upto, self._owner.wall_ms())])
 
     def _take_naming(self, name: str, front_end: int, found: SendAnswer, arguments: list[Any]) -> None:
         """Carry out a request about messages by their numbers, whichever front ends have the messages."""

@@ -134,6 +134,11 @@ class MessageFormat(Protocol):
         since the epoch (`x-locked-until`), for a consumer; without the end where that is None.
         """
 
+    def with_offset(self, run: Run, offset: int, bookmark: str) -> Run:
+        """The one message of a run with its place in a stream (`node.names.X_STREAM_OFFSET`), for a reader;
+        with its bookmark unless that is empty.
+        """
+
     @property
     def counts_down(self) -> bool:
         """Whether a message states the time that it has left to live, and not the time of its publish."""

@@ -243,7 +243,8 @@ class Description:
     use by a client; None for never. `by_consumer`: front ends must tell a new owner which of their consumers
     has which message. `takes_turns`: one consumer at a time is active, and front ends must tell a new owner
     which one. `backlog_cap`: the most that the backlog of a consumer may be (`node.delivery.backlog`).
-    `strict_leases`: a consumer alone settles the messages that it has.
+    `strict_leases`: a consumer alone settles the messages that it has. `stream`: the queue keeps its messages
+    for all readers.
     """
 
     dead_letters: DeadLetterTarget | None = None
@@ -253,6 +254,7 @@ class Description:
     takes_turns: bool = False
     backlog_cap: int = NO_BACKLOG
     strict_leases: bool = False
+    stream: bool = False
 
 
 class Rule:

@@ -60,6 +60,8 @@ class Aspect(IntEnum):
     """How many times clients have given the message back themselves; only in queues that count that."""
     BARRIER = 8
     """The message is a barrier, which waits or is released (`node.queue.features.barrier`)."""
+    ARRIVAL = 9
+    """The time at which the owner took the message, in milliseconds since the epoch; only in streams."""
 
 
 class BarrierState(IntEnum):

@@ -178,6 +178,9 @@ class ReadyByAge(PlacedOrder):
     def ranges(self) -> Iterator[Range]:
         return self._ready.ranges()
 
+    def behind(self, level: int, number: int, limit: int) -> Iterator[tuple[int, Range]]:
+        return ((0, part) for part in self._ready.behind(number))
+
     def fronts(self, limit: int) -> list[Range]:
         return self._ready.fronts(limit)
 

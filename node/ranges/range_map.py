@@ -220,6 +220,15 @@ class RangeMap:
         for starts, ends, values in zip(self._starts, self._ends, self._values, strict=True):
             yield from zip(starts, ends, values, strict=True)
 
+    def first_from(self, value: int) -> int | None:
+        """The first number of the first span with this value or a higher one, where the values of the spans
+        ascend; None without one.
+        """
+        chunk = bisect_left(self._values, value, key=_last_of)
+        if chunk == len(self._values):
+            return None
+        return self._starts[chunk][bisect_left(self._values[chunk], value)]
+
     def where(self, low: int, high: int) -> RangeMap:
         """The spans with values from `low` to below `high`. Fast where all values of a chunk are, or none."""
         found = RangeMap()
@@ -357,6 +366,10 @@ class RangeMap:
                     chunks.insert(chunk + 1, chunks[chunk][CHUNK_SPANS:])
                     del chunks[chunk][CHUNK_SPANS:]
                 self._lasts[chunk : chunk + 1] = (ends[-1] for ends in self._ends[chunk : chunk + 2])
+
+
+def _last_of(values: array[int]) -> int:
+    return values[-1]
 
 
 def check_spans(firsts: Sequence[int], lasts: Sequence[int]) -> None:

@@ -300,6 +300,13 @@ class RangeSet:
             chunk, i = self._next(chunk, i)
         return found
 
+    def behind(self, number: int) -> Iterator[Range]:
+        """The parts of the set behind `number`, ascending. The set must not change meanwhile."""
+        chunk, i = self._position(number + 1)
+        while chunk < len(self._starts):
+            yield max(self._starts[chunk][i], number + 1), self._ends[chunk][i]
+            chunk, i = self._next(chunk, i)
+
     def count_in(self, first: int, last: int) -> int:
         """The number of numbers of the closed range that are in the set."""
         return sum(end - start + 1 for start, end in self.intersection(first, last))

@@ -11,6 +11,7 @@ from typing import Any, Final
 from node.expressions.condition import encoded_condition
 from node.expressions.errors import ExpressionError
 from node.expressions.nodes import TreeError, conjunction, decode_tree, encode_tree
+from node.names import X_QUEUE_TYPE
 from node.refusal import PreconditionFailedError
 from node.session.ports import QueueRef
 from node.type_names import type_name
@@ -64,7 +65,9 @@ def check_arguments_known(
     """Raises PreconditionFailedError for an argument of a queue that some owner would not carry out: one that
     is not `known`.
     """
-    for argument in arguments:
+    for argument, value in arguments.items():
+        if argument == X_QUEUE_TYPE:
+            argument = f"{argument}: {value}"
         if not known(argument):
             raise PreconditionFailedError(_not_known(argument, f"queue '{name}' in vhost '{vhost}'"))
 

@@ -16,6 +16,7 @@ from node.delivery.backlog import NO_BACKLOG
 from node.delivery.deeds import Became, Named
 from node.delivery.settlements import Modification, Outcome, Settlement
 from node.message.run import Run
+from node.message.stream_offset import NEXT, StreamOffset
 from node.ranges.range_set import Range
 from node.refusal import Refusal
 from node.routing.exchange import Exchange
@@ -67,7 +68,7 @@ class QueueCounts:
 
 
 class QueueDescription(NamedTuple):
-    """A queue as its declaration has it, of the type (`kind`) "classic" or "quorum", and its nodes."""
+    """A queue as its declaration has it, of the type `kind` (classic, quorum or stream), and its nodes."""
 
     name: str
     kind: str
@@ -99,15 +100,14 @@ class ConsumerOptions:
 
     browse: bool = False
     """The consumer is shown copies: see `node.session.commands.Consume`."""
-
+    offset: StreamOffset = NEXT
+    """The place at which a reader of a stream begins."""
     filter: bytes = b""
     """The octets of the consumer's selector; empty for none."""
-
     link: bytes = b""
     """The link for which the queue is to keep the consumer's messages (`node.delivery.link_terms`); empty for
     none.
     """
-
     tells: bool = False
     """Deliveries state their bookmarks, and the ends of their leases (`MessageFormat.with_lease`)."""
     backlog: int = NO_BACKLOG

@@ -55,6 +55,7 @@ from node.session.filter_arguments import (
 from node.session.named_messages import bookmarked, messages_settled, named_messages
 from node.session.permissions import Scope
 from node.session.ports import BrokerPort, ConsumerOptions, DeclaredQueue, Got, QueueCounts, QueueRef
+from node.session.stream_offsets import stream_offset
 from node.session.subscriber import Subscriber
 from node.type_names import type_name
 
@@ -280,6 +281,7 @@ class Requests:
             _priority(queue, command.arguments),
             command.credit,
             browse,
+            stream_offset(queue, command.offset),
             entitled(queue, condition, read_filter),
             command.link,
             _flag(queue, command.arguments, X_TELL),

@@ -14,7 +14,7 @@ from cluster.gateway.giving_back import GivingBack
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.routes import Routes, Targets
 from cluster.gateway.state import HeldMessages
-from cluster.owner import annotating, intake, serving, two_phase_commit
+from cluster.owner import annotating, browsing, intake, serving, two_phase_commit
 from cluster.owner.context import DeadLetterRoutes
 from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.linearizable_reads import LinearizableReads
@@ -44,8 +44,8 @@ from node.queue.queue import QueueState
 from node.queue.remarks import Subject, put_remark
 from node.queue.settings import QueueSettings
 from node.queue.targets import TargetStates, TargetStep, UpdateTarget
-from node.ranges.range_map import Span
-from node.ranges.range_set import merged
+from node.ranges.range_map import ABOVE_ALL, Span
+from node.ranges.range_set import Range, merged
 from node.session.permissions import Scope
 from node.wire.amqp091 import codec, routing_keys
 
@@ -274,6 +274,17 @@ def early_barriers() -> AbstractContextManager[object]:
         return bool(ready.intersection(number, number)) and not ready.intersection(0, number - 1)
 
     return mock.patch.object(Barriers, "_first", first)
+
+
+def readers_ahead() -> AbstractContextManager[object]:
+    """D17: a reader of a stream gets no message behind those of a transaction whose outcome is not known. With
+    the bug the reader gets these at once, and does not come back.
+    """
+
+    def unbounded(queue: QueueOwner, number: int) -> Iterator[tuple[int, Range]]:
+        return queue.delivery.ready.behind(0, number, ABOVE_ALL)
+
+    return mock.patch.object(browsing, "_stream_behind", unbounded)
 
 
 def early_ends() -> AbstractContextManager[object]:

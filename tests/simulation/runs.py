@@ -54,6 +54,9 @@ REFUSALS_EVERY = 32
 CUTS_EVERY = 32
 """One in so many seeds about consumers is about consistent cuts."""
 
+STREAMS_EVERY = 32
+"""One in so many seeds about consumers is about streams."""
+
 GRAVES_EVERY = 4
 """One in so many seeds about leases is about dead letters."""
 
@@ -230,6 +233,9 @@ def _of_consumers(seed: int, shape: Shape) -> Plan:
     elif seed % CUTS_EVERY == 8:
         shape.trials = (("cuts",),) * 4
         return shape, World(seed).chance("cuts").choice(UNRELIABLE), 0.3
+    elif seed % STREAMS_EVERY == 0:
+        shape.trials = (("streams",),) * 4
+        return shape, World(seed).chance("streams").choice(UNRELIABLE), 0.3
     elif seed % MOVES_EVERY == 12:
         shape.trials = (("moves",),) * 4
         return shape, World(seed).chance("moves").choice(UNRELIABLE), 0.3

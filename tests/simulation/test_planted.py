@@ -58,6 +58,7 @@ SHOWN_BY = {
     "served without a lease": 96,
     "clock that a suspension stops": 37,
     "copies taken for granted": 31,
+    "readers ahead of transactions": 0,
     "removed before it is sent": 15,
     "dead letters by an old catalog": 33,
     "one routing key for a run": 0,

@@ -19,6 +19,7 @@ from cluster.admin.api.services import Services
 from cluster.admin.api.survey import OwnedQueue
 from cluster.catalog.definitions import QueueDefinition, parse_local_queue_name
 from cluster.catalog.effective import applied_to_queue, queue_type
+from cluster.catalog.placement import CLASSIC
 from cluster.catalog.policies import AppliedPolicies, ResourceKind
 from node.routing.matching import Destination, DestinationKind
 
@@ -108,7 +109,7 @@ def queue_row(
         **applied_policies(applied_to_queue(services.state, queue)),
         "state": "down" if owned is None else "running",
     }
-    if kind == "quorum":
+    if kind != CLASSIC:
         online = [node for node in partition.replicas if node in answered]
         leader = None if owned is None else owned.node
         row |= {"leader": leader, "members": list(partition.replicas), "online": online}

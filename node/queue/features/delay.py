@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from node.queue.feature import Declaration, Incoming, Notes, Rule
+from node.queue.features.stream import is_stream
 from node.queue.operations import Aspect
 from node.queue.settings import QueueSettings
 
@@ -31,7 +32,7 @@ _DELAYS: Final = Delays()
 
 
 def _rule(settings: QueueSettings) -> Rule | None:
-    return _DELAYS
+    return None if is_stream(settings) else _DELAYS
 
 
 FEATURE: Final[Declaration] = Declaration(rule=_rule)

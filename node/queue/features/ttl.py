@@ -13,6 +13,7 @@ from node.queue.argument_types import read_time
 from node.queue.decision_format import encode_annotate
 from node.queue.delivery_state import DeliveryState
 from node.queue.feature import Declaration, Feature, FeatureContext, Incoming, Notes, Rule, ToldRun
+from node.queue.features.stream import is_stream
 from node.queue.operations import Aspect
 from node.queue.order import Order
 from node.queue.schedule import Schedule
@@ -215,7 +216,7 @@ def _share(delivery: DeliveryState, former: Feature | None) -> Feature | None:
 
 
 def _rule(settings: QueueSettings) -> Rule | None:
-    return Expiries(MESSAGE_TTL.of(settings))
+    return None if is_stream(settings) else Expiries(MESSAGE_TTL.of(settings))
 
 
 FEATURE: Final[Declaration] = Declaration(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from node.message.stream_offset import OffsetKind, StreamOffset
+from node.names import X_STREAM_OFFSET
 from node.routing.matching import Destination, DestinationKind
 from node.session.commands import (
     Bind,
@@ -28,6 +30,7 @@ from node.session.ports import QueueDeclaration
 from node.wire.amqp091 import effects
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.connection import Connection
+from node.wire.amqp091.fields import Timestamp
 from node.wire.amqp091.primitives import Method
 
 
@@ -85,8 +88,14 @@ def _consume(request: effects.Request, method: m.BasicConsume) -> Command:
         method.no_ack,
         method.exclusive,
         method.arguments,
+        offset=_offset(method.arguments.get(X_STREAM_OFFSET)),
         replaces=request.consumer,
     )
+
+
+def _offset(asked: object) -> object:
+    """A time in seconds since the epoch as a place in a stream; every other value as it is."""
+    return StreamOffset(OffsetKind.TIME, asked * 1000) if isinstance(asked, Timestamp) else asked
 
 
 def _cancel(request: effects.Request, _: m.BasicCancel) -> Command:

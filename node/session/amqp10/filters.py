@@ -26,8 +26,9 @@ from node.expressions.nodes import (
 )
 from node.expressions.parsing import parse_expression
 from node.expressions.patterns import literal
+from node.message.stream_offset import OffsetKind, StreamOffset
 from node.wire.amqp10.errors import FilterError
-from node.wire.amqp10.values import AmqpValue, DecimalOctets, Described
+from node.wire.amqp10.values import AmqpValue, DecimalOctets, Described, TimestampMs
 
 MAX_FIELDS: Final = 16
 """The largest number of fields in one property filter: the OASIS draft asks a node for a limit (7.1)."""
@@ -35,11 +36,13 @@ MAX_FIELDS: Final = 16
 
 class FilterSet(NamedTuple):
     """The filters of a source that are in force, by their names; None for none. `condition` are the octets of
-    the selector that stands for all of them (`node.expressions.nodes`); empty for none.
+    the selector that stands for all of them (`node.expressions.nodes`); empty for none. `offset` is where a
+    reader of a stream begins (`node.session.stream_offsets`).
     """
 
     kept: dict[str, AmqpValue] | None
     condition: bytes
+    offset: object = None
 
 
 NO_FILTERS: Final = FilterSet(None, b"")
@@ -52,7 +55,11 @@ def filter_set(asked: Mapping[Any, AmqpValue] | None, *, expressions: bool = Tru
     """
     kept: dict[str, AmqpValue] = {}
     trees: list[Node] = []
+    offset: object = None
     for name, value in (asked or {}).items():
+        if isinstance(value, Described) and _descriptor(value) == _STREAM_OFFSET:
+            kept[name], offset = value, _offset(value.value)
+            continue
         read = _READERS.get(_descriptor(value))
         known = read is not None and (expressions or read is not _expression)
         if known and read is not None and isinstance(value, Described):
@@ -61,10 +68,10 @@ def filter_set(asked: Mapping[Any, AmqpValue] | None, *, expressions: bool = Tru
             except (ExpressionError, TreeError, ValueError) as error:
                 raise FilterError(f"the filter '{name}' does not parse: {error}") from None
             kept[name] = value
-    if not trees:
+    if not kept:
         return NO_FILTERS
     try:
-        return FilterSet(kept, encode_tree(conjunction(trees)))
+        return FilterSet(kept, encode_tree(conjunction(trees)) if trees else b"", offset)
     except TreeError as beyond:
         raise FilterError(str(beyond)) from None
 
@@ -72,6 +79,15 @@ def filter_set(asked: Mapping[Any, AmqpValue] | None, *, expressions: bool = Tru
 def _descriptor(value: AmqpValue) -> str | int | None:
     found = value.descriptor if isinstance(value, Described) else None
     return found if isinstance(found, str | int) else None
+
+
+_STREAM_OFFSET: Final = "rabbitmq:stream-offset-spec"
+"""The descriptor of RabbitMQ's filter that states where a reader of a stream begins."""
+
+
+def _offset(value: AmqpValue) -> object:
+    """A time as a place in a stream; every other value as it is."""
+    return StreamOffset(OffsetKind.TIME, max(0, value)) if isinstance(value, TimestampMs) else value
 
 
 # -- selectors --------------------------------------------------------------------------------------

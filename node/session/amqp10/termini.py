@@ -180,7 +180,8 @@ class Termini:
     def _consume(self, link: OutgoingLink, queue: str) -> None:
         """Raises FilterError and IncompleteUnsettledError."""
         filters = link.source.filter if self._port.knows_filters else None
-        link.filters, condition = filter_set(filters, expressions=self._port.knows_expressions)
+        found = filter_set(filters, expressions=self._port.knows_expressions)
+        link.filters = found.kept
         asked = link.attach.properties or {}
         command = Consume(
             queue,
@@ -188,7 +189,8 @@ class Termini:
             link.presettled,
             arguments={name: asked[name] for name in CONSUMER_PROPERTIES if name in asked},
             browse=link.browses,
-            filter=condition,
+            offset=found.offset,
+            filter=found.condition,
             link=self._kept_link(link),
         )
         self._core.carry_out(link.session, command, partial(self._started, link))

@@ -13,6 +13,7 @@ from struct import Struct
 from typing import Final
 
 from node.message.run import Run, method_octets
+from node.names import X_STREAM_OFFSET
 from node.wire.amqp091.codec import END, FRAME
 from node.wire.amqp091.contents import PROPERTIES_AT, content_header_end
 from node.wire.amqp091.fields import join_table, split_table
@@ -26,6 +27,9 @@ DELIVERY_COUNT: Final = b"x-delivery-count"
 
 BOOKMARK: Final = b"x-bookmark"
 """The header with the bookmark of a message, for consumers that ask for it (`node.message.bookmarks`)."""
+
+STREAM_OFFSET: Final = X_STREAM_OFFSET.encode()
+"""The header with the place of a message in its stream."""
 
 LOCKED_UNTIL: Final = b"x-locked-until"
 """The header with the end of a message's lease, in milliseconds since the epoch."""
@@ -99,11 +103,23 @@ def with_delivery_count(run: Run, failures: int) -> Run:
 
 def with_lease(run: Run, bookmark: str, until: int | None) -> Run:
     """The one message of a run with its bookmark, and the end of its lease if there is one, in headers."""
-    text = bookmark.encode()
-    told = {BOOKMARK: _TEXT.pack(b"S", len(text)) + text}
+    told = {BOOKMARK: _text(bookmark)}
     if until is not None:
         told[LOCKED_UNTIL] = _LONG.pack(b"l", until)
     return _with_headers(run, told)
+
+
+def with_offset(run: Run, offset: int, bookmark: str) -> Run:
+    """The one message of a run with its place in a stream, and its bookmark unless empty, in headers."""
+    told = {STREAM_OFFSET: _LONG.pack(b"l", offset)}
+    if bookmark:
+        told[BOOKMARK] = _text(bookmark)
+    return _with_headers(run, told)
+
+
+def _text(text: str) -> bytes:
+    octets = text.encode()
+    return _TEXT.pack(b"S", len(octets)) + octets
 
 
 def _with_headers(run: Run, told: Headers) -> Run:

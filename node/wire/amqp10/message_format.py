@@ -18,6 +18,7 @@ from node.message.deaths import Death
 from node.message.facts import Facts
 from node.message.format import NO_EXPIRATION, Asked, Copies, MessageSyntaxError, ToldHeaders
 from node.message.run import Run
+from node.names import X_STREAM_OFFSET
 from node.ranges.range_map import Span, spans_of
 from node.refusal import PreconditionFailedError
 from node.wire.amqp091.message_format import Amqp091Format
@@ -44,7 +45,7 @@ from node.wire.amqp10.messages import (
     with_heads,
 )
 from node.wire.amqp10.to_amqp091 import shown_contents
-from node.wire.amqp10.values import AmqpValue, TimestampMs, TypedArray
+from node.wire.amqp10.values import AmqpValue, TimestampMs, TypedArray, ULong
 
 _MISSING = b"\xff"
 """Stands for a header that a message has not: no value begins with this octet."""
@@ -174,6 +175,12 @@ class Amqp10Format:
         told: dict[str, AmqpValue] = {X_BOOKMARK: bookmark}
         if until is not None:
             told[X_LOCKED_UNTIL] = until
+        return with_heads(run, partial(_with_annotations, told))
+
+    def with_offset(self, run: Run, offset: int, bookmark: str) -> Run:
+        told: dict[str, AmqpValue] = {X_STREAM_OFFSET: ULong(offset)}
+        if bookmark:
+            told[X_BOOKMARK] = bookmark
         return with_heads(run, partial(_with_annotations, told))
 
     @property

@@ -19,6 +19,7 @@ from tests.simulation.trials import (
     naming,
     order,
     routing,
+    streams,
 )
 from tests.simulation.trials.trial import PAUSE_S, Kind, Nodes, Trial
 
@@ -65,6 +66,7 @@ OF_CONSUMERS: dict[str, Kind] = {
     "moves": moving.moves,
     "barriers": barriers.barriers,
     "cuts": cuts.cuts,
+    "streams": streams.streams,
 }
 """Only in seeds about consumers."""
 

@@ -108,6 +108,11 @@ class Prover(Caller):
             if body in batch.bodies.values():
                 batch.fate.returned.add(body)
 
+    def encoded(self, exchange: str, key: str, bodies: list[str]) -> bytes:
+        """Publishes of persistent messages."""
+        method = encode_method(CHANNEL, m.BasicPublish(exchange, key))
+        return b"".join(method + messages.content(body.encode(), delivery_mode=2) for body in bodies)
+
     # -- getting --------------------------------------------------------------------------------
 
     def get(self, queue: str, *, no_ack: bool = False) -> Answer:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from cluster.catalog.placement import RestartedError
 from node.refusal import NotFoundError, Refusal
@@ -29,6 +29,9 @@ SLACK_S = 0.15
 """The tolerance of times: nodes' times of day differ by up to 40 ms, clocks drift by 50 ms a second, turns
 are late.
 """
+
+
+T = TypeVar("T", bound=Prover)
 
 
 class Nodes(Protocol):
@@ -90,12 +93,16 @@ class Trial:
 
     def prover(self) -> Prover:
         """A client at some node, at another one in each call where possible. Raises LostError."""
+        return self.client(Prover)
+
+    def client(self, kind: type[T]) -> T:
+        """A client of a kind, as `prover`."""
         used = {one.node for one in self.provers}
         ready = self.nodes.ready_nodes()
         fresh = [node for node in ready if node not in used] or ready
         if not fresh:
             raise LostError
-        prover = Prover(self.nodes.place(self.chance.choice(fresh)))
+        prover = kind(self.nodes.place(self.chance.choice(fresh)))
         self.provers.append(prover)
         return prover
 

@@ -31,6 +31,7 @@ export async function declareQueue(vhost) {
           ["", "As the virtual host says"],
           ["quorum", "quorum: replicated"],
           ["classic", "classic: on one node"],
+          ["stream", "stream: replicated, kept for all readers"],
         ],
       },
       DURABLE,

@@ -1,0 +1,27 @@
+"""Which queues are streams, and the commands that no stream carries out."""
+
+from __future__ import annotations
+
+from cluster.catalog.state import CatalogState
+from node.queue.features.stream import is_stream
+from node.refusal import NotImplementedRefusal
+from node.session.ports import QueueRef
+
+
+class Streams:
+    """The streams of the catalog."""
+
+    def __init__(self, state: CatalogState) -> None:
+        self._state = state
+
+    def has(self, queue: QueueRef) -> bool:
+        """Whether the queue is a stream."""
+        defined = self._state.queues_by_id.get(queue.id)
+        return defined is not None and is_stream(defined.settings)
+
+    def refuse(self, queue: QueueRef, command: str) -> None:
+        """Raises NotImplementedRefusal, in RabbitMQ's words, where the queue is a stream: its messages stay
+        for other readers.
+        """
+        if self.has(queue):
+            raise NotImplementedRefusal(f"{command} not supported by stream queues {queue}")

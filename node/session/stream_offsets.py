@@ -1,0 +1,49 @@
+"""Reads the place in a stream at which a client begins to read (RabbitMQ's argument `x-stream-offset`)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from node.message.bookmarks import BookmarkError, number_of_bookmark
+from node.message.stream_offset import NEXT, OffsetKind, StreamOffset
+from node.names import X_STREAM_OFFSET
+from node.queue.argument_types import UnacceptableError
+from node.queue.features.stream import read_age
+from node.refusal import PreconditionFailedError
+from node.session.ports import QueueRef
+
+_NAMED: Final = {
+    "first": StreamOffset(OffsetKind.FIRST),
+    "last": StreamOffset(OffsetKind.LAST),
+    "next": NEXT,
+}
+_BOOKMARK_DIGITS: Final = 24
+_LARGEST: Final = (1 << 63) - 1
+
+
+def stream_offset(queue: QueueRef, asked: object) -> StreamOffset:
+    """The place that a client asks for: a name, a number, an age (`5m`), the bookmark of a message of the
+    queue, or a time, which its protocol has read; None for the next message.
+
+    Raises PreconditionFailedError.
+    """
+    if asked is None:
+        return NEXT
+    if isinstance(asked, StreamOffset):
+        return asked
+    if isinstance(asked, int) and not isinstance(asked, bool) and 0 <= asked <= _LARGEST:
+        return StreamOffset(OffsetKind.NUMBER, asked)
+    try:
+        if isinstance(asked, str) and len(asked) == _BOOKMARK_DIGITS:
+            return StreamOffset(OffsetKind.NUMBER, number_of_bookmark(queue.id, asked))
+        if isinstance(asked, str):
+            return _NAMED.get(asked) or StreamOffset(OffsetKind.AGE, read_age(asked))
+    except BookmarkError as error:
+        raise _misfit(queue, str(error)) from None
+    except UnacceptableError:
+        pass
+    raise _misfit(queue, f"{asked!r} is no offset: first, last, next, a number, a time, 5m or a bookmark")
+
+
+def _misfit(queue: QueueRef, reason: str) -> PreconditionFailedError:
+    return PreconditionFailedError(f"invalid arg '{X_STREAM_OFFSET}' for {queue}: {reason}")
