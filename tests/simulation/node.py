@@ -309,9 +309,13 @@ class SimulatedNode:
         """
         if not self.paused:
             return
-        self.world.note(f"{self.name} wakes up")
         self.paused = False
         self._clock.resume()
+        if not self.up:
+            # The frozen process was killed, or its machine has lost power.
+            self._missed.clear()
+            return
+        self.world.note(f"{self.name} wakes up")
         if first is not None:
             self.input(first)
         elif self._missed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from unittest import mock
 
 import pytest
 
@@ -93,3 +94,20 @@ def test_a_node_that_wakes_up_reads_what_waited_before_what_is_sent_then() -> No
     assert read == ["waited", "then"]
     node.input(lambda: read.append("at once"))
     assert read[-1] == "at once"
+
+
+@pytest.mark.interpreted
+def test_a_process_that_ends_while_it_is_frozen_does_not_wake_up() -> None:
+    cluster = Cluster(1, Shape(publishers=0, consumers=0))
+    cluster.start()
+    node = cluster.nodes["n1"]
+    woken: list[float] = []
+    for _ in range(10):
+        node.pause()
+        node.world.run(node.world.now + 0.5)
+        node.stop(power=True)
+        with mock.patch.object(node.broker, "tick", woken.append):
+            node.resume()
+        node.start()
+        node.world.run(node.world.now + 0.3)
+    assert not woken
