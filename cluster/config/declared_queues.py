@@ -25,7 +25,8 @@ class DeclaredQueueSettings(Section):
     vhost: Text = Field(default="/", description="The virtual host, which must be there.")
     type: Literal["quorum", "classic", "stream"] | None = Field(
         default=None,
-        description="Replicated, on one node, or replicated and kept for all readers; without it, what the virtual host or the cluster is set to.",
+        description="Replicated, on one node, or replicated and kept for all readers; without it, what the "
+        "virtual host or the cluster is set to.",
     )
     arguments: dict[str, Any] = Field(
         default_factory=dict,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -151,3 +152,46 @@ def test_messages_are_taken_with_every_outcome(connection: Any, management: Any,
     assert [management.queue_info(queue).message_count for queue in (name, dead)] == [0, 0]
     for queue in (name, dead):
         management.delete_queue(queue)
+
+
+class Reading(Taking):
+    """Reads a number of messages of a stream."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(*["accept"] * count)
+        self.offsets: list[int] = []
+
+    def on_amqp_message(self, event: Any) -> None:
+        self.offsets.append(int(event.message.annotations["x-stream-offset"]))
+        super().on_amqp_message(event)
+
+
+def read(connection: Any, name: str, offset: Any, count: int) -> Reading:
+    handler = Reading(count)
+    consumer = connection.consumer(
+        ADDRESSES.queue_address(name),
+        message_handler=handler,
+        consumer_options=rabbitmq.StreamConsumerOptions(offset_specification=offset),
+    )
+    with pytest.raises(Enough):
+        consumer.run()
+    consumer.close()
+    return handler
+
+
+@pytest.mark.requirement("D17.1", "D17.2")
+def test_a_stream_is_read_from_any_place(connection: Any, management: Any, name: str) -> None:
+    management.declare_queue(rabbitmq.StreamSpecification(name=name, max_age=timedelta(hours=1)))
+    assert management.queue_info(name).queue_type == rabbitmq.QueueType.stream
+    publisher = connection.publisher(ADDRESSES.queue_address(name))
+    bodies = [b"%d" % number for number in range(10)]
+    sent(publisher, *bodies)
+    publisher.close()
+    whole = read(connection, name, rabbitmq.OffsetSpecification.first, 10)
+    assert whole.bodies == bodies and whole.offsets == sorted(set(whole.offsets))
+    assert read(connection, name, whole.offsets[4], 6).bodies == bodies[4:]
+    assert read(connection, name, rabbitmq.OffsetSpecification.last, 1).bodies == bodies[-1:]
+    hour_ago = datetime.now() - timedelta(hours=1)
+    assert read(connection, name, hour_ago, 10).offsets == whole.offsets
+    assert management.queue_info(name).message_count == 10
+    management.delete_queue(name)

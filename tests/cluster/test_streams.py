@@ -22,7 +22,7 @@ from tests.wire.amqp10.performatives import credit, receiver
 __all__ = ["site"]
 
 STREAM = "s"
-REPLAY = pytest.mark.requirement("D17")
+REPLAY = pytest.mark.requirement("D17.1")
 OFFSET = "x-stream-offset"
 
 
@@ -67,7 +67,7 @@ def test_every_reader_gets_every_message_in_order(site: Site) -> None:
     assert client.depth(STREAM) == 4
 
 
-@REPLAY
+@pytest.mark.requirement("D17.1", "D17.2")
 def test_a_reader_begins_at_the_place_that_it_names(site: Site) -> None:
     client = declared(site)
     publish(client, "1", "2")
@@ -133,6 +133,17 @@ def test_an_answer_gives_credit_and_leaves_the_message(site: Site, answer: str) 
     assert got(reader) == list("12" if answer == "none" else "123456")
     reader.close()
     assert client.depth(STREAM) == 6 and got(reading(site, "n3", "first")) == list("123456")
+
+
+@pytest.mark.requirement("D17.4")
+def test_a_reader_needs_no_acknowledgements(site: Site) -> None:
+    client = declared(site)
+    names = [str(number) for number in range(1000)]
+    publish(client, *names)
+    reader = site.client("n2")
+    reader.consume(STREAM, no_ack=True, arguments={OFFSET: "first"})
+    site.until(lambda: len(reader.deliveries) == len(names))
+    assert got(reader) == names
 
 
 @REPLAY
@@ -287,7 +298,7 @@ def link(site: Site, name: str, offset: Any) -> LinkClient:
     return client
 
 
-@REPLAY
+@pytest.mark.requirement("D17.1", "D17.2")
 def test_a_link_of_amqp_1_0_reads_from_its_place(site: Site) -> None:
     client = declared(site)
     publish(client, *"123")

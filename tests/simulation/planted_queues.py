@@ -277,8 +277,8 @@ def early_barriers() -> AbstractContextManager[object]:
 
 
 def readers_ahead() -> AbstractContextManager[object]:
-    """D17: a reader of a stream gets no message behind those of a transaction whose outcome is not known. With
-    the bug the reader gets these at once, and does not come back.
+    """D17: a reader of a stream gets no message behind those of a transaction whose outcome is not known.
+    With the bug the reader gets these at once, and does not come back.
     """
 
     def unbounded(queue: QueueOwner, number: int) -> Iterator[tuple[int, Range]]:

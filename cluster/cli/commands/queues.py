@@ -44,7 +44,8 @@ def list_queues(client: ManagementClient, vhost: str | None, as_json: bool) -> N
     "--type",
     "kind",
     type=click.Choice(["quorum", "classic", "stream"]),
-    help="Replicated, on one node, or replicated and kept for all readers; without it, what the virtual host or the cluster is set to.",
+    help="Replicated, on one node, or replicated and kept for all readers; without it, what the virtual "
+    "host or the cluster is set to.",
 )
 @click.option("--transient", is_flag=True, help="In memory only: it ends with the node.")
 @click.option("--auto-delete", is_flag=True, help="Delete it with its last consumer.")
