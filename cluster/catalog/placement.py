@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from node.names import STREAM_TYPE, X_QUEUE_TYPE
+from node.message.streams import STREAM_TYPE, X_QUEUE_TYPE
 from node.refusal import PreconditionFailedError, Refusal
 from node.session.ports import QueueDeclaration
 

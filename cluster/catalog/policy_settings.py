@@ -14,7 +14,7 @@ from cluster.catalog.access.patterns import mistake_in
 from node.queue.argument import PolicyUse
 from node.queue.argument_types import UnacceptableError, read_natural, read_text
 from node.queue.features.arguments import BY_NAME
-from node.queue.features.stream import ARGUMENTS_OF_STREAMS
+from node.queue.stream_settings import ARGUMENTS_OF_STREAMS
 
 ALTERNATE_EXCHANGE: Final = "alternate-exchange"
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cluster.catalog.definitions import PartitionDefinition, PartitionKind, QueueDefinition
 from cluster.catalog.placement import CLASSIC, GROUP_SIZE, QUORUM
-from node.names import X_QUEUE_TYPE
+from node.message.streams import X_QUEUE_TYPE
 from node.queue.features.arguments import BY_NAME
 from node.refusal import AccessRefusedError, locked
 from node.routing.equivalence import check_equivalent_arguments, check_property

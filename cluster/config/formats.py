@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from node.names import STREAM_TYPE, X_QUEUE_TYPE
+from node.message.streams import STREAM_TYPE, X_QUEUE_TYPE
 
 FORMAT_LEVEL: Final = 17
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several

@@ -36,9 +36,9 @@ from cluster.peers.link_messages import FIRST_CONSUMER
 from node.delivery.deeds import Deed, Named
 from node.delivery.settlements import Modification, Outcome, Settlement, consumer_of, token_of
 from node.message.run import Run
-from node.queue.features.stream import is_stream
+from node.queue.stream_settings import is_stream
 from node.ranges.range_set import Range
-from node.refusal import PreconditionFailedError, Refusal, locked
+from node.refusal import Refusal, locked
 from node.routing.exchange import Exchange
 from node.routing.matching import Binding, Destination
 from node.session.logins import Login
@@ -98,14 +98,13 @@ class FrontEnd:
         self._cancellations = Cancellations(
             catalog, formats, links, local, context.config.auto_delete_after_s
         )
-        self._drains, self._browsing = Drains(links), BrowsingConsumers(links)
+        self._drains, self._browsing = Drains(links), BrowsingConsumers(links, Streams(catalog.state))
         self._consumers: dict[int, Attached] = {}
         self._attaching = Attaching(
             context, local, self._consumers, self._new_consumer, self._cancellations.cancel
         )
         self.backlogs = self._attaching.backlogs
         self._giving_back = GivingBack(self._consumers, links, formats)
-        self._streams = Streams(catalog.state)
         self._gets = Gets(catalog.state, links, local, self._consumers, self._new_consumer)
         self._last_consumer = FIRST_CONSUMER
         self._waiting: dict[Subscriber, None] = {}
@@ -321,7 +320,7 @@ class FrontEnd:
     # -- owners ---------------------------------------------------------------------------------
 
     def purge(self, queue: QueueRef, answer: Callable[[int, Refusal | None], None]) -> None:
-        self._streams.refuse(queue, "queue.purge")
+        self._browsing.streams.refuse(queue, "queue.purge")
         self._requests.purge(queue, answer)
 
     def count(self, queue: QueueRef, answer: Callable[[QueueCounts, Refusal | None], None]) -> None:
@@ -332,7 +331,7 @@ class FrontEnd:
         self._requests.browse(queue, behind, wanted, filter, answer)
 
     def get(self, queue: QueueRef, no_ack: bool, answer: TakeGot, filter: bytes = b"") -> None:
-        self._streams.refuse(queue, "basic.get")
+        self._browsing.streams.refuse(queue, "basic.get")
         self._gets.get(queue, no_ack, answer, filter)
 
     def _new_consumer(self, link: PartitionLink, queue: int) -> int:
@@ -351,9 +350,7 @@ class FrontEnd:
         options: ConsumerOptions,
         answer: Callable[[int, Refusal | None], None],
     ) -> None:
-        stream = self._streams.has(queue)
-        if stream and options.replaces:
-            raise PreconditionFailedError(f"{queue} is a stream, whose readers no other ones replace")
+        stream = self._browsing.streams.check_reader(queue, options)
         if options.browse or stream:
             self._browsing.begin(self._next_number(), subscriber, queue, options, answer, stream=stream)
         elif options.replaces:
@@ -428,7 +425,7 @@ class FrontEnd:
 
     def settle_named(self, queue: QueueRef, named: Named, answer: NamedAnswer) -> None:
         if named.deed is not Deed.COPY:
-            self._streams.refuse(queue, f"{named.deed.name.lower()} by bookmark or filter")
+            self._browsing.streams.refuse(queue, f"{named.deed.name.lower()} by bookmark or filter")
         self._requests.settle_named(queue, named, answer)
 
     def renew(self, lease: int, ranges: list[Range]) -> None:

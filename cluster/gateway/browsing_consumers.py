@@ -16,6 +16,7 @@ from cluster.gateway.browsing import BEGINNING, Bookmark
 from cluster.gateway.link import Links, PartitionLink
 from cluster.gateway.refusals import refusal_of
 from cluster.gateway.state import unanswered
+from cluster.gateway.streams import Streams
 from cluster.peers.link_messages import NOT_FOUND, NOTHING_TO_GET, UNREACHABLE
 from node.message.bookmarks import bookmark_of
 from node.queue.entry_format import read_run
@@ -69,7 +70,8 @@ class BrowsingConsumer:
 class BrowsingConsumers:
     """The browsing consumers of one front end. Calls for other consumers are ignored."""
 
-    def __init__(self, links: Links) -> None:
+    def __init__(self, links: Links, streams: Streams) -> None:
+        self.streams = streams
         self._links = links
         self._consumers: dict[int, BrowsingConsumer] = {}
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from cluster.catalog.state import CatalogState
-from node.queue.features.stream import is_stream
-from node.refusal import NotImplementedRefusal
-from node.session.ports import QueueRef
+from node.queue.stream_settings import is_stream
+from node.refusal import NotImplementedRefusal, PreconditionFailedError
+from node.session.ports import ConsumerOptions, QueueRef
 
 
 class Streams:
@@ -18,6 +18,15 @@ class Streams:
         """Whether the queue is a stream."""
         defined = self._state.queues_by_id.get(queue.id)
         return defined is not None and is_stream(defined.settings)
+
+    def check_reader(self, queue: QueueRef, options: ConsumerOptions) -> bool:
+        """Whether a consumer would be a reader of a stream. Raises PreconditionFailedError for a reader that
+        is to take the place of a consumer.
+        """
+        reads = self.has(queue)
+        if reads and options.replaces:
+            raise PreconditionFailedError(f"{queue} is a stream, whose readers replace no consumers")
+        return reads
 
     def refuse(self, queue: QueueRef, command: str) -> None:
         """Raises NotImplementedRefusal, in RabbitMQ's words, where the queue is a stream: its messages stay

@@ -17,9 +17,9 @@ from node.expressions.selector import Selector
 from node.message.run import Run
 from node.queue.dispatch import QueueOwner
 from node.queue.entry_format import encode_publish
-from node.queue.features.stream import is_stream
 from node.queue.filtering import LookBudget, Looking, look_through
 from node.queue.order import Order
+from node.queue.stream_settings import is_stream
 from node.ranges.range_map import ABOVE_ALL
 from node.ranges.range_set import Range, count_of, up_to
 

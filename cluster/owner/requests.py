@@ -31,7 +31,7 @@ from cluster.peers.link_messages import (
 )
 from node.delivery.deeds import Deed
 from node.expressions.nodes import TreeError
-from node.message.stream_offset import OffsetKind, StreamOffset
+from node.message.streams import OffsetKind, StreamOffset
 from node.queue.dispatch import QueueOwner
 from node.queue.entry_format import encode_purge, encode_seal_queue
 from node.queue.operations import ANY_MESSAGES
@@ -132,13 +132,16 @@ class FrontEndRequests:
             self._front_ends.answer(front_end, request, None)
         elif name in ("renew", "settle_named", "find_named", "show_waiting"):
             self._take_naming(name, front_end, found, arguments)
-        elif name == "last":
-            self._owner.after_proposed(lambda: found(self._owner.next_sequence - 1))
-        elif name == "stream_place":
-            self._owner.after_proposed(partial(self._tell_place, found, *arguments))
+        elif name in ("last", "stream_place"):
+            telling = self._tell_last if name == "last" else self._tell_place
+            self._owner.after_proposed(partial(telling, found, *arguments))
         else:
             # A request of a later release.
             self._front_ends.answer(front_end, request, NOT_FOUND)
+
+    def _tell_last(self, found: SendAnswer, _: int) -> None:
+        """Answer the last number that the owner has given away."""
+        found(self._owner.next_sequence - 1)
 
     def _tell_place(self, found: SendAnswer, number: int, kind: int, value: int) -> None:
         """Answer the number behind which a reader of a stream begins."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from node.message.stream_offset import OffsetKind, StreamOffset
+from node.message.streams import OffsetKind, StreamOffset
 from node.queue.delivery_state import DeliveryState
 from node.queue.operations import Aspect
 

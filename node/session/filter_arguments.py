@@ -11,7 +11,7 @@ from typing import Any, Final
 from node.expressions.condition import encoded_condition
 from node.expressions.errors import ExpressionError
 from node.expressions.nodes import TreeError, conjunction, decode_tree, encode_tree
-from node.names import X_QUEUE_TYPE
+from node.message.streams import X_QUEUE_TYPE
 from node.refusal import PreconditionFailedError
 from node.session.ports import QueueRef
 from node.type_names import type_name

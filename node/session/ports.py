@@ -16,7 +16,7 @@ from node.delivery.backlog import NO_BACKLOG
 from node.delivery.deeds import Became, Named
 from node.delivery.settlements import Modification, Outcome, Settlement
 from node.message.run import Run
-from node.message.stream_offset import NEXT, StreamOffset
+from node.message.streams import FROM_NEXT, StreamOffset
 from node.ranges.range_set import Range
 from node.refusal import Refusal
 from node.routing.exchange import Exchange
@@ -100,7 +100,7 @@ class ConsumerOptions:
 
     browse: bool = False
     """The consumer is shown copies: see `node.session.commands.Consume`."""
-    offset: StreamOffset = NEXT
+    offset: StreamOffset = FROM_NEXT
     """The place at which a reader of a stream begins."""
     filter: bytes = b""
     """The octets of the consumer's selector; empty for none."""

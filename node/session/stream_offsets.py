@@ -5,17 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from node.message.bookmarks import BookmarkError, number_of_bookmark
-from node.message.stream_offset import NEXT, OffsetKind, StreamOffset
-from node.names import X_STREAM_OFFSET
-from node.queue.argument_types import UnacceptableError
-from node.queue.features.stream import read_age
+from node.message.streams import FROM_NEXT, X_STREAM_OFFSET, OffsetKind, StreamOffset, age_ms
 from node.refusal import PreconditionFailedError
 from node.session.ports import QueueRef
 
 _NAMED: Final = {
     "first": StreamOffset(OffsetKind.FIRST),
     "last": StreamOffset(OffsetKind.LAST),
-    "next": NEXT,
+    "next": FROM_NEXT,
 }
 _BOOKMARK_DIGITS: Final = 24
 _LARGEST: Final = (1 << 63) - 1
@@ -28,20 +25,21 @@ def stream_offset(queue: QueueRef, asked: object) -> StreamOffset:
     Raises PreconditionFailedError.
     """
     if asked is None:
-        return NEXT
+        return FROM_NEXT
     if isinstance(asked, StreamOffset):
         return asked
     if isinstance(asked, int) and not isinstance(asked, bool) and 0 <= asked <= _LARGEST:
         return StreamOffset(OffsetKind.NUMBER, asked)
-    try:
-        if isinstance(asked, str) and len(asked) == _BOOKMARK_DIGITS:
+    if isinstance(asked, str) and len(asked) == _BOOKMARK_DIGITS:
+        try:
             return StreamOffset(OffsetKind.NUMBER, number_of_bookmark(queue.id, asked))
-        if isinstance(asked, str):
-            return _NAMED.get(asked) or StreamOffset(OffsetKind.AGE, read_age(asked))
-    except BookmarkError as error:
-        raise _misfit(queue, str(error)) from None
-    except UnacceptableError:
-        pass
+        except BookmarkError as error:
+            raise _misfit(queue, str(error)) from None
+    if isinstance(asked, str):
+        age = age_ms(asked)
+        found = _NAMED.get(asked) if age is None else StreamOffset(OffsetKind.AGE, age)
+        if found is not None:
+            return found
     raise _misfit(queue, f"{asked!r} is no offset: first, last, next, a number, a time, 5m or a bookmark")
 
 

@@ -26,6 +26,12 @@ def test_a_durable_queue_is_replicated_on_three_nodes_and_owned_where_it_was_dec
     assert not placed.transient
 
 
+@pytest.mark.parametrize(("size", "replicas"), [(1, ("n1",)), (None, ("n1", "n2", "n3"))])
+def test_a_stream_states_its_replicas_as_on_rabbitmq(size: int | None, replicas: tuple[str, ...]) -> None:
+    sized = {} if size is None else {"x_initial_cluster_size": size}
+    assert place(declared(x_queue_type="stream", **sized), "n1", MEMBERS, "classic").replicas == replicas
+
+
 @pytest.mark.requirement("A24.16")
 @pytest.mark.parametrize(("size", "replicas"), [(1, ("n1",)), (4, MEMBERS), (9, MEMBERS)])
 def test_the_group_size_can_be_asked_for(size: int, replicas: tuple[str, ...]) -> None:
@@ -123,7 +129,10 @@ def test_transient_and_exclusive_queues_stay_in_the_memory_of_one_node() -> None
 @pytest.mark.parametrize(
     "declaration",
     [
-        declared(x_queue_type="stream"),
+        declared(x_queue_type="delayed"),
+        declared(x_queue_type="stream", durable=False),
+        declared(x_queue_type="stream", exclusive=True),
+        declared(x_queue_type="stream", x_initial_cluster_size=0),
         declared(x_queue_type="quorum", durable=False),
         declared(x_queue_type="quorum", exclusive=True),
         declared(x_quorum_initial_group_size=0),

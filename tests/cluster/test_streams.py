@@ -146,6 +146,18 @@ def test_a_reader_needs_no_acknowledgements(site: Site) -> None:
     assert got(reader) == names
 
 
+@pytest.mark.requirement("D9.1", "D17.1")
+def test_a_reader_with_a_filter_gets_what_it_takes(site: Site) -> None:
+    client = declared(site, filter="kind <> 'noise'")
+    for number in range(6):
+        publish(client, str(number), headers={"kind": ("order", "noise", "offer")[number % 3]})
+    reader = reading(site, "n2", "first", prefetch=1, **{"x-filter": "kind = 'order'"})
+    assert got(reader) == ["0"]
+    reader.ack(reader.deliveries[0])
+    site.until(lambda: got(reader) == ["0", "3"])
+    assert got(reading(site, "n3", "first")) == ["0", "2", "3", "5"]
+
+
 @REPLAY
 def test_readers_go_on_when_the_owner_dies(site: Site) -> None:
     client = declared(site)

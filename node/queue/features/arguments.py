@@ -13,9 +13,9 @@ from typing import Any, Final
 from node.queue.argument import Argument, PolicyUse
 from node.queue.argument_types import UnacceptableError, one_of, read_natural, read_text
 from node.queue.features.registry import ARGUMENTS as OF_FEATURES
-from node.queue.features.stream import ARGUMENTS_OF_STREAMS, MAX_AGE, is_stream
 from node.queue.operations import Semantics
 from node.queue.settings import QueueSettings
+from node.queue.stream_settings import ARGUMENTS_OF_STREAMS, MAX_AGE_ARGUMENT, is_stream
 from node.refusal import PreconditionFailedError
 
 SEMANTICS_NAMES: Final = {
@@ -80,7 +80,7 @@ def read_queue_arguments(arguments: Mapping[str, Any], queue: str, vhost: str) -
 def _check_type(arguments: Mapping[str, Any], queue: str, vhost: str, *, stream: bool) -> None:
     """Raises PreconditionFailedError for an argument that queues of this type do not have."""
     for name in arguments:
-        unfit = name in BY_NAME and name not in ARGUMENTS_OF_STREAMS if stream else name == MAX_AGE.name
+        unfit = name in BY_NAME and name not in ARGUMENTS_OF_STREAMS if stream else name == MAX_AGE_ARGUMENT
         if unfit:
             kind = "stream" if stream else "another type than stream"
             raise PreconditionFailedError(

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from node.queue.feature import Declaration, Incoming, Notes, Rule
-from node.queue.features.stream import is_stream
 from node.queue.operations import Aspect
 from node.queue.settings import QueueSettings
+from node.queue.stream_settings import is_stream
 
 
 class Delays(Rule):

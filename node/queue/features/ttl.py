@@ -13,11 +13,11 @@ from node.queue.argument_types import read_time
 from node.queue.decision_format import encode_annotate
 from node.queue.delivery_state import DeliveryState
 from node.queue.feature import Declaration, Feature, FeatureContext, Incoming, Notes, Rule, ToldRun
-from node.queue.features.stream import is_stream
 from node.queue.operations import Aspect
 from node.queue.order import Order
 from node.queue.schedule import Schedule
 from node.queue.settings import QueueSettings
+from node.queue.stream_settings import is_stream
 from node.ranges.range_map import RangeMap, Span
 from node.ranges.range_set import Range, RangeSet
 from node.wire.formats import format_of

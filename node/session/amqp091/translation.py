@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from node.message.stream_offset import OffsetKind, StreamOffset
-from node.names import X_STREAM_OFFSET
+from node.message.streams import X_STREAM_OFFSET, OffsetKind, StreamOffset
 from node.routing.matching import Destination, DestinationKind
 from node.session.commands import (
     Bind,

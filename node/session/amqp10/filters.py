@@ -26,7 +26,7 @@ from node.expressions.nodes import (
 )
 from node.expressions.parsing import parse_expression
 from node.expressions.patterns import literal
-from node.message.stream_offset import OffsetKind, StreamOffset
+from node.message.streams import OffsetKind, StreamOffset
 from node.wire.amqp10.errors import FilterError
 from node.wire.amqp10.values import AmqpValue, DecimalOctets, Described, TimestampMs
 

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Final
 
 from node.message.run import Run, method_octets
-from node.names import X_STREAM_OFFSET
+from node.message.streams import X_STREAM_OFFSET
 from node.wire.amqp091.codec import END, FRAME
 from node.wire.amqp091.contents import PROPERTIES_AT, content_header_end
 from node.wire.amqp091.fields import join_table, split_table

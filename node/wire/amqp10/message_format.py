@@ -18,7 +18,7 @@ from node.message.deaths import Death
 from node.message.facts import Facts
 from node.message.format import NO_EXPIRATION, Asked, Copies, MessageSyntaxError, ToldHeaders
 from node.message.run import Run
-from node.names import X_STREAM_OFFSET
+from node.message.streams import X_STREAM_OFFSET
 from node.ranges.range_map import Span, spans_of
 from node.refusal import PreconditionFailedError
 from node.wire.amqp091.message_format import Amqp091Format

@@ -1,0 +1,60 @@
+"""Streams, queues that keep their messages for all readers: their names, and the places at which readers
+begin.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+X_QUEUE_TYPE: Final = "x-queue-type"
+"""The argument of a queue that states its type."""
+
+STREAM_TYPE: Final = "stream"
+"""The type of streams."""
+
+X_STREAM_OFFSET: Final = "x-stream-offset"
+"""The argument of a consumer that states where in a stream it begins, and the name under which each message
+of a stream states its own place.
+"""
+
+
+_UNITS_S: Final = {"Y": 365 * 86_400, "M": 30 * 86_400, "D": 86_400, "h": 3_600, "m": 60, "s": 1}
+_AGE: Final = re.compile(r"([0-9]{1,9})([YMDhms])", re.ASCII)
+
+
+def age_ms(text: str) -> int | None:
+    """An age in milliseconds, of a text like RabbitMQ's: `7D`, `12h`. A month has 30 days, a year 365. None
+    for another text.
+    """
+    found = _AGE.fullmatch(text)
+    return None if found is None else int(found[1]) * _UNITS_S[found[2]] * 1000
+
+
+class OffsetKind(IntEnum):
+    """The kinds of places in a stream. Nodes tell each other the numbers."""
+
+    FIRST = 0
+    """The reader begins with the oldest message that the stream has."""
+    LAST = 1
+    """With the newest one, or with the next where there is none."""
+    NEXT = 2
+    """With the next message that the stream takes."""
+    NUMBER = 3
+    """With the message of this number, or the first behind it."""
+    TIME = 4
+    """With the first message that the owner took at this time or later, in milliseconds since the epoch."""
+    AGE = 5
+    """With the first message that the owner took so many milliseconds ago or later."""
+
+
+class StreamOffset(NamedTuple):
+    """`value` counts for the last three kinds."""
+
+    kind: OffsetKind
+    value: int = 0
+
+
+FROM_NEXT: Final = StreamOffset(OffsetKind.NEXT)
+"""The offset of a reader that names none."""

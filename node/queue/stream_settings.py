@@ -1,0 +1,38 @@
+"""The settings of streams, as modules read them that know no features."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from node.message.streams import age_ms
+from node.queue.argument_types import UnacceptableError, read_text
+from node.queue.settings import QueueSettings
+
+MAX_AGE_ARGUMENT: Final = "x-max-age"
+
+ARGUMENTS_OF_STREAMS: Final = frozenset(
+    {
+        "x-queue-type",
+        MAX_AGE_ARGUMENT,
+        "x-stream-max-segment-size-bytes",
+        "x-initial-cluster-size",
+        "x-max-length-bytes",
+        "x-filter",
+        "x-queue-leader-locator",
+        "x-queue-master-locator",
+    }
+)
+"""The arguments that a stream may have. Policies set no others of a stream either."""
+
+
+def is_stream(settings: QueueSettings) -> bool:
+    """Whether the queue is a stream."""
+    return bool(settings.asked.get("stream"))
+
+
+def read_age(value: object) -> int:
+    """An age in milliseconds. Raises UnacceptableError."""
+    found = age_ms(read_text(value))
+    if found is None:
+        raise UnacceptableError("invalid_max_age")
+    return found
