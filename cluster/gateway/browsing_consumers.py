@@ -19,6 +19,7 @@ from cluster.gateway.state import unanswered
 from cluster.gateway.streams import Streams
 from cluster.peers.link_messages import NOT_FOUND, NOTHING_TO_GET, UNREACHABLE
 from node.message.bookmarks import bookmark_of
+from node.message.run import Run, joined
 from node.queue.entry_format import read_run
 from node.ranges.ranked_numbers import HIGHEST_RANK
 from node.refusal import Refusal
@@ -179,11 +180,25 @@ class BrowsingConsumers:
         for level, number, redelivered, data in rows:
             if not consumer.credit or consumer.number not in self._consumers:
                 break
-            consumer.place = Bookmark(level, number)
-            consumer.delivered += 1
-            numbers = range(number, number + 1)
             run = read_run(data, 0)
+            run = run.slice(0, min(run.count, consumer.credit))
+            numbers = range(number, number + run.count)
+            consumer.place = Bookmark(level, numbers[-1])
+            consumer.delivered += run.count
             if consumer.stream:
-                bookmark = bookmark_of(consumer.queue.id, number) if consumer.tells else ""
-                run = format_of(run).with_offset(run, number, bookmark)
+                run = self._told(consumer, run, number)
             consumer.subscriber.deliver(consumer.number, run, numbers, redelivered, consumer.number)
+
+    def _told(self, consumer: BrowsingConsumer, run: Run, first: int) -> Run:
+        """The messages, numbered from `first` on, as a reader of a stream gets them."""
+        told = format_of(run).with_offsets(run, first)
+        if not consumer.tells:
+            return told
+        messages, id = format_of(told), consumer.queue.id
+        ones = (told.slice(index, 1) for index in range(run.count))
+        return joined(
+            [
+                messages.with_lease(one, bookmark_of(id, number), None)
+                for number, one in enumerate(ones, first)
+            ]
+        )

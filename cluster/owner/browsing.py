@@ -28,6 +28,8 @@ PAGE_OCTETS: Final = 1024 * 1024
 
 PAGE_MESSAGES: Final = 256
 
+STREAM_PAGE_MESSAGES: Final = 4096
+
 
 def page(owner: OwnerState, id: int, queue: QueueOwner, place: tuple[int, int], wanted: int) -> list[Any]:
     """Up to `wanted` messages behind a place, which is a priority and a message's number. A queue without
@@ -85,7 +87,31 @@ def next_page(owner: OwnerState, queue: QueueOwner, question: BrowsingQuestion) 
     """The next messages for a browsing consumer, as rows of a page."""
     wanted = min(question.wanted, PAGE_MESSAGES)
     found = _next_ranges(queue, question)
+    if is_stream(queue.delivery.settings):
+        return _rows_of_runs(owner, found, min(question.wanted, STREAM_PAGE_MESSAGES))
     return _rows(owner, question.queue, queue, found, wanted) if wanted > 0 else []
+
+
+def _rows_of_runs(owner: OwnerState, found: Iterable[tuple[int, Range]], left: int) -> list[list[Any]]:
+    """Rows as `_rows`, each for several messages of a stream, which all consumers get alike."""
+    rows: list[list[Any]] = []
+    room = PAGE_OCTETS
+    for level, (first, last) in found:
+        last = min(last, first + left - 1)
+        while first <= last:
+            for number, run in owner.entries.first_runs(first, last):
+                full = len(run.raw) >= room
+                if full:
+                    run = run.slice(0, max(1, run.count * room // len(run.raw)))
+                rows.append([level, number, False, b"".join(encode_publish(run, []))])
+                room -= len(run.raw)
+                left -= run.count
+                first = number + run.count
+                if full:
+                    return rows
+        if left <= 0:
+            break
+    return rows
 
 
 class FilteredPage(NamedTuple):

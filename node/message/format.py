@@ -134,9 +134,9 @@ class MessageFormat(Protocol):
         since the epoch (`x-locked-until`), for a consumer; without the end where that is None.
         """
 
-    def with_offset(self, run: Run, offset: int, bookmark: str) -> Run:
-        """The one message of a run with its place in a stream (`node.names.X_STREAM_OFFSET`), for a reader;
-        with its bookmark unless that is empty.
+    def with_offsets(self, run: Run, first: int) -> Run:
+        """The messages with their places in a stream (`node.message.streams.X_STREAM_OFFSET`), for a reader:
+        `first` and the numbers behind it.
         """
 
     @property

@@ -16,7 +16,7 @@ from tests.cluster.links import LinkClient
 from tests.cluster.test_leases import isolate
 from tests.inside import machine_of
 from tests.simulation.node import EPOCH_MS
-from tests.site import ChannelClosedError, Client, Site
+from tests.site import ChannelClosedError, Client, Delivery, Site
 from tests.wire.amqp10.performatives import credit, receiver
 
 __all__ = ["site"]
@@ -47,7 +47,11 @@ def reading(site: Site, name: str, offset: object = None, *, prefetch: int = 100
 
 
 def got(client: Client) -> list[str]:
-    return [one.body.decode() for one in client.deliveries]
+    return got_of(client.deliveries)
+
+
+def got_of(deliveries: list[Delivery]) -> list[str]:
+    return [one.body.decode() for one in deliveries]
 
 
 def now_s(site: Site) -> int:
@@ -144,6 +148,27 @@ def test_a_reader_needs_no_acknowledgements(site: Site) -> None:
     reader.consume(STREAM, no_ack=True, arguments={OFFSET: "first"})
     site.until(lambda: len(reader.deliveries) == len(names))
     assert got(reader) == names
+
+
+def test_messages_of_a_page_keep_their_keys_and_properties(site: Site) -> None:
+    client = declared(site)
+    client.bind(STREAM, "amq.fanout")
+    sent = [(key, f"id {key} {number}", f"{key} {number}") for number in range(20) for key in "abc"]
+    tags: list[int] = []
+    for key, message_id, body in sent:
+        named: dict[str, Any] = {"message_id": message_id}
+        if key != "a":
+            named = {"headers": {"id": message_id}}
+        tags += client.publish(key, body.encode(), exchange="amq.fanout", **named)
+    assert all(client.confirms(tags))
+    for tells in (False, True):
+        came = reading(site, "n2", "first", **{"x-tell": tells}).deliveries
+        keys = [one.method.routing_key for one in came]
+        ids = [one.properties.message_id or one.headers["id"] for one in came]
+        assert list(zip(keys, ids, got_of(came), strict=True)) == sent
+        offsets = [one.headers[OFFSET] for one in came]
+        assert offsets == sorted(set(offsets))
+        assert all(("x-bookmark" in one.headers) == tells for one in came)
 
 
 @pytest.mark.requirement("D9.1", "D17.1")

@@ -17,7 +17,7 @@ from node.wire.amqp091 import composing, contents, deaths, routing_keys, sender_
 from node.wire.amqp091.errors import ProtocolException
 from node.wire.amqp091.facts import NO_PROPERTY_LIST, Amqp091Facts
 from node.wire.amqp091.fields import Table
-from node.wire.amqp091.rewriting import with_delivery_count, with_lease, with_offset, with_properties
+from node.wire.amqp091.rewriting import with_delivery_count, with_lease, with_offsets, with_properties
 
 
 class Amqp091Format:
@@ -84,8 +84,8 @@ class Amqp091Format:
     def with_lease(self, run: Run, bookmark: str, until: int | None) -> Run:
         return with_lease(run, bookmark, until)
 
-    def with_offset(self, run: Run, offset: int, bookmark: str) -> Run:
-        return with_offset(run, offset, bookmark)
+    def with_offsets(self, run: Run, first: int) -> Run:
+        return with_offsets(run, first)
 
     @property
     def counts_down(self) -> bool:

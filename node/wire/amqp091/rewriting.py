@@ -36,6 +36,10 @@ LOCKED_UNTIL: Final = b"x-locked-until"
 
 _LONG: Final = Struct(">cq")
 _TEXT: Final = Struct(">cI")
+_OFFSET: Final = Struct(">q")
+
+_REMEMBERED: Final = 64
+"""The property lists of a run for which the changed ones are remembered."""
 
 Headers = dict[bytes, bytes]
 """Encoded values, type octet included, by header name."""
@@ -63,17 +67,22 @@ def with_properties(run: Run, change: Callable[[bytes], bytes]) -> Run:
     """The run with each message's property list replaced by `change` of it. The run takes the traits of the
     first message, and `change` must give all messages the same.
     """
-    remember = lru_cache(maxsize=64)(change)
+    remember = lru_cache(maxsize=_REMEMBERED)(change)
+    return _with_each(run, lambda _, properties: remember(properties))
+
+
+def _with_each(run: Run, change: Callable[[int, bytes], bytes]) -> Run:
+    """As `with_properties`, with the index of the message for `change`."""
     raw, at = memoryview(run.raw), 0
     pieces: list[bytes | memoryview] = []
     lengths = array("I")
     traits: Traits | None = None
     largest = run.largest_frame
-    for length in run.lengths if run.lengths is not None else [run.stride] * run.count:
+    for index, length in enumerate(run.lengths if run.lengths is not None else [run.stride] * run.count):
         own = method_octets(raw, at) if run.routing_key is None else 0
         start, end = at + (own or run.skip), at + length
         header_end = content_header_end(raw, start)
-        changed = remember(bytes(raw[start + PROPERTIES_AT : header_end - 1]))
+        changed = change(index, bytes(raw[start + PROPERTIES_AT : header_end - 1]))
         traits = traits or check_properties(changed, ANY_NUMBER)
         fixed = raw[start + FRAME.size : start + PROPERTIES_AT]
         header = b"".join(
@@ -109,12 +118,27 @@ def with_lease(run: Run, bookmark: str, until: int | None) -> Run:
     return _with_headers(run, told)
 
 
-def with_offset(run: Run, offset: int, bookmark: str) -> Run:
-    """The one message of a run with its place in a stream, and its bookmark unless empty, in headers."""
-    told = {STREAM_OFFSET: _LONG.pack(b"l", offset)}
-    if bookmark:
-        told[BOOKMARK] = _text(bookmark)
-    return _with_headers(run, told)
+def with_offsets(run: Run, first: int) -> Run:
+    """The messages with their places in a stream, from `first` on, in headers."""
+    remember = lru_cache(maxsize=_REMEMBERED)(_around_offset)
+
+    def change(index: int, properties: bytes) -> bytes:
+        before, behind = remember(properties)
+        return before + _OFFSET.pack(first + index) + behind
+
+    return _with_each(run, change)
+
+
+def _around_offset(properties: bytes) -> tuple[bytes, bytes]:
+    """The octets of a property list before and behind the place of the message in its stream."""
+
+    def of(octets: bytes) -> bytes:
+        return edit_properties(properties, lambda headers: {**headers, STREAM_OFFSET: b"l" + octets})
+
+    # The lists differ in the octets of the place alone.
+    low, high = of(bytes(_OFFSET.size)), of(b"\xff" * _OFFSET.size)
+    at = next(at for at, (one, other) in enumerate(zip(low, high, strict=True)) if one != other)
+    return low[:at], low[at + _OFFSET.size :]
 
 
 def _text(text: str) -> bytes:

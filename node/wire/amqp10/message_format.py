@@ -17,7 +17,7 @@ from uuid import UUID
 from node.message.deaths import Death
 from node.message.facts import Facts
 from node.message.format import NO_EXPIRATION, Asked, Copies, MessageSyntaxError, ToldHeaders
-from node.message.run import Run
+from node.message.run import Run, joined
 from node.message.streams import X_STREAM_OFFSET
 from node.ranges.range_map import Span, spans_of
 from node.refusal import PreconditionFailedError
@@ -177,11 +177,8 @@ class Amqp10Format:
             told[X_LOCKED_UNTIL] = until
         return with_heads(run, partial(_with_annotations, told))
 
-    def with_offset(self, run: Run, offset: int, bookmark: str) -> Run:
-        told: dict[str, AmqpValue] = {X_STREAM_OFFSET: ULong(offset)}
-        if bookmark:
-            told[X_BOOKMARK] = bookmark
-        return with_heads(run, partial(_with_annotations, told))
+    def with_offsets(self, run: Run, first: int) -> Run:
+        return joined([_with_offset(run.slice(index, 1), first + index) for index in range(run.count)])
 
     @property
     def counts_down(self) -> bool:
@@ -235,6 +232,10 @@ def _with_time_left(left: int, limit: int | None, head: bytes) -> bytes:
     lives = ttl if limit is None else min(ttl, limit)
     header.ttl = max(1, ttl - max(0, lives - left)) if ttl else 0
     return edited(head, header, None)
+
+
+def _with_offset(run: Run, offset: int) -> Run:
+    return with_heads(run, partial(_with_annotations, {X_STREAM_OFFSET: ULong(offset)}))
 
 
 def _with_annotations(told: dict[str, AmqpValue], head: bytes) -> bytes:
