@@ -65,7 +65,7 @@ class Transit:
             return []
         if exchange == DEFAULT_EXCHANGE:
             names.update(keys)
-        found = [self._target(vhost, name) for name in sorted(names)]
+        found = [self._target(vhost, name) for name in sorted(state.topics.spread(vhost, names))]
         return [one for one in found if one is not None and one.partition in state.partitions]
 
     def _target(self, vhost: str, name: str) -> DeadLetterQueue | None:

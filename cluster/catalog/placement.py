@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from node.message.streams import STREAM_TYPE, X_QUEUE_TYPE
+from node.message.streams import STREAM_TYPE, X_QUEUE_TYPE, X_UNDERLYING_TOPIC
 from node.refusal import PreconditionFailedError, Refusal
 from node.session.ports import QueueDeclaration
 
@@ -68,9 +68,13 @@ def check_type(declaration: QueueDeclaration) -> str | None:
     type_ = declaration.arguments.get(X_QUEUE_TYPE)
     if type_ not in (None, QUORUM, CLASSIC, STREAM):
         raise PreconditionFailedError(f"invalid arg '{X_QUEUE_TYPE}' for queue: unsupported type '{type_}'")
-    unfit = "" if type_ in (None, CLASSIC) else _unfit_property(declaration, stream=type_ == STREAM)
+    over = X_UNDERLYING_TOPIC in declaration.arguments
+    if over and type_ not in (None, QUORUM):
+        raise PreconditionFailedError(f"invalid arg '{X_UNDERLYING_TOPIC}' for queue of type {type_}")
+    replicated = over or type_ not in (None, CLASSIC)
+    unfit = _unfit_property(declaration, stream=type_ == STREAM) if replicated else ""
     if unfit:
-        raise PreconditionFailedError(f"invalid property '{unfit}' for queue of type {type_}")
+        raise PreconditionFailedError(f"invalid property '{unfit}' for queue of type {type_ or QUORUM}")
     return type_
 
 

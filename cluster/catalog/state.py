@@ -30,6 +30,7 @@ from cluster.catalog.placement import QUORUM, RestartedError
 from cluster.catalog.policies import Policies
 from cluster.catalog.recent_requests import RecentRequests
 from cluster.catalog.redeclaration import check_redeclared
+from cluster.catalog.topics import Topics
 from cluster.catalog.virtual_host import VirtualHost, exchange_from_plain, vhost_to_plain
 from cluster.catalog.witnesses import Witnesses
 from cluster.peers.packing import pack, pack_joined, unpack
@@ -87,6 +88,7 @@ class CatalogState:
         self.queues_by_id: dict[int, QueueDefinition] = {}
         self.vhosts: dict[str, VirtualHost] = {}
         self.witnesses = Witnesses(lambda: self.vhosts.values(), lambda: self.nodes.values())
+        self.topics = Topics(lambda name: self.queues.get(name))
         self._queue_counts: Counter[str] = Counter()
         self.last_queue = 0
         self._recent: defaultdict[int, RecentRequests] = defaultdict(RecentRequests)
@@ -299,12 +301,17 @@ class CatalogState:
             self.check_redeclared(existing, fields)
             return _declared(existing, created=False)
         self.check_queue_limit(vhost, name)
-        partition = self._place(tuple(replicas), transient, fields["front_end"], size, share)
+        topic = self.topics.under(vhost, name, fields["arguments"])
+        if topic is None:
+            partition = self._place(tuple(replicas), transient, fields["front_end"], size, share)
+        else:
+            partition = self.partitions[topic.partition]
         self.last_queue += 1
         fields["semantics"] = Semantics(fields["semantics"])
         queue = QueueDefinition(id=self.last_queue, vhost=vhost, name=name, partition=partition.id, **fields)
         self.queues[vhost, name] = queue
         self.queues_by_id[queue.id] = queue
+        self.topics.add(queue)
         self._queue_counts[vhost] += 1
         self.table.queues[partition.id] += 1
         host.exchanges.add_queue(name)
@@ -367,6 +374,7 @@ class CatalogState:
     def _remove_queue(self, queue: QueueDefinition) -> None:
         del self.queues[queue.vhost, queue.name]
         del self.queues_by_id[queue.id]
+        self.topics.remove(queue)
         self._queue_counts[queue.vhost] -= 1
         self.table.queues[queue.partition] -= 1
         self.vhosts[queue.vhost].remove_queue(queue.name)
@@ -403,6 +411,7 @@ class CatalogState:
         )
         self.queues = {(queue.vhost, queue.name): queue for queue in queues}
         self.queues_by_id = {queue.id: queue for queue in queues}
+        self.topics.restore(queues)
         self._queue_counts = Counter(queue.vhost for queue in queues)
         self.access.restore(plain.get("access"), list(plain["vhosts"]))
         self.policies.restore(plain.get("policies"))

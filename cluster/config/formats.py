@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from node.message.streams import STREAM_TYPE, X_QUEUE_TYPE
+from node.message.streams import STREAM_TYPE, X_QUEUE_TYPE, X_UNDERLYING_TOPIC
 
 FORMAT_LEVEL: Final = 17
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
@@ -28,7 +28,7 @@ With level 14 logs may have which consumer a link has, and the terms of consumer
 transactions may have the tags of deliveries whose targets are kept.
 With level 15 front ends may change the terms of consumers, gets may have filters, and permissions too.
 With level 16 queues may have templates for their dead letters, target depths and barriers.
-With level 17 there are streams.
+With level 17 there are streams, and queues over them.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -90,6 +90,7 @@ ARGUMENT_LEVELS: Final[Mapping[str, int]] = {
     "x-target-queue-depth": 16,
     "x-barrier-expression": 16,
     f"{X_QUEUE_TYPE}: {STREAM_TYPE}": 17,
+    X_UNDERLYING_TOPIC: 17,
 }
 """From these levels on owners carry out the arguments of queues with these names, or the value behind one."""
 

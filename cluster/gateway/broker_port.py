@@ -228,9 +228,6 @@ class FrontEnd:
     def knows_expressions(self) -> bool:
         return self._formats.know_expressions()
 
-    def knows_argument(self, name: str) -> bool:
-        return self._formats.know_argument(name)
-
     @property
     def knows_links(self) -> bool:
         return self._formats.know_links()

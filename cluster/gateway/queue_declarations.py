@@ -22,6 +22,7 @@ from cluster.peers.link_messages import JUST_CREATED, NOT_FOUND, UNREACHABLE, De
 from node.queue.features.arguments import read_queue_arguments
 from node.queue.operations import Semantics
 from node.refusal import HomeNodeDownError, Refusal
+from node.session.filter_arguments import check_arguments_known
 from node.session.ports import DeclaredQueue, QueueCounts, QueueDeclaration, QueueRef
 
 Declared = Callable[[DeclaredQueue | None, Refusal | None], None]
@@ -83,6 +84,8 @@ class QueueDeclarations:
             if present is not None:
                 self._answer_present(present, answer)
                 return
+            known = self._context.formats.know_argument
+            check_arguments_known(declaration.name, vhost, declaration.arguments, known)
             settings = read_queue_arguments(declaration.arguments, declaration.name, vhost)
             placement = self._placement(vhost, declaration, node or self._context.config.node)
         except Refusal as refusal:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -178,7 +178,7 @@ class Routes:
             if targets is None:
                 if len(known) >= REMEMBERED_ALIKE:
                     known.clear()
-                targets = known[names] = self._to_queues(vhost, exchange, sorted(names))
+                targets = known[names] = self._to_queues(vhost, exchange, names)
             return targets
 
         return find
@@ -207,12 +207,14 @@ class Routes:
         if exchange == DEFAULT_EXCHANGE:
             # Queues in a node's memory are not in the catalog: their names tell where they are.
             names.update(key for key in keys if _local_name(key) is not None)
-        return self._to_queues(vhost, exchange, sorted(names))
+        return self._to_queues(vhost, exchange, names)
 
-    def _to_queues(self, vhost: str, exchange: str, names: Iterable[str]) -> Targets:
+    def _to_queues(self, vhost: str, exchange: str, names: Set[str]) -> Targets:
         state = self._replica.state
         by_partition: dict[int, list[int]] = {}
-        for name in names:
+        if state.topics.below:
+            names = state.topics.spread(vhost, names)
+        for name in sorted(names):
             local = _local_name(name)
             if local is not None:
                 if self._local.may_be_there(local, vhost):

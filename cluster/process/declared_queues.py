@@ -11,6 +11,7 @@ from cluster.catalog.awaiting import answered
 from cluster.config.models import ClusterConfig
 from cluster.config.tables import ConfigError
 from cluster.gateway.broker_port import FrontEnd
+from node.message.streams import X_UNDERLYING_TOPIC
 from node.refusal import HomeNodeDownError, Refusal
 from node.session.command_limits import CommandLimitError, check_command
 from node.session.commands import DeclareQueue
@@ -37,9 +38,14 @@ async def declare_queues(config: ClusterConfig, front_end: FrontEnd) -> None:
                 return str(refusal)
         return ""
 
-    declarations = dict(_declarations(config))
-    refusals = await asyncio.gather(*(declare(*one) for one in declarations.values()))
-    wrong = [f"{key}: {refusal}" for key, refusal in zip(declarations, refusals, strict=True) if refusal]
+    declarations, wrong = dict(_declarations(config)), list[str]()
+    # A queue over a stream needs the stream.
+    for over in (False, True):
+        these = {
+            key: one for key, one in declarations.items() if (X_UNDERLYING_TOPIC in one[1].arguments) is over
+        }
+        refusals = await asyncio.gather(*(declare(*one) for one in these.values()))
+        wrong += [f"{key}: {refusal}" for key, refusal in zip(these, refusals, strict=True) if refusal]
     if wrong:
         raise ConfigError("\n".join(wrong))
 

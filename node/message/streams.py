@@ -20,6 +20,9 @@ of a stream states its own place.
 """
 
 
+X_UNDERLYING_TOPIC: Final = "x-underlying-topic"
+"""The argument of a queue that gets the messages of the stream with this name."""
+
 _UNITS_S: Final = {"Y": 365 * 86_400, "M": 30 * 86_400, "D": 86_400, "h": 3_600, "m": 60, "s": 1}
 _AGE: Final = re.compile(r"([0-9]{1,9})([YMDhms])", re.ASCII)
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from node.message.streams import X_UNDERLYING_TOPIC
 from node.names import REPLY_TO
 from node.refusal import AccessRefusedError, NotFoundError, Refusal
 from node.routing.exchange import ExchangeKind
@@ -123,6 +124,9 @@ class AccessChecks:
         if isinstance(dead_letters, str) and not self._exists(scope, holder, declared.name):
             self._queue(scope, Right.READ, name)
             self._exchange(scope, Right.WRITE, dead_letters)
+        topic = declared.arguments.get(X_UNDERLYING_TOPIC)
+        if isinstance(topic, str):
+            self._queue(scope, Right.READ, topic)
 
     def _exists(self, scope: Scope, holder: int, queue: str) -> bool:
         try:

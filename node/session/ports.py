@@ -336,9 +336,6 @@ class BrokerPort(Protocol):
         queue.
         """
 
-    def knows_argument(self, name: str) -> bool:
-        """Whether the owners on all nodes carry out the argument of queues with this name."""
-
     @property
     def knows_links(self) -> bool:
         """Whether all nodes know links for which queues keep messages (`ConsumerOptions.link`)."""

@@ -48,7 +48,6 @@ from node.session.commands import (
     Unbind,
 )
 from node.session.filter_arguments import (
-    check_arguments_known,
     consumer_filter,
     entitled,
 )
@@ -181,9 +180,6 @@ class Requests:
         if declaration.name.startswith(REPLY_TO):
             self._find_reply_queue(caller, declaration.name, answered)
             return
-        check_arguments_known(
-            declaration.name, caller.vhost, declaration.arguments, self._port.knows_argument
-        )
 
         def declare() -> None:
             self._port.declare_queue(caller.vhost, declaration, caller.holder, declared)

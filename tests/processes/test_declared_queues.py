@@ -14,6 +14,7 @@ from tests.processes.nodes import Cluster
 QUEUES: dict[str, Any] = {
     "orders": {"arguments": {"x-max-length": 2, "x-overflow": "reject-publish"}},
     "second": {"name": "a b", "type": "classic"},
+    "over": {"arguments": {"x-underlying-topic": "third"}},
     "third": {"type": "stream", "arguments": {"x-max-age": "7D"}},
 }
 
@@ -36,7 +37,13 @@ def test_queues_are_declared_in_the_configuration_file_and_by_clients(tmp_path: 
         channel.queue_declare("a b", durable=True, passive=True)
         channel.queue_declare("by a client", durable=True)
         queues = {one["name"]: one["type"] for one in Management(cluster[0]).get("queues")}
-        assert queues == {"orders": "quorum", "a b": "classic", "third": "stream", "by a client": "quorum"}
+        assert queues == {
+            "orders": "quorum",
+            "a b": "classic",
+            "over": "quorum",
+            "third": "stream",
+            "by a client": "quorum",
+        }
         connection.close()
         node = cluster[2]
         assert node.terminate() == 0

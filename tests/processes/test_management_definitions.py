@@ -36,6 +36,8 @@ def declare_a_bit_of_everything(api: Management, vhost: str) -> None:
         (path_of("queues", vhost, "q"), durable),
         (path_of("queues", vhost, "c"), {"durable": True, "arguments": {"x-queue-type": "classic"}}),
         (path_of("queues", vhost, "t"), {"auto_delete": True}),
+        (path_of("queues", vhost, "s"), {"durable": True, "arguments": {"x-queue-type": "stream"}}),
+        (path_of("queues", vhost, "o"), {"durable": True, "arguments": {"x-underlying-topic": "s"}}),
         (path_of("exchanges", vhost, "e"), exchange),
         (path_of("exchanges", vhost, "i"), {"type": "headers", "internal": True, "durable": True}),
     ]
@@ -63,7 +65,7 @@ def test_a_virtual_host_is_copied(cluster: Cluster, channel: Connect, api: Manag
     one.queue_bind(one.queue_declare("", exclusive=True).method.queue, "amq.direct", "mine")
     one.queue_declare("exclusive", exclusive=True)
     exported = api.get("definitions", vhost)
-    assert {row["name"] for row in exported["queues"]} == {"q", "c", "t"}
+    assert {row["name"] for row in exported["queues"]} == {"q", "c", "t", "s", "o"}
     assert {row["name"] for row in exported["exchanges"]} == {"e", "i"}
     assert len(exported["bindings"]) == 4
     copy = f"{vhost}-copy"
@@ -74,7 +76,7 @@ def test_a_virtual_host_is_copied(cluster: Cluster, channel: Connect, api: Manag
         again = Management(cluster[1]).get("definitions", copy)
         for part in ("queues", "exchanges", "bindings"):
             assert in_order(again[part]) == in_order(exported[part])
-    assert {row["type"] for row in other.get("queues", copy)} == {"quorum", "classic"}
+    assert {row["type"] for row in other.get("queues", copy)} == {"quorum", "classic", "stream"}
     one.connection.close()
     assert api.call("DELETE", path_of("vhosts", copy)).status == 204
 
@@ -135,11 +137,11 @@ def test_what_is_not_supported_is_named_and_the_rest_is_imported(api: Management
 
 @pytest.mark.requirement("F7.2")
 def test_what_is_refused_is_told_and_the_rest_is_imported(api: Management, vhost: str) -> None:
-    stream = {"name": "s", "durable": True, "auto_delete": False, "arguments": {"x-queue-type": "stream"}}
+    odd = {"name": "s", "durable": True, "auto_delete": False, "arguments": {"x-queue-type": "odd"}}
     binding = {"source": "absent", "destination": "q", "destination_type": "queue", "routing_key": ""}
-    body = {"queues": [stream, {**stream, "name": "q", "arguments": {}}], "bindings": [binding]}
+    body = {"queues": [odd, {**odd, "name": "q", "arguments": {}}], "bindings": [binding]}
     reason = refused(api.call("POST", path_of("definitions", vhost), body), 400, "bad_request")
-    assert "stream" in reason and "no exchange 'absent'" in reason
+    assert "unsupported type 'odd'" in reason and "no exchange 'absent'" in reason
     assert [row["name"] for row in api.get("queues", vhost)] == ["q"]
 
 

@@ -180,9 +180,6 @@ class AnsweringBroker:
 
     unbind = bind
 
-    def knows_argument(self, name: str) -> bool:
-        return True
-
     def declare_queue(self, vhost: str, declaration: QueueDeclaration, holder: int, answer: Any) -> None:
         self._called()
         answer(DeclaredQueue(QueueRef(declaration.name or "named", 1, 1, vhost)), None)

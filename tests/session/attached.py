@@ -99,9 +99,6 @@ class NodeBroker(AnsweringBroker):
         """Answer the request that has waited longest."""
         self.waiting.popleft()()
 
-    def knows_argument(self, name: str) -> bool:
-        return True
-
     def declare_queue(self, vhost: str, declaration: QueueDeclaration, holder: int, answer: Any) -> None:
         name = declaration.name or f"amq.gen-{len(self.declared) + 1}"
         fresh = name not in [one.name for one in self.declared]

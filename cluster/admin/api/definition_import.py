@@ -21,6 +21,7 @@ from cluster.admin.api.policy_views import set_policy
 from cluster.admin.api.services import Services
 from cluster.admin.api.user_views import set_user
 from cluster.admin.api.vhost_views import set_vhost
+from node.message.streams import X_UNDERLYING_TOPIC
 from node.refusal import Refusal
 from node.routing.exchange import Exchange, asked_kind
 from node.routing.matching import Binding
@@ -57,7 +58,8 @@ class DefinitionImport:
             (found.limits, self._limit),
             (found.policies, self._policy),
             (found.exchanges, self._exchange),
-            (found.queues, self._queue),
+            ([one for one in found.queues if not _is_over_stream(one)], self._queue),
+            ([one for one in found.queues if _is_over_stream(one)], self._queue),
             (found.bindings, self._binding),
         ):
             await self._carry_out(entries, carry_out)  # type: ignore[arg-type]
@@ -140,3 +142,8 @@ class DefinitionImport:
         await decided(
             lambda answer: bind(entry.vhost, binding, entry.arguments, lambda refusal: answer(None, refusal))
         )
+
+
+def _is_over_stream(entry: tuple[str, DeclareQueue]) -> bool:
+    """Whether a queue needs another one, a stream."""
+    return X_UNDERLYING_TOPIC in entry[1].declaration.arguments

@@ -30,6 +30,7 @@ from node.queue.features import (
     sublet,
     target_depth,
     ttl,
+    underlying_topic,
 )
 from node.queue.hooks import FeatureRegistry, Rules
 from node.queue.order import Arranging
@@ -45,6 +46,7 @@ FEATURES: Final[tuple[Declaration, ...]] = (
     deduplication.FEATURE,
     limits.FEATURE,
     stream.FEATURE,
+    underlying_topic.FEATURE,
     max_unsettled.FEATURE,
     backlog.FEATURE,
     target_depth.FEATURE,

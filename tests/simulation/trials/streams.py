@@ -66,6 +66,9 @@ def streams(trial: Trial) -> Steps:
     for writer, name in zip((writers[0], writers[-1]), names, strict=True):
         # The queues have partitions of their own, one of which decides about transactions.
         yield trial.queue(writer, name, queue_type=None if name else "stream")
+    view = f"{trial.name} view"
+    if chance.random() < 0.5:
+        yield trial.queue(writers[0], " view", underlying_topic=trial.name)
     left = {one: numbered(f"m{index}", chance.randint(4, 30)) for index, one in enumerate(writers)}
     whole = [list(bodies) for bodies in left.values()]
     readers: list[Reader] = []
@@ -97,12 +100,19 @@ def streams(trial: Trial) -> Steps:
             reader.read()
         yield from trial.pause()
     _check(trial, readers, whole)
+    if view in trial.queues:
+        taken: list[Received] = []
+        every = [body for bodies in whole for body in bodies]
+        yield from trial.take(writers[0], view, every, taken)
+        trial.check_taken(every, taken)
 
 
 def _publish(trial: Trial, writer: Prover, bodies: list[str]) -> Answer:
     if isinstance(writer, Committer):
         return writer.commit([trial.name, f"{trial.name} beside"], bodies)
-    return writer.publish("", trial.name, bodies)
+    # A publish to the queue over the stream goes to the stream.
+    over = [name for name in trial.queues if name.endswith(" view")]
+    return writer.publish("", trial.chance.choice([trial.name, *over]), bodies)
 
 
 def _answered(answer: Answer) -> Steps:
