@@ -360,6 +360,9 @@ class FrontEnd:
         attached = self._consumers.get(number)
         return None if attached is None else attached.link.consumers.get(number)
 
+    def topic_under(self, queue: QueueRef) -> QueueRef | None:
+        return self._browsing.streams.under(queue)
+
     def keeps_until_settled(self, queue: QueueRef) -> bool:
         found = self._attaching.settings_of(queue)
         return found is not None and not found.at_most_once and not is_stream(found)

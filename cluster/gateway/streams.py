@@ -19,6 +19,13 @@ class Streams:
         defined = self._state.queues_by_id.get(queue.id)
         return defined is not None and is_stream(defined.settings)
 
+    def under(self, queue: QueueRef) -> QueueRef | None:
+        """See `node.session.ports.BrokerPort.topic_under`."""
+        topics = self._state.topics
+        topic = topics.below.get((queue.vhost, queue.name))
+        found = None if topic is None else topics.find(queue.vhost, topic)
+        return None if found is None else QueueRef(found.name, found.partition, found.id, found.vhost)
+
     def check_reader(self, queue: QueueRef, options: ConsumerOptions) -> bool:
         """Whether a consumer would be a reader of a stream. Raises PreconditionFailedError for a reader that
         is to take the place of a consumer.

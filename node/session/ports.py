@@ -411,6 +411,9 @@ class BrokerPort(Protocol):
         answer: Callable[[int, Refusal | None], None],
     ) -> None: ...
 
+    def topic_under(self, queue: QueueRef) -> QueueRef | None:
+        """The stream under a queue; None where the queue is over none, or the stream is gone."""
+
     def keeps_until_settled(self, queue: QueueRef) -> bool:
         """Whether the queue keeps a delivered message until it is settled. False for a queue that removes a
         message before the delivery (at-most-once).

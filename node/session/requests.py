@@ -52,7 +52,7 @@ from node.session.filter_arguments import (
     entitled,
 )
 from node.session.named_messages import bookmarked, messages_settled, named_messages
-from node.session.permissions import Scope
+from node.session.permissions import Right, Scope
 from node.session.ports import BrokerPort, ConsumerOptions, DeclaredQueue, Got, QueueCounts, QueueRef
 from node.session.stream_offsets import stream_offset
 from node.session.subscriber import Subscriber
@@ -267,6 +267,11 @@ class Requests:
             reply_to, browse = queue.name, False
         else:
             queue = self._port.queue(caller.vhost, command.queue, caller.holder)
+        offset = stream_offset(queue, command.offset)
+        if command.offset is not None and (topic := self._port.topic_under(queue)) is not None:
+            # A reader of the past of a queue reads its stream, which keeps the messages (seed 002, D17).
+            self._port.permissions.check_queue(caller.scope, Right.READ, topic.name)
+            queue = topic
         known = self._port.knows_expressions
         condition = command.filter or consumer_filter(queue, command.arguments, known=known)
         # No permission mentions the queue of direct replies.
@@ -277,7 +282,7 @@ class Requests:
             _priority(queue, command.arguments),
             command.credit,
             browse,
-            stream_offset(queue, command.offset),
+            offset,
             entitled(queue, condition, read_filter),
             command.link,
             _flag(queue, command.arguments, X_TELL),

@@ -155,3 +155,45 @@ def test_no_queue_over_a_stream_is_declared_before_all_nodes_know_such_queues(
     monkeypatch.setattr(type(formats), "everywhere", property(lambda _: FORMAT_LEVEL - 1))
     with pytest.raises(ChannelClosedError, match=r"406 .*x-underlying-topic; upgrade all nodes first"):
         site.client("n1").declare("q", underlying_topic=TOPIC)
+
+
+@pytest.mark.requirement("D17.1", "D17.5")
+def test_a_reader_of_a_queues_past_reads_its_stream(site: Site) -> None:
+    client = declared(site, q={"filter": "kind = 'a'"})
+    for number in range(4):
+        publish(client, str(number), headers={"kind": "ab"[number % 2]})
+    whole = reading(site, "n2", "first", **{"x-tell": True})
+    taker = site.client("n2")
+    taker.consume("q", arguments={"x-tell": True})
+    site.until(lambda: got(taker) == ["0", "2"])
+    for one in taker.deliveries:
+        taker.ack(one)
+    site.until(lambda: client.depth("q") == 0)
+    stream_numbers = [one.headers["x-stream-offset"] for one in whole.deliveries]
+    for offset, names in (
+        ("first", "0123"),
+        ("last", "3"),
+        (stream_numbers[1], "123"),
+        # A message has one number in the stream and in the queues over it.
+        (taker.deliveries[1].headers["x-bookmark"], "23"),
+    ):
+        again = site.client("n3")
+        again.consume("q", prefetch=10, arguments={"x-stream-offset": offset})
+        site.until(lambda again=again, names=names: "".join(got(again)) == names)
+    assert client.depth(TOPIC) == 4
+
+
+@pytest.mark.requirement("D17.5")
+def test_a_reader_of_a_queues_past_needs_the_right_to_read_the_stream(site: Site) -> None:
+    client = declared(site, q={})
+    publish(client, "1")
+    site.submit(
+        "n1",
+        "set_permissions",
+        {"vhost": "/", "user": "guest", "configure": ".*", "write": ".*", "read": "^q$"},
+    )
+    site.client("n2").consume("q")
+    with pytest.raises(ChannelClosedError, match=f"403 .*queue '{TOPIC}'"):
+        site.client("n2").consume("q", prefetch=1, arguments={"x-stream-offset": "first"})
+    with pytest.raises(ChannelClosedError, match=f"403 .*queue '{TOPIC}'"):
+        site.client("n2").declare("other", underlying_topic=TOPIC)
