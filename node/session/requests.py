@@ -267,11 +267,7 @@ class Requests:
             reply_to, browse = queue.name, False
         else:
             queue = self._port.queue(caller.vhost, command.queue, caller.holder)
-        offset = stream_offset(queue, command.offset)
-        if command.offset is not None and (topic := self._port.topic_under(queue)) is not None:
-            # A reader of the past of a queue reads its stream, which keeps the messages (seed 002, D17).
-            self._port.permissions.check_queue(caller.scope, Right.READ, topic.name)
-            queue = topic
+        offset, queue = stream_offset(queue, command.offset), self._read_from(caller, queue, command.offset)
         known = self._port.knows_expressions
         condition = command.filter or consumer_filter(queue, command.arguments, known=known)
         # No permission mentions the queue of direct replies.
@@ -300,6 +296,16 @@ class Requests:
                 answered(refusal)
 
         self._port.consume(caller.subscriber, queue, options, attached)
+
+    def _read_from(self, caller: Caller, queue: QueueRef, offset: object) -> QueueRef:
+        """The queue from which a consumer of this one gets its messages: a reader of the past of a queue
+        reads its stream, which keeps the messages (seed 002, D17). Raises AccessRefusedError.
+        """
+        topic = None if offset is None else self._port.topic_under(queue)
+        if topic is None:
+            return queue
+        self._port.permissions.check_queue(caller.scope, Right.READ, topic.name)
+        return topic
 
     def _cancel(self, caller: Caller, command: Cancel, answered: Answered) -> None:
         self._port.leave(command.consumer, partial(answered, COMPLETED), command.closed)
