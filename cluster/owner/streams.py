@@ -18,7 +18,8 @@ def place_of(delivery: DeliveryState, offset: StreamOffset, upto: int, now_ms: i
             newest = delivery.state.alive.last
             return upto if newest is None else newest - 1
         case OffsetKind.NUMBER:
-            return max(0, offset.value - 1)
+            # As on RabbitMQ, a place behind the end of the stream is its end.
+            return min(max(0, offset.value - 1), upto)
         case OffsetKind.TIME | OffsetKind.AGE:
             since = offset.value if offset.kind is OffsetKind.TIME else max(0, now_ms - offset.value)
             first = delivery.annotations.logged(Aspect.ARRIVAL).first_from(since)

@@ -24,15 +24,17 @@ X_UNDERLYING_TOPIC: Final = "x-underlying-topic"
 """The argument of a queue that gets the messages of the stream with this name."""
 
 _UNITS_S: Final = {"Y": 365 * 86_400, "M": 30 * 86_400, "D": 86_400, "h": 3_600, "m": 60, "s": 1}
+_LONGEST_S: Final = 1000 * _UNITS_S["Y"]
 _AGE: Final = re.compile(r"([0-9]{1,9})([YMDhms])", re.ASCII)
 
 
 def age_ms(text: str) -> int | None:
     """An age in milliseconds, of a text like RabbitMQ's: `7D`, `12h`. A month has 30 days, a year 365. None
-    for another text.
+    for another text, and for more than a thousand years.
     """
     found = _AGE.fullmatch(text)
-    return None if found is None else int(found[1]) * _UNITS_S[found[2]] * 1000
+    age_s = 0 if found is None else int(found[1]) * _UNITS_S[found[2]]
+    return None if found is None or age_s > _LONGEST_S else age_s * 1000
 
 
 class OffsetKind(IntEnum):
@@ -50,6 +52,10 @@ class OffsetKind(IntEnum):
     """With the first message that the owner took at this time or later, in milliseconds since the epoch."""
     AGE = 5
     """With the first message that the owner took so many milliseconds ago or later."""
+
+
+LARGEST_OFFSET: Final = (1 << 63) - 1
+"""The largest number and the latest time that an offset may have."""
 
 
 class StreamOffset(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from node.message.bookmarks import BookmarkError, number_of_bookmark
-from node.message.streams import FROM_NEXT, X_STREAM_OFFSET, OffsetKind, StreamOffset, age_ms
+from node.message.streams import FROM_NEXT, LARGEST_OFFSET, X_STREAM_OFFSET, OffsetKind, StreamOffset, age_ms
 from node.refusal import PreconditionFailedError
 from node.session.ports import QueueRef
 
@@ -15,7 +15,6 @@ _NAMED: Final = {
     "next": FROM_NEXT,
 }
 _BOOKMARK_DIGITS: Final = 24
-_LARGEST: Final = (1 << 63) - 1
 
 
 def stream_offset(queue: QueueRef, asked: object) -> StreamOffset:
@@ -28,7 +27,7 @@ def stream_offset(queue: QueueRef, asked: object) -> StreamOffset:
         return FROM_NEXT
     if isinstance(asked, StreamOffset):
         return asked
-    if isinstance(asked, int) and not isinstance(asked, bool) and 0 <= asked <= _LARGEST:
+    if isinstance(asked, int) and not isinstance(asked, bool) and 0 <= asked <= LARGEST_OFFSET:
         return StreamOffset(OffsetKind.NUMBER, asked)
     if isinstance(asked, str) and len(asked) == _BOOKMARK_DIGITS:
         try:

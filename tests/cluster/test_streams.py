@@ -11,7 +11,7 @@ from node.wire.amqp091 import methods as m
 from node.wire.amqp091.fields import Timestamp
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.values import Described, Symbol, TimestampMs, ULong
-from tests.cluster.kept_links import site
+from tests.cluster.kept_links import KeptClient, keeping, site
 from tests.cluster.links import LinkClient
 from tests.cluster.test_leases import isolate
 from tests.inside import machine_of
@@ -97,6 +97,10 @@ def test_a_reader_begins_at_the_place_that_it_names(site: Site) -> None:
         Timestamp(later): "34",
         Timestamp(later - 60): "1234",
         Timestamp(later + 60): "",
+        Timestamp(0): "1234",
+        Timestamp((1 << 64) - 1): "",
+        (1 << 63) - 1: "",
+        "1000Y": "1234",
         "2s": "34",
         "1h": "1234",
         bookmarks[2]: "34",
@@ -111,7 +115,9 @@ def test_a_reader_begins_at_the_place_that_it_names(site: Site) -> None:
 
 
 @REPLAY
-@pytest.mark.parametrize("offset", ["fast", "", -1, True, 1.5, "0123456789abcdef01234567"])
+@pytest.mark.parametrize(
+    "offset", ["fast", "", "1001Y", "9" * 9 + "Y", -1, True, 1.5, "0123456789abcdef01234567"]
+)
 def test_a_wrong_offset_is_refused(site: Site, offset: object) -> None:
     declared(site)
     with pytest.raises(ChannelClosedError, match=r"406 .*invalid arg 'x-stream-offset' for queue 's'"):
@@ -279,6 +285,7 @@ def test_a_reader_does_not_pass_a_message_of_an_undecided_transaction(site: Site
         ({"max_length": 5}, "406 .*invalid arg 'x-max-length' for queue 's' .*of queue type stream"),
         ({"message_ttl": 5}, "406 .*invalid arg 'x-message-ttl'"),
         ({"max_age": "5"}, "406 .*invalid arg 'x-max-age' .*invalid_max_age"),
+        ({"max_age": "999999999Y"}, "406 .*invalid arg 'x-max-age' .*invalid_max_age"),
         ({"max_age": 5}, "406 .*invalid arg 'x-max-age'"),
         ({"durable": False}, "406 .*invalid property 'non-durable' for queue of type stream"),
         ({"exclusive": True}, "406 .*invalid property 'exclusive-owner' for queue of type stream"),
@@ -352,3 +359,14 @@ def test_a_link_of_amqp_1_0_reads_from_its_place(site: Site) -> None:
         payloads = [bytes(one.payload) for one in reader.frames if isinstance(one.performative, d.Transfer)]
         assert all(OFFSET.encode() in one for one in payloads)
         assert "".join(one[-1:].decode() for one in payloads) == names, offset
+
+
+def test_a_link_that_wants_to_be_kept_is_a_reader_all_the_same(site: Site) -> None:
+    client = declared(site)
+    publish(client, "1")
+    reader = KeptClient(site, "n2", keeping(queue=STREAM), credit(10))
+    publish(client, "2")
+    came = reader.came(d.Transfer)
+    assert len(came) == 1
+    reader.end("detached")
+    assert client.depth(STREAM) == 2

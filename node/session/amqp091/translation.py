@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from node.message.streams import X_STREAM_OFFSET, OffsetKind, StreamOffset
+from node.message.streams import LARGEST_OFFSET, X_STREAM_OFFSET, OffsetKind, StreamOffset
 from node.routing.matching import Destination, DestinationKind
 from node.session.commands import (
     Bind,
@@ -94,7 +94,9 @@ def _consume(request: effects.Request, method: m.BasicConsume) -> Command:
 
 def _offset(asked: object) -> object:
     """A time in seconds since the epoch as a place in a stream; every other value as it is."""
-    return StreamOffset(OffsetKind.TIME, asked * 1000) if isinstance(asked, Timestamp) else asked
+    if not isinstance(asked, Timestamp):
+        return asked
+    return StreamOffset(OffsetKind.TIME, min(asked * 1000, LARGEST_OFFSET))
 
 
 def _cancel(request: effects.Request, _: m.BasicCancel) -> Command:
