@@ -33,6 +33,21 @@ class PlacedQueues:
             wanted.update(self._local.settings)
         return wanted
 
+    def over(self, stream: int) -> list[int]:
+        """The queues over a stream; none for another queue."""
+        state = self._catalog.state
+        found = state.queues_by_id.get(stream)
+        names = () if found is None else state.topics.over(found.vhost, found.name)
+        return [state.queues[found.vhost, name].id for name in names] if found is not None else []
+
+    def topic_of(self, queue: int) -> int | None:
+        """The stream under a queue; None without one."""
+        state = self._catalog.state
+        found = state.queues_by_id.get(queue)
+        name = None if found is None else state.topics.below.get((found.vhost, found.name))
+        topic = None if found is None or name is None else state.topics.find(found.vhost, name)
+        return None if topic is None else topic.id
+
     def declared(self, queue: int) -> bool:
         """Whether this node's catalog has got the declaration of a queue."""
         return queue <= self._catalog.state.last_queue

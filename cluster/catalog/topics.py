@@ -59,6 +59,10 @@ class Topics:
                 found |= self._over.get((vhost, topic), set())
         return found
 
+    def over(self, vhost: str, topic: str) -> Set[str]:
+        """The names of the queues over a stream."""
+        return self._over.get((vhost, topic), set())
+
     def find(self, vhost: str, topic: str) -> QueueDefinition | None:
         """The stream of this name; None for none."""
         queue = self._find((vhost, topic))

@@ -91,6 +91,7 @@ ARGUMENT_LEVELS: Final[Mapping[str, int]] = {
     "x-barrier-expression": 16,
     f"{X_QUEUE_TYPE}: {STREAM_TYPE}": 17,
     X_UNDERLYING_TOPIC: 17,
+    "x-recovery-point": 17,
 }
 """From these levels on owners carry out the arguments of queues with these names, or the value behind one."""
 

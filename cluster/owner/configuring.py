@@ -21,10 +21,11 @@ def configure(owner: OwnerState, number: int, settings: QueueSettings) -> None:
         return
     owner.set_settings(number, settings)
     owner.unused_queues.watch(number, owner.described(number).unused_ms, owner.now)
-    owner.after_proposed(partial(_reconfigure, owner, number))
+    owner.after_proposed(partial(reconfigure, owner, number))
 
 
-def _reconfigure(owner: OwnerState, number: int) -> None:
+def reconfigure(owner: OwnerState, number: int) -> None:
+    """Have the features of a queue look at its settings, and at all its messages, anew."""
     queue = owner.queues.get(number)
     if queue is not None and owner.known_settings(number) is not None:
         queue.lifecycle.reconfigure(owner.settings_of(number))

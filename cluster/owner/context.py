@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
@@ -93,6 +93,12 @@ class OwnedQueues(Protocol):
 
     def placed_on(self, partition: int) -> dict[int, QueueSettings]:
         """The settings of the queues that the catalog places on the partition, by queue."""
+
+    def over(self, stream: int) -> Iterable[int]:
+        """The queues over a stream; none for another queue."""
+
+    def topic_of(self, queue: int) -> int | None:
+        """The stream under a queue; None without one."""
 
     def declared(self, queue: int) -> bool:
         """Whether this node's catalog has got the declaration of a queue. Clients have deleted a declared

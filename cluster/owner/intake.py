@@ -28,6 +28,7 @@ from cluster.owner.admission import (
 from cluster.owner.annotating import change, changes
 from cluster.owner.discarding import dead_letter_new, makes_dead_letters, take_discard
 from cluster.owner.failures import count_cancels, discard_exhausted
+from cluster.owner.referring import with_queues_over
 from cluster.owner.resting import let_rest
 from cluster.owner.state import OwnerState
 from cluster.owner.targets import takes_step
@@ -179,16 +180,17 @@ class Taking:
 
     def publish(self, operation: Publish, index: int) -> None:
         """Take a publish whose first message is the batch's message number `index`."""
-        if self.kept is None and may_leave_out(self.owner, operation.queues):
+        queues = with_queues_over(self.owner, operation.queues)
+        if self.kept is None and (queues is not operation.queues or may_leave_out(self.owner, queues)):
             self.kept = []
             if operation.position:
                 self.keep(memoryview(self.data)[: operation.position])
         run = read_run(self.data, operation.position)
         arriving, self.arriving = self.arriving, None
         if arriving is None:
-            self.take(run, operation.queues, index, dead_letters=operation.dead_letters)
+            self.take(run, queues, index, dead_letters=operation.dead_letters)
         else:
-            self._arrive(arriving, run, operation.queues, index)
+            self._arrive(arriving, run, queues, index)
 
     def update_target(self, front_end: int, step: UpdateTarget) -> None:
         """Take a step of a target. One of a link that has lost its target leaves no trace."""

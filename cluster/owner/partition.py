@@ -23,6 +23,7 @@ from cluster.owner.proposal import (
     SEQUENCES_PER_TERM_BITS,
     Proposal,
 )
+from cluster.owner.referring import refer_past
 from cluster.owner.serving import Serving, serve
 from cluster.owner.sessions import FrontEndSessions
 from cluster.owner.state import OwnerState
@@ -256,6 +257,7 @@ class PartitionOwner:
         self._state.set_settings(queue, settings)
         if queue not in self._machine.queues:
             self._state.operation(encode_create_queue(queue, settings.semantics))
+            refer_past(self._state, queue)
 
     def drop_queue(self, queue: int) -> None:
         """Drop a queue with its messages, if this node owns the partition."""

@@ -68,6 +68,9 @@ class OwnerState:
         self.upcoming: dict[int, Weights] = {}
         self.alarms, self.unused_queues = Alarms(), UnusedQueues(context.auto_delete_after_s)
         self.tells_failures, self.catalog_fresh = context.queues.tells_failures, context.catalog_fresh
+        self.queues_over, self.topic_of = context.queues.over, context.queues.topic_of
+        self.filled = set[int]()
+        """The new queues over streams that this owner has filled."""
         self.keeps_remarks, self.knows_links = context.keeps_remarks, context.knows_links
         self.knows_targets, self.logs_links = context.knows_targets, context.logs_links
         self.stale: set[int] = set()
@@ -97,6 +100,7 @@ class OwnerState:
         self.unused_queues.clear()
         self.proposal, self.cut = Proposal(), None
         self.awaiting_marks.clear()
+        self.filled.clear()
         self.front_ends.clear()
         self.linearizable_reads.clear()
         self._returning.clear()

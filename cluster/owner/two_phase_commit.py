@@ -26,6 +26,7 @@ from cluster.owner.context import OwnerContext
 from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.intake import TAKERS, Taking, take_return
 from cluster.owner.moving import Reservations, entrust_waiting, may_enter
+from cluster.owner.referring import with_queues_over
 from cluster.owner.removals import take_removal
 from cluster.owner.state import OwnerState
 from cluster.owner.targets import takes_step
@@ -166,8 +167,18 @@ class TwoPhaseCommit:
             case EndTransaction(key=key):
                 taking.keep_all([encode_end(key)])
 
-    def _prepare(self, taking: Taking, key: TransactionKey, asked: Prepare, index: int) -> None:
+    def _share(self, taking: Taking, key: TransactionKey, asked: Prepare | Decide) -> list[Operation]:
+        """The operations of a share. Its publishes go to the queues over their streams, too; messages that
+        are moved go to one queue.
+        """
         share = list(read_operations(taking.data, asked.start, asked.end))
+        for one in () if key.moves else share:
+            if type(one) is Publish:
+                one.queues = with_queues_over(self._owner, one.queues)
+        return share
+
+    def _prepare(self, taking: Taking, key: TransactionKey, asked: Prepare, index: int) -> None:
+        share = self._share(taking, key, asked)
         if not (self._may_move(taking, key, share) and self._reserve(taking, key.front_end, share)):
             self._refuse(taking, key, share, index)
             return
@@ -188,7 +199,7 @@ class TwoPhaseCommit:
         taking.keep_all([encode_prepared(prepared)])
 
     def _decide(self, taking: Taking, key: TransactionKey, asked: Decide, index: int) -> None:
-        share = list(read_operations(taking.data, asked.start, asked.end))
+        share = self._share(taking, key, asked)
         if asked.number == REMOVAL:
             if not take_removal(taking, key.front_end, share):
                 taking.refused.add(index, index)

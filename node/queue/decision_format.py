@@ -7,6 +7,7 @@
     transferred kind u8, partition u64, transfer number u64
     ids         kind u8, queue u64, time u64, count u32, digests of 16 octets each
     forget ids  kind u8, queue u64, time u64
+    refer       kind u8, queue u64, source u64, first and last u64
     remark      kind u8, queue u64, subject u8, range count u32, length u32, firsts and lasts u64 each, octets
     target      kind u8, queue u64, front end u64, number u64, step u8, length of the link u16, tag count u32,
                 link, lengths of the tags u8 each, tags
@@ -29,6 +30,7 @@ from node.queue.operations import (
     ForgetIds,
     Operation,
     OpKind,
+    Refer,
     Refuse,
     RememberIds,
     Remove,
@@ -45,6 +47,7 @@ from node.ranges.range_set import Range
 _TRANSFER = Struct("<BQ")
 _PAIR = Struct("<BQQ")
 _IDS_SEEN = Struct("<BQQI")
+_REFER = Struct("<BQQQQ")
 _COLUMNS = Struct("<BQBI")
 _REFUSE = Struct("<BQQI")
 _REMARK = Struct("<BQBII")
@@ -63,6 +66,10 @@ def encode_remove(queue: int, reason: Reason, ranges: Sequence[Range]) -> bytes:
 def encode_refuse(front_end: int, number: int, messages: Sequence[Range]) -> bytes:
     head = _REFUSE.pack(OpKind.REFUSE, front_end, number, len(messages))
     return head + encode_columns(messages)
+
+
+def encode_refer(queue: int, source: int, first: int, last: int) -> bytes:
+    return _REFER.pack(OpKind.REFER, queue, source, first, last)
 
 
 def encode_transfer(partition: int, transfer: Transfer) -> bytes:
@@ -156,10 +163,18 @@ def _read_forget_ids(data: Buffer, offset: int) -> tuple[ForgetIds, int]:
     return ForgetIds(queue, before), offset + _PAIR.size
 
 
+def _read_refer(data: Buffer, offset: int) -> tuple[Refer, int]:
+    _, queue, source, first, last = _REFER.unpack_from(data, offset)
+    if first > last:
+        raise ValueError("range ends before it starts")
+    return Refer(queue, source, first, last), offset + _REFER.size
+
+
 DECISION_READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
     OpKind.ANNOTATE: _read_annotate,
     OpKind.REMOVE: _read_remove,
     OpKind.REFUSE: _read_refuse,
+    OpKind.REFER: _read_refer,
     OpKind.TRANSFER: _read_transfer,
     OpKind.TRANSFERRED: _read_transferred,
     OpKind.REMEMBER_IDS: _read_remember_ids,

@@ -18,6 +18,7 @@ from node.delivery.backlog import NO_BACKLOG
 from node.message.format import Asked
 from node.message.reason import Reason
 from node.message.run import Run
+from node.message.streams import StreamOffset
 from node.message.template import Template
 from node.queue.argument import Argument
 from node.queue.consumers import Consumer
@@ -244,7 +245,8 @@ class Description:
     has which message. `takes_turns`: one consumer at a time is active, and front ends must tell a new owner
     which one. `backlog_cap`: the most that the backlog of a consumer may be (`node.delivery.backlog`).
     `strict_leases`: a consumer alone settles the messages that it has. `stream`: the queue keeps its messages
-    for all readers.
+    for all readers. `recovery_point`: where in the stream under it the past begins that the new queue has;
+    None for no past.
     """
 
     dead_letters: DeadLetterTarget | None = None
@@ -255,6 +257,7 @@ class Description:
     backlog_cap: int = NO_BACKLOG
     strict_leases: bool = False
     stream: bool = False
+    recovery_point: StreamOffset | None = None
 
 
 class Rule:

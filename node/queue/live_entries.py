@@ -38,14 +38,19 @@ def live_indexes(
 
 
 def live_part(queues: dict[int, QueueState], data: Buffer) -> bytes:
-    """An entry reduced to its live messages, without any other operation."""
+    """An entry reduced to its live messages, without any other operation. Queues that the entry does not name
+    may have some of them (`operations.Refer`).
+    """
     batches = []
-    for start, publish in EntryMessages(data).publishes():
+    publishes = list(EntryMessages(data).publishes())
+    if not publishes:
+        return encode_entry([])
+    behind = publishes[-1][0] + publishes[-1][1].count
+    having = [one for one in queues.values() if one.alive.intersection(publishes[0][0], behind - 1)]
+    for start, publish in publishes:
         live = RangeSet()
-        for queue in publish.queues:
-            state = queues.get(queue)
-            if state is not None:
-                live.update(state.alive.intersection(start, start + publish.count - 1))
+        for state in having:
+            live.update(state.alive.intersection(start, start + publish.count - 1))
         if live:
             run = read_run(data, publish.position)
             for first, last in live.ranges():

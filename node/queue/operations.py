@@ -123,6 +123,7 @@ class OpKind(IntEnum):
     REMARK = 22
     TARGET = 23
     RETURN_CANCELLED = 24
+    REFER = 25
     REMEMBER_IDS = 30
     FORGET_IDS = 31
     PREPARE = 40
@@ -241,6 +242,15 @@ class CreateQueue(NamedTuple):
     semantics: Semantics
 
 
+class Refer(NamedTuple):
+    """The messages from `first` to `last` that the queue `source` has are in `queue`, too, without a copy."""
+
+    queue: int
+    source: int
+    first: int
+    last: int
+
+
 class DropQueue(NamedTuple):
     """Delete the queue with all its messages."""
 
@@ -357,6 +367,7 @@ Operation = (
     | Attach
     | Detach
     | CreateQueue
+    | Refer
     | DropQueue
     | SealQueue
     | Forget

@@ -35,6 +35,7 @@ from node.queue.operations import (
     Mark,
     Publish,
     Purge,
+    Refer,
     Refuse,
     RememberIds,
     Remove,
@@ -277,6 +278,16 @@ class PartitionMachine:
             self.queues[operation.queue] = QueueState(operation.semantics)
             applied.created.append(operation.queue)
 
+    def _refer(self, operation: Refer, front_end: int, applied: Applied) -> None:
+        queue, number = operation.queue, operation.source
+        state, source = self.queues.get(queue), self.queues.get(number)
+        if state is None or source is None:
+            return
+        for first, last in source.alive.intersection(operation.first, operation.last):
+            state.append(first, last)
+            applied.appended.append((queue, first, last))
+        applied.withhold(self.transactions.refer(operation, state))
+
     def _drop_queue(self, operation: DropQueue, front_end: int, applied: Applied) -> None:
         if self.queues.pop(operation.queue, None) is not None:
             applied.dropped.append(operation.queue)
@@ -444,6 +455,7 @@ _APPLIERS: Final[dict[type, Callable[[PartitionMachine, Any, int, Applied], None
     Attach: PartitionMachine._attach,
     Detach: PartitionMachine._detach,
     CreateQueue: PartitionMachine._create_queue,
+    Refer: PartitionMachine._refer,
     DropQueue: PartitionMachine._drop_queue,
     SealQueue: PartitionMachine._seal_queue,
     Forget: PartitionMachine._forget,

@@ -87,7 +87,7 @@ class QueueState:
         self.withheld = NONE
 
     def append(self, first: int, last: int) -> None:
-        """Add new messages, above all earlier ones."""
+        """Add messages."""
         self.alive.add(first, last)
 
     def remove_all(self, ranges: list[Range]) -> int:

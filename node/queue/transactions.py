@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Final, get_args
 
-from node.queue.operations import Applied
+from node.queue.operations import Applied, Refer
 from node.queue.queue import QueueState
 from node.queue.transaction_format import (
     encode_abandon,
@@ -103,6 +103,24 @@ class TransactionTable:
                     applied.appended += [(queue, *part) for part in parts]
                 else:
                     state.remove_all([(first, last)])
+
+    def refer(self, operation: Refer, state: QueueState) -> list[tuple[int, int, int]]:
+        """Messages of a queue come into another one, whose `state` this is. That one withholds those of
+        prepared transactions, too. Returns these as (queue, first, last).
+        """
+        found: list[tuple[int, int, int]] = []
+        for key, prepared in self.prepared.items():
+            rows = [
+                (operation.queue, max(first, operation.first), min(last, operation.last))
+                for queue, first, last in prepared.published
+                if queue == operation.source and first <= operation.last and last >= operation.first
+            ]
+            if rows:
+                self.prepared[key] = prepared._replace(published=(*prepared.published, *rows))
+                found += rows
+        for _, first, last in found:
+            state.withhold(first, last)
+        return found
 
     def forget(self, front_end: int) -> None:
         """The front end is dead for good: it asks for no decision any more."""

@@ -55,6 +55,12 @@ class Node(Silence):
     def placed_on(self, partition: int) -> dict[int, QueueSettings]:
         return dict(self.known)
 
+    def over(self, stream: int) -> list[int]:
+        return []
+
+    def topic_of(self, queue: int) -> int | None:
+        return None
+
     def declared(self, queue: int) -> bool:
         return queue <= self.last_declared
 

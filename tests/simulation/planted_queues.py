@@ -287,6 +287,13 @@ def readers_ahead() -> AbstractContextManager[object]:
     return mock.patch.object(browsing, "_stream_behind", unbounded)
 
 
+def gaps_behind_the_past() -> AbstractContextManager[object]:
+    """D13: a new queue over a stream misses no message from its creation on, also of nodes that do not know
+    it yet. With the bug the owner trusts the routes of front ends.
+    """
+    return mock.patch.object(intake, "with_queues_over", lambda owner, queues: queues)
+
+
 def early_ends() -> AbstractContextManager[object]:
     """A new owner ends leases when their consumers were told. With the bug it ends them earlier."""
     intact = FrontEndSessions.held

@@ -58,61 +58,113 @@ class Reader:
         return bodies <= {body for _, body in self.came}
 
 
+class Stream:
+    """A stream, its writers and readers, and a queue over it. `whole` has what each writer writes."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.trial = trial
+        chance = trial.chance
+        self.writers = [trial.prover(), *(trial.client(Committer) for _ in range(chance.randint(0, 1)))]
+        self.whole = [numbered(f"m{index}", chance.randint(4, 30)) for index in range(len(self.writers))]
+        self.left = [list(bodies) for bodies in self.whole]
+        self.readers: list[Reader] = []
+        self.answers: list[Answer] = []
+        self.over: list[str] = []
+        """The queue over the stream, once it is there."""
+
+    def declare(self) -> Steps:
+        """The stream, and a queue beside it. Each has a partition of its own, one of which decides about
+        transactions.
+        """
+        names = self.trial.chance.sample(("", " beside"), 2)
+        for writer, name in zip((self.writers[0], self.writers[-1]), names, strict=True):
+            yield self.trial.queue(writer, name, queue_type=None if name else "stream")
+
+    def declare_over(self) -> Steps:
+        """A queue that has everything, also where it is declared in the middle."""
+        yield self.trial.queue(
+            self.writers[0], " view", underlying_topic=self.trial.name, recovery_point="epoch"
+        )
+        self.over.append(f"{self.trial.name} view")
+
+    def begin(self, offset: str | int) -> Steps:
+        """Another reader."""
+        prover = self.trial.prover()
+        yield prover.ask(m.BasicQos(0, self.trial.chance.choice((1, 3, 50))))
+        answer: Any = yield prover.ask(m.BasicConsume(self.trial.name, arguments={OFFSET: offset}))
+        assert isinstance(answer, m.BasicConsumeOk)
+        self.readers.append(Reader(self.trial, prover, offset))
+
+    def write(self, index: int, count: int) -> None:
+        """The next messages of a writer. A publish to the queue over the stream goes to the stream."""
+        left, writer = self.left[index], self.writers[index]
+        bodies, self.left[index] = left[:count], left[count:]
+        if isinstance(writer, Committer):
+            self.answers.append(writer.commit([self.trial.name, f"{self.trial.name} beside"], bodies))
+        else:
+            to = self.trial.chance.choice([self.trial.name, *self.over])
+            self.answers.append(writer.publish("", to, bodies))
+
+    def read(self) -> None:
+        for reader in self.readers:
+            reader.read()
+
+    def written(self) -> Steps:
+        """Wait for the answers to all that is written."""
+        for answer in self.answers:
+            yield from _answered(answer)
+
+    def check(self) -> None:
+        """What the first reader has is the one order."""
+        order = self.readers[0].came
+        bodies = [body for _, body in order]
+        for mine in self.whole:
+            of_one = [body for body in bodies if body in mine]
+            self.trial.expect(of_one == mine, f"a writer's {mine} come as {of_one}")
+        self.trial.expect(len(bodies) == sum(map(len, self.whole)), f"{bodies} are too many")
+        for reader in self.readers[1:]:
+            came = reader.came
+            self.trial.expect(came == order[len(order) - len(came) :], f"{came} is no end of {order}")
+            if isinstance(reader.offset, int):
+                self.trial.expect(came[0][0] == reader.offset, f"{came[0]} is not {reader.offset}")
+            elif reader.offset == "first":
+                self.trial.expect(came == order, f"{came} is not all of {order}")
+
+
 def streams(trial: Trial) -> Steps:
-    """Each reader gets all messages from its place on, once, in the one order of the stream."""
-    chance = trial.chance
-    writers = [trial.prover(), *(trial.client(Committer) for _ in range(chance.randint(0, 1)))]
-    names = chance.sample(("", " beside"), 2)
-    for writer, name in zip((writers[0], writers[-1]), names, strict=True):
-        # The queues have partitions of their own, one of which decides about transactions.
-        yield trial.queue(writer, name, queue_type=None if name else "stream")
-    view = f"{trial.name} view"
-    if chance.random() < 0.5:
-        yield trial.queue(writers[0], " view", underlying_topic=trial.name)
-    left = {one: numbered(f"m{index}", chance.randint(4, 30)) for index, one in enumerate(writers)}
-    whole = [list(bodies) for bodies in left.values()]
-    readers: list[Reader] = []
-    answers: list[Answer] = []
+    """Each reader gets all messages from its place on, once, in the one order of the stream; and a queue over
+    the stream has all messages once, whenever it is declared.
+    """
+    chance, stream = trial.chance, Stream(trial)
+    yield from stream.declare()
     wanted = chance.randint(2, 3)
-    while any(left.values()) or len(readers) < wanted:
-        writer = chance.choice(writers)
-        if left[writer] and chance.random() < 0.4:
-            size = chance.choice((1, 1, 3, 10))
-            some, left[writer] = left[writer][:size], left[writer][size:]
-            answers.append(_publish(trial, writer, some))
-        if len(readers) < wanted and chance.random() < 0.2:
-            prover, offset = trial.prover(), _offset(trial, readers)
-            yield prover.ask(m.BasicQos(0, chance.choice((1, 3, 50))))
-            answer: Any = yield prover.ask(m.BasicConsume(trial.name, arguments={OFFSET: offset}))
-            assert isinstance(answer, m.BasicConsumeOk)
-            readers.append(Reader(trial, prover, offset))
-        for reader in readers:
-            reader.read()
+    while any(stream.left) or len(stream.readers) < wanted:
+        index = chance.randrange(len(stream.writers))
+        if stream.left[index] and chance.random() < 0.4:
+            stream.write(index, chance.choice((1, 1, 3, 10)))
+        if len(stream.readers) < wanted and chance.random() < 0.2:
+            yield from stream.begin(_offset(trial, stream.readers))
+        if not stream.over and chance.random() < 0.1:
+            yield from stream.declare_over()
+        stream.read()
         yield from trial.pause(chance.choice((0.0, PAUSE_S)))
-    for done in answers:
-        yield from _answered(done)
-    ends = {f"end {index}" for index in range(len(writers))}
-    for index, writer in enumerate(writers):
-        whole[index].append(f"end {index}")
-        yield from _answered(_publish(trial, writer, [f"end {index}"]))
-    while not all(reader.has(ends) for reader in readers):
-        for reader in readers:
-            reader.read()
+    if not stream.over:
+        yield from stream.declare_over()
+    yield from stream.written()
+    ends = {f"end {index}" for index in range(len(stream.writers))}
+    for index in range(len(stream.writers)):
+        stream.whole[index].append(f"end {index}")
+        stream.left[index].append(f"end {index}")
+        stream.write(index, 1)
+    yield from stream.written()
+    while not all(reader.has(ends) for reader in stream.readers):
+        stream.read()
         yield from trial.pause()
-    _check(trial, readers, whole)
-    if view in trial.queues:
-        taken: list[Received] = []
-        every = [body for bodies in whole for body in bodies]
-        yield from trial.take(writers[0], view, every, taken)
-        trial.check_taken(every, taken)
-
-
-def _publish(trial: Trial, writer: Prover, bodies: list[str]) -> Answer:
-    if isinstance(writer, Committer):
-        return writer.commit([trial.name, f"{trial.name} beside"], bodies)
-    # A publish to the queue over the stream goes to the stream.
-    over = [name for name in trial.queues if name.endswith(" view")]
-    return writer.publish("", trial.chance.choice([trial.name, *over]), bodies)
+    stream.check()
+    taken: list[Received] = []
+    every = [body for bodies in stream.whole for body in bodies]
+    yield from trial.take(stream.writers[0], stream.over[0], every, taken)
+    trial.check_taken(every, taken)
 
 
 def _answered(answer: Answer) -> Steps:
@@ -130,19 +182,3 @@ def _offset(trial: Trial, readers: list[Reader]) -> str | int:
         return "first"
     places: list[str | int] = ["first", "next", "last", *seen[:1], *seen[-1:]]
     return trial.chance.choice(places)
-
-
-def _check(trial: Trial, readers: list[Reader], whole: list[list[str]]) -> None:
-    order = readers[0].came
-    bodies = [body for _, body in order]
-    for mine in whole:
-        of_one = [body for body in bodies if body in mine]
-        trial.expect(of_one == mine, f"a writer's {mine} come as {of_one}")
-    trial.expect(len(bodies) == sum(map(len, whole)), f"{bodies} are too many")
-    for reader in readers[1:]:
-        came = reader.came
-        trial.expect(came == order[len(order) - len(came) :], f"{came} is no end of {order}")
-        if isinstance(reader.offset, int):
-            trial.expect(came[0][0] == reader.offset, f"{came[0]} comes first, not {reader.offset}")
-        elif reader.offset == "first":
-            trial.expect(came == order, f"{came} is not all of {order}")
