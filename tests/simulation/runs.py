@@ -54,7 +54,7 @@ REFUSALS_EVERY = 32
 CUTS_EVERY = 32
 """One in so many seeds about consumers is about consistent cuts."""
 
-STREAMS_EVERY = 32
+STREAMS_EVERY = 64
 """One in so many seeds about consumers is about streams."""
 
 GRAVES_EVERY = 4
