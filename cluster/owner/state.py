@@ -40,7 +40,8 @@ class OwnerState:
     `awaiting_marks` has the queues with a consumer that waits for a higher mark. `watched` has the queues
     whose settings decide about every incoming message. `upcoming` counts, for queues with limits, the
     messages that are taken and not applied yet. `marked` has the queues that may have messages to hand out.
-    `stale` has the queues that wait for a catalog which shows their present limits.
+    `stale` has the queues that wait for a catalog which shows their present limits, and `filled` the queues
+    over streams that this owner has created and filled with their streams' past.
     """
 
     def __init__(
@@ -64,16 +65,13 @@ class OwnerState:
         self.arrivals = Arrivals(context.latencies, self.next_sequence)
         self.proposal = Proposal()
         self.cut: Cut | None = None
-        self.awaiting_marks, self.watched = set[int](), set[int]()
+        self.awaiting_marks, self.watched, self.stale, self.filled = (set[int]() for _ in range(4))
         self.upcoming: dict[int, Weights] = {}
         self.alarms, self.unused_queues = Alarms(), UnusedQueues(context.auto_delete_after_s)
         self.tells_failures, self.catalog_fresh = context.queues.tells_failures, context.catalog_fresh
         self.queues_over, self.topic_of = context.queues.over, context.queues.topic_of
-        self.filled = set[int]()
-        """The new queues over streams that this owner has filled."""
         self.keeps_remarks, self.knows_links = context.keeps_remarks, context.knows_links
         self.knows_targets, self.logs_links = context.knows_targets, context.logs_links
-        self.stale: set[int] = set()
         self.entries = Contents(self.machine, source)
         self.marked: dict[int, None] = {}
         self.front_ends = FrontEnds()

@@ -7,7 +7,8 @@ already (`cluster.owner.referring`).
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import re
+from calendar import monthrange, timegm
 from typing import Final
 
 from node.message.streams import FROM_NEXT, OffsetKind, StreamOffset, age_ms
@@ -16,8 +17,12 @@ from node.queue.argument_types import UnacceptableError, read_text
 from node.queue.feature import Declaration, Description, Rule
 from node.queue.settings import QueueSettings
 
-_BOOKMARK_DIGITS: Final = 24
+_BOOKMARK: Final = re.compile("[0-9a-f]{24}")
 _NUMBER_DIGITS: Final = 16
+_TIME: Final = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.\d{1,9})?)?)?(?P<zone>Z|[+-]\d\d:\d\d)?",
+    re.ASCII,
+)
 _NAMED: Final = {"epoch": StreamOffset(OffsetKind.FIRST), "now": FROM_NEXT}
 
 
@@ -30,18 +35,43 @@ def read_point(value: object) -> StreamOffset:
     age = age_ms(text)
     if age is not None:
         return StreamOffset(OffsetKind.AGE, age)
+    if _BOOKMARK.fullmatch(text):
+        return StreamOffset(OffsetKind.NUMBER, int(text[-_NUMBER_DIGITS:], 16))
+    time_ms = _time_ms(text)
+    if time_ms is not None:
+        return StreamOffset(OffsetKind.TIME, time_ms)
     try:
-        if len(text) == _BOOKMARK_DIGITS and text.isalnum():
-            return StreamOffset(OffsetKind.NUMBER, int(text[-_NUMBER_DIGITS:], 16))
-        named = _NAMED.get(text)
-        if named is not None:
-            return named
-        time = datetime.fromisoformat(text)
-    except ValueError:
+        return _NAMED[text]
+    except KeyError:
         raise UnacceptableError("invalid_recovery_point") from None
-    aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
-    return StreamOffset(OffsetKind.TIME, max(0, int(aware.timestamp() * 1000)))
 
+
+def _time_ms(text: str) -> int | None:
+    """Milliseconds since the epoch of a time as in ISO 8601, of UTC unless it says otherwise; None for
+    another text, and for a time before the epoch.
+    """
+    found = _TIME.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
+    if not (year >= 1970 and 1 <= month <= 12 and 1 <= day <= monthrange(year, month)[1]):
+        return None
+    if hour > 23 or minute > 59 or second > 59:
+        return None
+    zone = found["zone"] or "Z"
+    away_s = 0 if zone == "Z" else int(zone[0] + "1") * (int(zone[1:3]) * 3600 + int(zone[4:6]) * 60)
+    return max(0, timegm((year, month, day, hour, minute, second)) - away_s) * 1000
+
+
+_OF_EACH_MESSAGE: Final = (
+    "x-filter",
+    "x-max-priority",
+    "x-priority-expression",
+    "x-group-by",
+    "x-barrier-expression",
+    "x-deduplication-window",
+)
+"""Arguments that decide about each message when it comes."""
 
 UNDERLYING_TOPIC: Final = Argument("x-underlying-topic", read_text, "underlying_topic")
 RECOVERY_POINT: Final = Argument(
@@ -50,18 +80,11 @@ RECOVERY_POINT: Final = Argument(
     "recovery_point",
     default=FROM_NEXT,
     needs=("x-underlying-topic", "recovery_point_but_no_underlying_topic_defined"),
-    # These decide about each message when it comes.
-    misfit=beside_none_of(
-        "x-recovery-point",
-        (
-            "x-filter", "x-max-priority", "x-priority-expression", "x-group-by", "x-barrier-expression",
-            "x-deduplication-window",
-        ),
-    ),
-)  # fmt: skip
+    misfit=beside_none_of("x-recovery-point", _OF_EACH_MESSAGE),
+)
 
 
-class Recovery(Rule):
+class PastOfStream(Rule):
     """Tells the owner from where on a new queue is filled."""
 
     def __init__(self, point: StreamOffset) -> None:
@@ -74,7 +97,7 @@ class Recovery(Rule):
 
 def _rule(settings: QueueSettings) -> Rule | None:
     point = RECOVERY_POINT.of(settings)
-    return None if point is None or point == FROM_NEXT else Recovery(point)
+    return None if point is None or point == FROM_NEXT else PastOfStream(point)
 
 
 FEATURE: Final[Declaration] = Declaration(UNDERLYING_TOPIC, RECOVERY_POINT, rule=_rule)

@@ -115,7 +115,7 @@ class Stream:
             yield from _answered(answer)
 
     def check(self) -> None:
-        """What the first reader has is the one order."""
+        """The first reader has the one order."""
         order = self.readers[0].came
         bodies = [body for _, body in order]
         for mine in self.whole:
