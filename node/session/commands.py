@@ -141,7 +141,7 @@ class Consume:
     (`node.session.filter_arguments`).
     """
     browse: bool = False
-    offset: object = None
+    offset: Any = None
     """Where a reader of a stream begins, as `node.session.stream_offsets` reads it."""
     filter: bytes = b""
     """The consumer gets the messages alone that this selector takes (`node.expressions.nodes`); empty for

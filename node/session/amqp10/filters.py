@@ -42,7 +42,7 @@ class FilterSet(NamedTuple):
 
     kept: dict[str, AmqpValue] | None
     condition: bytes
-    offset: object = None
+    offset: Any = None
 
 
 NO_FILTERS: Final = FilterSet(None, b"")
@@ -55,7 +55,7 @@ def filter_set(asked: Mapping[Any, AmqpValue] | None, *, expressions: bool = Tru
     """
     kept: dict[str, AmqpValue] = {}
     trees: list[Node] = []
-    offset: object = None
+    offset: Any = None
     for name, value in (asked or {}).items():
         if isinstance(value, Described) and _descriptor(value) == _STREAM_OFFSET:
             kept[name], offset = value, _offset(value.value)
