@@ -120,7 +120,7 @@ def test_a_queue_keeps_what_its_stream_has_given_up(site: Site) -> None:
     over(client, "q", "epoch")
     site.until(lambda: client.depth(TOPIC) == 0)
     client.declare("noise")
-    for _ in range(60):
+    for _ in range(20):
         tags = client.publish("noise", *([bytes(4000)] * 20))
         assert all(client.confirms(tags))
         client.purge("noise")
