@@ -37,15 +37,15 @@ class PlacedQueues:
         """The queues over a stream; none for another queue."""
         state = self._catalog.state
         found = state.queues_by_id.get(stream)
-        names = () if found is None else state.topics.over(found.vhost, found.name)
-        return [state.queues[found.vhost, name].id for name in names] if found is not None else []
+        if found is None:
+            return []
+        return [state.queues[found.vhost, name].id for name in state.topics.over(found.vhost, found.name)]
 
     def topic_of(self, queue: int) -> int | None:
         """The stream under a queue; None without one."""
         state = self._catalog.state
         found = state.queues_by_id.get(queue)
-        name = None if found is None else state.topics.below.get((found.vhost, found.name))
-        topic = None if found is None or name is None else state.topics.find(found.vhost, name)
+        topic = None if found is None else state.topics.under(found.vhost, found.name)
         return None if topic is None else topic.id
 
     def declared(self, queue: int) -> bool:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
+from node.message.streams import STREAM_TYPE, X_QUEUE_TYPE
 from node.names import REPLY_TO
 from node.queue.features.arguments import read_arguments
 from node.queue.operations import Semantics
@@ -114,6 +115,11 @@ class QueueDefinition:
     front_end: int
     """The incarnation of the node that declared the queue; an exclusive queue dies with the incarnation."""
     holder: int
+
+    @property
+    def stream(self) -> bool:
+        """Whether the queue keeps its messages for all readers."""
+        return self.arguments.get(X_QUEUE_TYPE) == STREAM_TYPE
 
     @property
     def settings(self) -> QueueSettings:

@@ -16,8 +16,7 @@ def queue_type(state: CatalogState, queue: QueueDefinition) -> str:
     A partition with one replica may belong to either type: there the queue's declaration and the defaults
     decide.
     """
-    declared = queue.arguments.get(TYPE_ARGUMENT)
-    if declared == STREAM:
+    if queue.stream:
         return STREAM
     partition = state.partitions[queue.partition]
     if partition.kind is PartitionKind.TRANSIENT:
@@ -25,7 +24,7 @@ def queue_type(state: CatalogState, queue: QueueDefinition) -> str:
     if len(partition.replicas) > 1:
         return QUORUM
     default = state.access.vhost(queue.vhost).default_queue_type or state.default_queue_type
-    return QUORUM if (declared or default) == QUORUM else CLASSIC
+    return QUORUM if queue.arguments.get(TYPE_ARGUMENT, default) == QUORUM else CLASSIC
 
 
 def resource_kind(state: CatalogState, queue: QueueDefinition) -> ResourceKind:

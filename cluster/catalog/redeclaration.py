@@ -18,7 +18,7 @@ TYPE_ARGUMENT: Final = X_QUEUE_TYPE
 COMPARED_ARGUMENTS: Final = frozenset(
     {GROUP_SIZE, *(name for name, argument in BY_NAME.items() if argument.field and name != TYPE_ARGUMENT)}
 )
-"""The arguments that have an effect on a queue, besides its type. RabbitMQ compares no others, and so does
+"""The arguments with an effect on a queue, besides its type. RabbitMQ compares no others, and neither does
 quorate: clients declare the same queue with and without arguments of plugins, tools and former versions."""
 
 

@@ -301,7 +301,7 @@ class CatalogState:
             self.check_redeclared(existing, fields)
             return _declared(existing, created=False)
         self.check_queue_limit(vhost, name)
-        topic = self.topics.under(vhost, name, fields["arguments"])
+        topic = self.topics.asked(vhost, name, fields["arguments"])
         if topic is None:
             partition = self._place(tuple(replicas), transient, fields["front_end"], size, share)
         else:

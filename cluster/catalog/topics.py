@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any
 
 from cluster.catalog.definitions import QueueDefinition
-from node.message.streams import STREAM_TYPE, X_QUEUE_TYPE, X_UNDERLYING_TOPIC
+from node.message.bookmarks import BookmarkError, is_bookmark, number_of_bookmark
+from node.message.streams import X_RECOVERY_POINT, X_UNDERLYING_TOPIC
 from node.refusal import PreconditionFailedError
 
 _Name = tuple[str, str]
@@ -39,7 +40,10 @@ class Topics:
         """A queue is deleted."""
         topic = self.below.pop((queue.vhost, queue.name), None)
         if topic is not None:
-            self._over[queue.vhost, topic].discard(queue.name)
+            over = self._over[queue.vhost, topic]
+            over.discard(queue.name)
+            if not over:
+                del self._over[queue.vhost, topic]
 
     def restore(self, queues: Iterable[QueueDefinition]) -> None:
         """These are all queues."""
@@ -66,13 +70,18 @@ class Topics:
     def find(self, vhost: str, topic: str) -> QueueDefinition | None:
         """The stream of this name; None for none."""
         queue = self._find((vhost, topic))
-        stream = queue is not None and queue.arguments.get(X_QUEUE_TYPE) == STREAM_TYPE
-        return queue if stream else None
+        return queue if queue is not None and queue.stream else None
 
-    def under(self, vhost: str, queue: str, arguments: Mapping[str, Any]) -> QueueDefinition | None:
+    def under(self, vhost: str, queue: str) -> QueueDefinition | None:
+        """The stream under a queue; None without one."""
+        topic = self.below.get((vhost, queue))
+        return None if topic is None else self.find(vhost, topic)
+
+    def asked(self, vhost: str, queue: str, arguments: Mapping[str, Any]) -> QueueDefinition | None:
         """The stream under a new queue with these arguments; None for a queue that asks for none.
 
-        Raises PreconditionFailedError where there is no such stream.
+        Raises PreconditionFailedError where there is no such stream, or the recovery point is the bookmark of
+        a message of another queue.
         """
         topic = arguments.get(X_UNDERLYING_TOPIC)
         if topic is None:
@@ -83,4 +92,12 @@ class Topics:
                 f"invalid arg '{X_UNDERLYING_TOPIC}' for queue '{queue}' in vhost '{vhost}': there is no "
                 f"stream '{topic}'"
             )
+        point = arguments.get(X_RECOVERY_POINT)
+        try:
+            if isinstance(point, str) and is_bookmark(point):
+                number_of_bookmark(found.id, point)
+        except BookmarkError as error:
+            raise PreconditionFailedError(
+                f"invalid arg '{X_RECOVERY_POINT}' for queue '{queue}' in vhost '{vhost}': {error}"
+            ) from None
         return found

@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any
 
 from cluster.catalog.definitions import parse_local_queue_name
-from cluster.catalog.placement import QUEUES_A_PARTITION, Placement, local_or_balanced, place
-from cluster.catalog.policies import KIND_OF_TYPE, ResourceKind
+from cluster.catalog.placement import QUEUES_A_PARTITION, Placement, check_type, local_or_balanced, place
+from cluster.catalog.policies import KIND_OF_TYPE
 from cluster.catalog.policy_settings import arguments_with
-from cluster.catalog.redeclaration import TYPE_ARGUMENT, refuse_reserved
+from cluster.catalog.redeclaration import refuse_reserved
 from cluster.catalog.state import CatalogState
 from cluster.gateway.context import GatewayContext
 from cluster.gateway.link import Links
@@ -184,7 +184,7 @@ class QueueDeclarations:
 
     def _asked(self, vhost: str, declaration: QueueDeclaration, default: str) -> dict[str, Any]:
         """A durable queue's arguments, with those of the policies that will apply to it."""
-        kind = KIND_OF_TYPE.get(declaration.arguments.get(TYPE_ARGUMENT, default), ResourceKind.CLASSIC_QUEUE)
+        kind = KIND_OF_TYPE[check_type(declaration) or default]
         applied = self._catalog.state.policies.applied(vhost, kind, declaration.name)
         return arguments_with(declaration.arguments, applied.definition)
 

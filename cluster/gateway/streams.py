@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cluster.catalog.state import CatalogState
-from node.queue.stream_settings import is_stream
 from node.refusal import NotImplementedRefusal, PreconditionFailedError
 from node.session.ports import ConsumerOptions, QueueRef
 
@@ -17,13 +16,11 @@ class Streams:
     def has(self, queue: QueueRef) -> bool:
         """Whether the queue is a stream."""
         defined = self._state.queues_by_id.get(queue.id)
-        return defined is not None and is_stream(defined.settings)
+        return defined is not None and defined.stream
 
     def under(self, queue: QueueRef) -> QueueRef | None:
         """See `node.session.ports.BrokerPort.topic_under`."""
-        topics = self._state.topics
-        topic = topics.below.get((queue.vhost, queue.name))
-        found = None if topic is None else topics.find(queue.vhost, topic)
+        found = self._state.topics.under(queue.vhost, queue.name)
         return None if found is None else QueueRef(found.name, found.partition, found.id, found.vhost)
 
     def check_reader(self, queue: QueueRef, options: ConsumerOptions) -> bool:

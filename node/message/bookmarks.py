@@ -27,12 +27,22 @@ def bookmark_of(queue: int, number: int) -> str:
     return f"{queue & _QUEUE_MASK:08x}{number:016x}"
 
 
+def is_bookmark(text: str) -> bool:
+    """Whether a text has the form of a bookmark, of any queue."""
+    return _BOOKMARK.fullmatch(text) is not None
+
+
+def number_in(bookmark: str) -> int:
+    """The number of the message in its queue, whichever that is."""
+    return int(bookmark[_QUEUE_DIGITS:], 16)
+
+
 def number_of_bookmark(queue: int, bookmark: str) -> int:
     """The number of the message in the queue. Raises BookmarkError."""
-    if not _BOOKMARK.fullmatch(bookmark):
+    if not is_bookmark(bookmark):
         raise BookmarkError(
             f"{bookmark!r} is no bookmark: a bookmark has 24 hexadecimal digits, in lower case"
         )
     if int(bookmark[:_QUEUE_DIGITS], 16) != queue & _QUEUE_MASK:
         raise BookmarkError(f"{bookmark!r} is a bookmark of another queue, or of one that was deleted")
-    return int(bookmark[_QUEUE_DIGITS:], 16)
+    return number_in(bookmark)

@@ -23,6 +23,9 @@ of a stream states its own place.
 X_UNDERLYING_TOPIC: Final = "x-underlying-topic"
 """The argument of a queue that gets the messages of the stream with this name."""
 
+X_RECOVERY_POINT: Final = "x-recovery-point"
+"""The argument of a queue over a stream that has the past of the stream from some place on."""
+
 _UNITS_S: Final = {"Y": 365 * 86_400, "M": 30 * 86_400, "D": 86_400, "h": 3_600, "m": 60, "s": 1}
 _LONGEST_S: Final = 1000 * _UNITS_S["Y"]
 _AGE: Final = re.compile(r"([0-9]{1,9})([YMDhms])", re.ASCII)

@@ -121,10 +121,12 @@ class AccessChecks:
         name = declared.name or SERVER_NAMED
         self._queue(scope, Right.CONFIGURE, name)
         dead_letters = declared.arguments.get("x-dead-letter-exchange")
-        if isinstance(dead_letters, str) and not self._exists(scope, holder, declared.name):
+        topic = declared.arguments.get(X_UNDERLYING_TOPIC)
+        if (dead_letters is None and topic is None) or self._exists(scope, holder, declared.name):
+            return
+        if isinstance(dead_letters, str):
             self._queue(scope, Right.READ, name)
             self._exchange(scope, Right.WRITE, dead_letters)
-        topic = declared.arguments.get(X_UNDERLYING_TOPIC)
         if isinstance(topic, str):
             self._queue(scope, Right.READ, topic)
 

@@ -267,7 +267,8 @@ class Requests:
             reply_to, browse = queue.name, False
         else:
             queue = self._port.queue(caller.vhost, command.queue, caller.holder)
-        offset, queue = stream_offset(queue, command.offset), self._read_from(caller, queue, command.offset)
+        topic = None if command.offset is None else self._topic_under(caller, queue)
+        offset, queue = stream_offset(queue, command.offset, topic), topic or queue
         known = self._port.knows_expressions
         condition = command.filter or consumer_filter(queue, command.arguments, known=known)
         # No permission mentions the queue of direct replies.
@@ -297,14 +298,13 @@ class Requests:
 
         self._port.consume(caller.subscriber, queue, options, attached)
 
-    def _read_from(self, caller: Caller, queue: QueueRef, offset: object) -> QueueRef:
-        """The queue from which a consumer of this one gets its messages: a reader of the past of a queue
-        reads its stream, which keeps the messages (seed 002, D17). Raises AccessRefusedError.
+    def _topic_under(self, caller: Caller, queue: QueueRef) -> QueueRef | None:
+        """The stream under a queue, which a reader of the queue's past reads: it keeps the messages (seed
+        002, D17). None without one. Raises AccessRefusedError.
         """
-        topic = None if offset is None else self._port.topic_under(queue)
-        if topic is None:
-            return queue
-        self._port.permissions.check_queue(caller.scope, Right.READ, topic.name)
+        topic = self._port.topic_under(queue)
+        if topic is not None:
+            self._port.permissions.check_queue(caller.scope, Right.READ, topic.name)
         return topic
 
     def _cancel(self, caller: Caller, command: Cancel, answered: Answered) -> None:

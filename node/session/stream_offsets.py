@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
-from node.message.bookmarks import BookmarkError, number_of_bookmark
+from node.message.bookmarks import BookmarkError, is_bookmark, number_of_bookmark
 from node.message.streams import FROM_NEXT, LARGEST_OFFSET, X_STREAM_OFFSET, OffsetKind, StreamOffset, age_ms
 from node.refusal import PreconditionFailedError
 from node.session.ports import QueueRef
@@ -14,12 +15,11 @@ _NAMED: Final = {
     "last": StreamOffset(OffsetKind.LAST),
     "next": FROM_NEXT,
 }
-_BOOKMARK_DIGITS: Final = 24
 
 
-def stream_offset(queue: QueueRef, asked: object) -> StreamOffset:
+def stream_offset(queue: QueueRef, asked: object, topic: QueueRef | None) -> StreamOffset:
     """The place that a client asks for: a name, a number, an age (`5m`), the bookmark of a message of the
-    queue, or a time, which its protocol has read; None for the next message.
+    queue or of the stream under it, or a time, which its protocol has read; None for the next message.
 
     Raises PreconditionFailedError.
     """
@@ -29,11 +29,12 @@ def stream_offset(queue: QueueRef, asked: object) -> StreamOffset:
         return asked
     if isinstance(asked, int) and not isinstance(asked, bool) and 0 <= asked <= LARGEST_OFFSET:
         return StreamOffset(OffsetKind.NUMBER, asked)
-    if isinstance(asked, str) and len(asked) == _BOOKMARK_DIGITS:
-        try:
-            return StreamOffset(OffsetKind.NUMBER, number_of_bookmark(queue.id, asked))
-        except BookmarkError as error:
-            raise _misfit(queue, str(error)) from None
+    if isinstance(asked, str) and is_bookmark(asked):
+        for one in (queue, topic):
+            with suppress(BookmarkError):
+                if one is not None:
+                    return StreamOffset(OffsetKind.NUMBER, number_of_bookmark(one.id, asked))
+        raise _misfit(queue, f"{asked!r} is a bookmark of another queue, or of one that was deleted")
     if isinstance(asked, str):
         age = age_ms(asked)
         found = _NAMED.get(asked) if age is None else StreamOffset(OffsetKind.AGE, age)

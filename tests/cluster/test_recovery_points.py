@@ -179,6 +179,7 @@ def test_the_features_of_the_queue_hold_for_its_past(site: Site) -> None:
         ({"recovery_point": "yesterday"}, "invalid_recovery_point"),
         ({"recovery_point": 5}, "invalid arg 'x-recovery-point'"),
         ({"recovery_point": "0123456789abcdef0123456x"}, "invalid_recovery_point"),
+        ({"recovery_point": "0123456789abcdef01234567"}, "is a bookmark of another queue"),
         ({"recovery_point": "epoch", "filter": "a = 1"}, "no queue has both x-recovery-point and x-filter"),
         ({"recovery_point": "epoch", "max_priority": 5}, "no queue has both"),
         ({"recovery_point": "epoch", "underlying_topic": None}, "recovery_point_but_no_underlying_topic"),

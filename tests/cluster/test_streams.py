@@ -291,6 +291,8 @@ def test_a_reader_does_not_pass_a_message_of_an_undecided_transaction(site: Site
         ({"exclusive": True}, "406 .*invalid property 'exclusive-owner' for queue of type stream"),
         ({"auto_delete": True}, "406 .*invalid property 'auto-delete' for queue of type stream"),
         ({"initial_cluster_size": 0}, "406 .*invalid arg 'x-initial-cluster-size'"),
+        ({"queue_type": ["stream"]}, r"406 .*unsupported type '\['stream'\]'"),
+        ({"queue_type": {"a": 1}}, "406 .*unsupported type"),
         ({"queue_type": "quorum", "max_age": "5s"}, "406 .*invalid arg 'x-max-age'"),
     ],
 )

@@ -176,6 +176,7 @@ def test_a_reader_of_a_queues_past_reads_its_stream(site: Site) -> None:
         (stream_numbers[1], "123"),
         # A message has one number in the stream and in the queues over it.
         (taker.deliveries[1].headers["x-bookmark"], "23"),
+        (whole.deliveries[2].headers["x-bookmark"], "23"),
     ):
         again = site.client("n3")
         again.consume("q", prefetch=10, arguments={"x-stream-offset": offset})

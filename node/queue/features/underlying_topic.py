@@ -11,14 +11,13 @@ import re
 from calendar import monthrange, timegm
 from typing import Final
 
+from node.message.bookmarks import is_bookmark, number_in
 from node.message.streams import FROM_NEXT, OffsetKind, StreamOffset, age_ms
 from node.queue.argument import Argument, beside_none_of
 from node.queue.argument_types import UnacceptableError, read_text
 from node.queue.feature import Declaration, Description, Rule
 from node.queue.settings import QueueSettings
 
-_BOOKMARK: Final = re.compile("[0-9a-f]{24}")
-_NUMBER_DIGITS: Final = 16
 _TIME: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.\d{1,9})?)?)?(?P<zone>Z|[+-]\d\d:\d\d)?",
     re.ASCII,
@@ -35,8 +34,8 @@ def read_point(value: object) -> StreamOffset:
     age = age_ms(text)
     if age is not None:
         return StreamOffset(OffsetKind.AGE, age)
-    if _BOOKMARK.fullmatch(text):
-        return StreamOffset(OffsetKind.NUMBER, int(text[-_NUMBER_DIGITS:], 16))
+    if is_bookmark(text):
+        return StreamOffset(OffsetKind.NUMBER, number_in(text))
     time_ms = _time_ms(text)
     if time_ms is not None:
         return StreamOffset(OffsetKind.TIME, time_ms)
