@@ -34,12 +34,13 @@ class PlacedQueues:
         return wanted
 
     def over(self, stream: int) -> list[int]:
-        """The queues over a stream; none for another queue."""
+        """The queues over a stream that share its partition; none for another queue."""
         state = self._catalog.state
         found = state.queues_by_id.get(stream)
         if found is None:
             return []
-        return [state.queues[found.vhost, name].id for name in state.topics.over(found.vhost, found.name)]
+        over = (state.queues[found.vhost, name] for name in state.topics.over(found.vhost, found.name))
+        return [queue.id for queue in over if queue.partition == found.partition]
 
     def topic_of(self, queue: int) -> int | None:
         """The stream under a queue; None without one."""

@@ -1,17 +1,20 @@
 """Queues over topics (requirement D1): which queues get the messages that a stream takes. Pure.
 
-A queue with the argument `x-underlying-topic` is a view over a stream of that name: it lives in the stream's
-partition, which stores a message once for both. A publish to the queue goes to its stream.
+A queue with the argument `x-underlying-topic` is a view over a stream of that name, or over all streams whose
+names a pattern takes, those that are declared later included. It lives in the partition of the stream to
+which a publish to the queue goes: that partition stores a message once for both. Messages of
+streams in other partitions reach the queue as a fan-out does, with one copy in its partition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from cluster.catalog.definitions import QueueDefinition
 from node.message.bookmarks import BookmarkError, is_bookmark, number_of_bookmark
-from node.message.streams import X_RECOVERY_POINT, X_UNDERLYING_TOPIC
+from node.message.streams import X_DEFAULT_PUBLISH_TARGET, X_RECOVERY_POINT, X_UNDERLYING_TOPIC
+from node.message.topic_patterns import TopicPattern, TopicPatternError
 from node.refusal import PreconditionFailedError
 
 _Name = tuple[str, str]
@@ -27,40 +30,77 @@ class Topics:
         self._over: dict[_Name, set[str]] = {}
         """The names of the queues over each topic."""
         self.below: dict[_Name, str] = {}
-        """The topic of each queue that has one; mostly none."""
+        """The topic to which the publishes to each queue over topics go; mostly there is no such queue."""
+        self._streams: dict[str, set[str]] = {}
+        """The names of the streams of each virtual host."""
+        self._patterns: dict[str, dict[str, TopicPattern]] = {}
+        """The patterns of queues by their names, for each virtual host."""
 
     def add(self, queue: QueueDefinition) -> None:
         """A queue is declared."""
+        vhost, name = queue.vhost, queue.name
+        if queue.stream:
+            self._streams.setdefault(vhost, set()).add(name)
+            for over, pattern in self._patterns.get(vhost, {}).items():
+                if pattern.matches(name):
+                    self._put(vhost, name, over)
         topic = queue.arguments.get(X_UNDERLYING_TOPIC)
-        if isinstance(topic, str):
-            self.below[queue.vhost, queue.name] = topic
-            self._over.setdefault((queue.vhost, topic), set()).add(queue.name)
+        if not isinstance(topic, str):
+            return
+        target = queue.arguments.get(X_DEFAULT_PUBLISH_TARGET)
+        if not isinstance(target, str):
+            self.below[vhost, name] = topic
+            self._put(vhost, topic, name)
+            return
+        self.below[vhost, name] = target
+        pattern = self._patterns.setdefault(vhost, {})[name] = TopicPattern(topic)
+        for stream in self._streams_of(vhost, pattern):
+            self._put(vhost, stream, name)
 
     def remove(self, queue: QueueDefinition) -> None:
         """A queue is deleted."""
-        topic = self.below.pop((queue.vhost, queue.name), None)
-        if topic is not None:
-            over = self._over[queue.vhost, topic]
-            over.discard(queue.name)
-            if not over:
-                del self._over[queue.vhost, topic]
+        vhost, name = queue.vhost, queue.name
+        patterns = self._patterns.get(vhost, {})
+        if queue.stream:
+            self._streams[vhost].discard(name)
+            for over in self.over(vhost, name) & patterns.keys():
+                self._take(vhost, name, over)
+        topic = self.below.pop((vhost, name), None)
+        if topic is None:
+            return
+        pattern = patterns.pop(name, None)
+        for one in [topic] if pattern is None else list(self._streams_of(vhost, pattern)):
+            self._take(vhost, one, name)
+
+    def _put(self, vhost: str, topic: str, over: str) -> None:
+        self._over.setdefault((vhost, topic), set()).add(over)
+
+    def _take(self, vhost: str, topic: str, over: str) -> None:
+        queues = self._over[vhost, topic]
+        queues.discard(over)
+        if not queues:
+            del self._over[vhost, topic]
+
+    def _streams_of(self, vhost: str, pattern: TopicPattern) -> Iterator[str]:
+        return filter(pattern.matches, self._streams.get(vhost, ()))
 
     def restore(self, queues: Iterable[QueueDefinition]) -> None:
         """These are all queues."""
-        self._over.clear()
-        self.below.clear()
+        for known in (self._over, self.below, self._streams, self._patterns):
+            known.clear()
         for queue in queues:
             self.add(queue)
 
     def spread(self, vhost: str, names: Set[str]) -> Set[str]:
         """The queues that get a message which is routed to the queues `names`: each stream brings the queues
-        over it, and each queue over a stream its stream. A queue whose stream is gone gets nothing.
+        over it, and each queue over streams the stream for its publishes. A queue whose stream is gone gets
+        nothing.
         """
-        topics = {self.below.get((vhost, name), name) for name in names}
-        found = {name for name in topics if (vhost, name) not in self.below}
-        for topic in topics:
+        found = {name for name in names if (vhost, name) not in self.below}
+        for topic in {self.below.get((vhost, name), name) for name in names}:
             if self.find(vhost, topic) is not None:
-                found |= self._over.get((vhost, topic), set())
+                found.add(topic)
+                found |= self.over(vhost, topic)
         return found
 
     def over(self, vhost: str, topic: str) -> Set[str]:
@@ -72,30 +112,39 @@ class Topics:
         queue = self._find((vhost, topic))
         return queue if queue is not None and queue.stream else None
 
+    def patterned(self, vhost: str, queue: str) -> bool:
+        """Whether a queue is over a pattern of streams."""
+        return queue in self._patterns.get(vhost, ())
+
     def under(self, vhost: str, queue: str) -> QueueDefinition | None:
-        """The stream under a queue; None without one."""
+        """The one stream under a queue; None without one, and for a pattern."""
         topic = self.below.get((vhost, queue))
-        return None if topic is None else self.find(vhost, topic)
+        return None if topic is None or self.patterned(vhost, queue) else self.find(vhost, topic)
 
     def asked(self, vhost: str, queue: str, arguments: Mapping[str, Any]) -> QueueDefinition | None:
-        """The stream under a new queue with these arguments; None for a queue that asks for none.
+        """The stream with which a new queue with these arguments is placed; None for a queue that asks for
+        none.
 
-        Raises PreconditionFailedError where there is no such stream, or the recovery point is the bookmark of
-        a message of another queue.
+        Raises PreconditionFailedError where there is no such stream, its pattern does not take the stream for
+        its publishes, or the recovery point is the bookmark of a message of another queue.
         """
         topic = arguments.get(X_UNDERLYING_TOPIC)
         if topic is None:
             return None
-        found = self.find(vhost, topic)
+        target = arguments.get(X_DEFAULT_PUBLISH_TARGET)
+        argument, name = (X_UNDERLYING_TOPIC, topic) if target is None else (X_DEFAULT_PUBLISH_TARGET, target)
+        wrong = f"invalid arg '{argument}' for queue '{queue}' in vhost '{vhost}'"
+        found = self.find(vhost, name)
         if found is None:
-            raise PreconditionFailedError(
-                f"invalid arg '{X_UNDERLYING_TOPIC}' for queue '{queue}' in vhost '{vhost}': there is no "
-                f"stream '{topic}'"
-            )
+            raise PreconditionFailedError(f"{wrong}: there is no stream '{name}'")
         point = arguments.get(X_RECOVERY_POINT)
         try:
+            if target is not None and not TopicPattern(topic).matches(target):
+                raise PreconditionFailedError(f"{wrong}: '{topic}' does not take the stream '{target}'")
             if isinstance(point, str) and is_bookmark(point):
                 number_of_bookmark(found.id, point)
+        except TopicPatternError as error:
+            raise PreconditionFailedError(f"{wrong}: {error}") from None
         except BookmarkError as error:
             raise PreconditionFailedError(
                 f"invalid arg '{X_RECOVERY_POINT}' for queue '{queue}' in vhost '{vhost}': {error}"

@@ -8,9 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from node.message.streams import STREAM_TYPE, X_QUEUE_TYPE, X_UNDERLYING_TOPIC
+from node.message.streams import (
+    STREAM_TYPE,
+    X_DEFAULT_PUBLISH_TARGET,
+    X_QUEUE_TYPE,
+    X_RECOVERY_POINT,
+    X_UNDERLYING_TOPIC,
+)
 
-FORMAT_LEVEL: Final = 17
+FORMAT_LEVEL: Final = 18
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
@@ -28,7 +34,7 @@ With level 14 logs may have which consumer a link has, and the terms of consumer
 transactions may have the tags of deliveries whose targets are kept.
 With level 15 front ends may change the terms of consumers, gets may have filters, and permissions too.
 With level 16 queues may have templates for their dead letters, target depths and barriers.
-With level 17 there are streams, and queues over them.
+With level 17 there are streams, and queues over them. With level 18 queues may be over a pattern of streams.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -91,7 +97,8 @@ ARGUMENT_LEVELS: Final[Mapping[str, int]] = {
     "x-barrier-expression": 16,
     f"{X_QUEUE_TYPE}: {STREAM_TYPE}": 17,
     X_UNDERLYING_TOPIC: 17,
-    "x-recovery-point": 17,
+    X_RECOVERY_POINT: 17,
+    X_DEFAULT_PUBLISH_TARGET: 18,
 }
 """From these levels on owners carry out the arguments of queues with these names, or the value behind one."""
 

@@ -33,7 +33,7 @@ from cluster.gateway.state import Confirmation, LinkConsumer
 from cluster.gateway.streams import Streams
 from cluster.gateway.targets import FrontEndTargets
 from cluster.peers.link_messages import FIRST_CONSUMER
-from node.delivery.deeds import Deed, Named
+from node.delivery.deeds import Named
 from node.delivery.settlements import Modification, Outcome, Settlement, consumer_of, token_of
 from node.message.run import Run
 from node.queue.stream_settings import is_stream
@@ -88,12 +88,12 @@ class FrontEnd:
         self.targets: TargetPort = targets
         self._commits = Commits(self._number, catalog.state, targets)
         self._exchanges = ExchangeChanges(catalog, local)
-        self._requests = OwnerRequests(links, self._commits, formats)
+        self._routes = Routes(context.replica, access, links, local)
+        self._requests = OwnerRequests(links, self._routes, self._commits, formats)
         self._deletions = QueueDeletions(catalog, formats, local, self.churn, self._requests.ask)
         self._access = access
         self.permissions: Permissions = access
         self._connections = connections
-        self._routes = Routes(context.replica, access, links, local)
         self._descriptions, self._redirects = Descriptions(catalog.state, links, local), Redirects(context)
         self._cancellations = Cancellations(
             catalog, formats, links, local, context.config.auto_delete_after_s
@@ -424,7 +424,7 @@ class FrontEnd:
         self._requests.renew_leases(queue, ranges, answer)
 
     def settle_named(self, queue: QueueRef, named: Named, answer: NamedAnswer) -> None:
-        if named.deed is not Deed.COPY:
+        if not named.deed.copies:
             self._browsing.streams.refuse(queue, f"{named.deed.name.lower()} by bookmark or filter")
         self._requests.settle_named(queue, named, answer)
 

@@ -1,20 +1,21 @@
-"""Moves and copies messages that wait in a queue to another queue, some at a time.
+"""Moves and copies messages that wait in a queue to another queue, or publishes them anew, some at a time.
 
-One transaction publishes messages in the other queue, and settles them in theirs. So a message is in one of
-the two, whatever is lost: see `node.queue.transaction_operations.MOVES`.
+One transaction publishes messages in other queues, and settles them in theirs. So a message is in its own
+queue or in the others, whatever is lost: see `node.queue.transaction_operations.MOVES`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
 from cluster.gateway.commits import Commits, PartitionShares, Share
 from cluster.gateway.link import Links
+from cluster.gateway.routes import Targets
 from cluster.gateway.state import TakeAnswer, unanswered
 from cluster.peers.link_messages import NOTHING_TO_GET, Delivery, Ranges
-from node.delivery.deeds import Became, MoveTarget
+from node.delivery.deeds import Became, Replaying
 from node.delivery.settlements import NO_TOKEN, Outcome
 from node.message.run import Run
 from node.queue.entry_format import read_run
@@ -29,11 +30,21 @@ Moved = Callable[[Any], None]
 """Takes the ranges of messages by what became of them, as rows, or the owner's refusal."""
 
 
+class ToQueue:
+    """Implements `node.delivery.deeds.Replaying`: messages go to one queue, as they are."""
+
+    def __init__(self, route: Targets) -> None:
+        self._route = route
+
+    def published(self, run: Run) -> Iterator[tuple[int, Run, Targets]]:
+        yield 0, run, self._route
+
+
 class Moving:
-    """The moves, or copies, of one request of a client."""
+    """The moves, copies or replays of one request of a client."""
 
     def __init__(
-        self, links: Links, commits: Commits, queue: QueueRef, target: MoveTarget, *, copies: bool
+        self, links: Links, commits: Commits, queue: QueueRef, target: Replaying, *, copies: bool
     ) -> None:
         self._links, self._commits = links, commits
         self._queue, self._target, self._copies = queue, target, copies
@@ -48,7 +59,8 @@ class Moving:
         """Move the messages that wait, in their order. The others are left as `Became.LEASED`."""
         self._left, self._moved = RangeSet(ranges), moved
         self._became = {
-            one: RangeSet() for one in (Became.SETTLED, Became.LEASED, Became.REFUSED, Became.LEFT)
+            one: RangeSet()
+            for one in (Became.SETTLED, Became.LEASED, Became.REFUSED, Became.LEFT, Became.UNROUTED)
         }
         self._show()
 
@@ -57,6 +69,8 @@ class Moving:
         self._left.remove_all(ranges)
 
     def _finish(self) -> None:
+        if self._became[Became.UNROUTED] and not self._copies:
+            self._let_go()
         self._moved([[int(one), list(ranges.ranges())] for one, ranges in self._became.items() if ranges])
 
     def _show(self) -> None:
@@ -71,6 +85,10 @@ class Moving:
         arguments = [*NOTHING_TO_GET, self._queue.id, ranges, wanted, not self._copies]
         self._links.request(link, "show_waiting", arguments, answered)
 
+    def _let_go(self) -> None:
+        """Some reserved messages stay: consumers need not wait until the owner ends the reservation."""
+        self._ask([], 0, unanswered)
+
     def _shown(self, value: Any, _: Delivery | None) -> None:
         if not isinstance(value[0], list):
             self._moved(value)
@@ -83,14 +101,27 @@ class Moving:
         missing.remove_all(list(shown.ranges()))
         self._note(Became.LEASED, list(missing.ranges()))
         if runs:
-            self._commit(runs, list(shown.ranges()))
+            self._publish(runs)
         else:
             self._show()
 
-    def _commit(self, runs: list[tuple[int, Run]], ranges: Ranges) -> None:
+    def _publish(self, runs: list[tuple[int, Run]]) -> None:
+        """Commit those messages that queues take, by their routes."""
         shares: PartitionShares = {}
-        share = shares.setdefault(self._links.to(self._target.partition), Share())
-        share.publishes += [(run, [self._target.queue]) for _, run in runs]
+        routed, unrouted = RangeSet(), RangeSet()
+        for first, run in runs:
+            for index, piece, route in self._target.published(run):
+                place = first + index
+                (routed if route else unrouted).add(place, place + piece.count - 1)
+                for link, queues in route.links if route else ():
+                    shares.setdefault(link, Share()).publishes.append((piece, queues))
+        self._note(Became.UNROUTED, list(unrouted.ranges()))
+        if routed:
+            self._commit(shares, list(routed.ranges()))
+        else:
+            self._show()
+
+    def _commit(self, shares: PartitionShares, ranges: Ranges) -> None:
         if not self._copies:
             share = shares.setdefault(self._links.to(self._queue.partition), Share())
             share.settled.append((self._queue.id, Outcome.ACCEPTED, NO_TOKEN, b"", ranges))
@@ -109,8 +140,7 @@ class Moving:
         else:
             self._note(Became.REFUSED, ranges)
             self._note(Became.LEFT, list(self._left.ranges()))
-            # Consumers need not wait until the owner lets the reservation go.
-            self._ask([], 0, unanswered)
+            self._let_go()
         self._show()
 
 

@@ -9,11 +9,12 @@ from cluster.catalog.membership.formats import Formats
 from cluster.gateway.browsing import Bookmark, Shown, browse
 from cluster.gateway.commits import Commits
 from cluster.gateway.link import Links
-from cluster.gateway.moving import Moving
+from cluster.gateway.moving import Moving, ToQueue
 from cluster.gateway.refusals import refusal_of
+from cluster.gateway.routes import Routes
 from cluster.gateway.settling import NamedSettling
 from cluster.peers.link_messages import NOTHING_TO_GET, Delivery, Ranges
-from node.delivery.deeds import Deed, Named
+from node.delivery.deeds import MoveTarget, Named
 from node.delivery.settlements import NO_TOKEN
 from node.queue.leasing import UNTOLD
 from node.refusal import PreconditionFailedError, Refusal
@@ -26,8 +27,8 @@ Browsed = Callable[[int, list[Shown], Refusal | None], None]
 class OwnerRequests:
     """The requests of one front end's sessions."""
 
-    def __init__(self, links: Links, commits: Commits, formats: Formats) -> None:
-        self._links, self._commits, self._formats = links, commits, formats
+    def __init__(self, links: Links, routes: Routes, commits: Commits, formats: Formats) -> None:
+        self._links, self._routes, self._commits, self._formats = links, routes, commits, formats
 
     def ask(
         self,
@@ -79,8 +80,10 @@ class OwnerRequests:
                     {}, PreconditionFailedError("upgrade all nodes first: one runs a release without moves")
                 )
                 return
-            copies = named.deed is Deed.COPY
-            moving = Moving(self._links, self._commits, queue, named.target, copies=copies)
+            target = named.target
+            if isinstance(target, MoveTarget):
+                target = ToQueue(self._routes.find_place(target))
+            moving = Moving(self._links, self._commits, queue, target, copies=named.deed.copies)
         cancels = self._formats.know_cancels()
         NamedSettling(self._links, queue, named, answer, cancels=cancels, moving=moving).go_on()
 

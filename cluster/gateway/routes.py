@@ -11,6 +11,7 @@ from cluster.catalog.definitions import FIRST_LOCAL_ID, LocalName, parse_local_q
 from cluster.catalog.replica import Catalog
 from cluster.gateway.link import Links, PartitionLink
 from cluster.gateway.local_queues import LocalQueues
+from node.delivery.deeds import MoveTarget
 from node.refusal import AccessRefusedError, NotFoundError, Refusal
 from node.routing.exchange import DEFAULT_EXCHANGE, RESERVED_PREFIX, Exchange, ExchangeKind
 from node.session.permissions import Right, Scope
@@ -228,6 +229,13 @@ class Routes:
         flow = self.flows.setdefault((vhost, exchange), ExchangeFlow())
         links = tuple((self._links.to(partition), queues) for partition, queues in known)
         return Targets(links, sum(len(queues) for _, queues in known), flow)
+
+    def find_place(self, target: MoveTarget) -> Targets:
+        """The route of messages that are moved to a queue. A stream brings the queues over it."""
+        found = self._replica.state.queues_by_id.get(target.queue)
+        if found is not None and found.stream:
+            return self._to_queues(found.vhost, DEFAULT_EXCHANGE, {found.name})
+        return Targets(((self._links.to(target.partition), [target.queue]),), 1, ExchangeFlow())
 
     def find_local(self, vhost: str, name: str) -> QueueRef:
         """The queue in a node's memory that has this name. Raises NotFoundError, also while that node is

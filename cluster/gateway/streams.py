@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cluster.catalog.state import CatalogState
+from node.message.streams import X_STREAM_OFFSET
 from node.refusal import NotImplementedRefusal, PreconditionFailedError
 from node.session.ports import ConsumerOptions, QueueRef
 
@@ -19,7 +20,13 @@ class Streams:
         return defined is not None and defined.stream
 
     def under(self, queue: QueueRef) -> QueueRef | None:
-        """See `node.session.ports.BrokerPort.topic_under`."""
+        """See `node.session.ports.BrokerPort.topic_under`. Raises PreconditionFailedError."""
+        if self._state.topics.patterned(queue.vhost, queue.name):
+            # Streams of several partitions have no order between them.
+            raise PreconditionFailedError(
+                f"invalid arg '{X_STREAM_OFFSET}' for {queue}: the queue is over a pattern of streams; read "
+                "each of its streams"
+            )
         found = self._state.topics.under(queue.vhost, queue.name)
         return None if found is None else QueueRef(found.name, found.partition, found.id, found.vhost)
 

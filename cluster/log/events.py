@@ -408,6 +408,13 @@ EVENTS: Final = (
         NO_REMEDY,
     ),
     Event(
+        "Q409",
+        "messages_replayed",
+        "A user of the management API has published messages of a queue anew.",
+        "POST /api/queues/VHOST/NAME/replay, or `quorate queues replay`.",
+        NO_REMEDY,
+    ),
+    Event(
         "Q901",
         "message",
         "A library has logged a message; `component` names the library.",

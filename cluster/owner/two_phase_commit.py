@@ -167,18 +167,16 @@ class TwoPhaseCommit:
             case EndTransaction(key=key):
                 taking.keep_all([encode_end(key)])
 
-    def _share(self, taking: Taking, key: TransactionKey, asked: Prepare | Decide) -> list[Operation]:
-        """The operations of a share. Its publishes go to the queues over their streams, too; messages that
-        are moved go to one queue.
-        """
+    def _share(self, taking: Taking, asked: Prepare | Decide) -> list[Operation]:
+        """The operations of a share. Its publishes go to the queues over their streams, too."""
         share = list(read_operations(taking.data, asked.start, asked.end))
-        for one in () if key.moves else share:
+        for one in share:
             if type(one) is Publish:
                 one.queues = with_queues_over(self._owner, one.queues)
         return share
 
     def _prepare(self, taking: Taking, key: TransactionKey, asked: Prepare, index: int) -> None:
-        share = self._share(taking, key, asked)
+        share = self._share(taking, asked)
         if not (self._may_move(taking, key, share) and self._reserve(taking, key.front_end, share)):
             self._refuse(taking, key, share, index)
             return
@@ -199,7 +197,7 @@ class TwoPhaseCommit:
         taking.keep_all([encode_prepared(prepared)])
 
     def _decide(self, taking: Taking, key: TransactionKey, asked: Decide, index: int) -> None:
-        share = self._share(taking, key, asked)
+        share = self._share(taking, asked)
         if asked.number == REMOVAL:
             if not take_removal(taking, key.front_end, share):
                 taking.refused.add(index, index)
@@ -304,8 +302,7 @@ class TwoPhaseCommit:
         prepared = self._open.pop(key, None)
         if prepared is None:
             return []
-        # Queues have said at the prepare that they want what is moved, and take none for a duplicate.
-        found = self._without_unwanted(prepared) if committed and not key.moves else []
+        found = self._without_unwanted(prepared, moved=key.moves) if committed else []
         found.append(encode_conclude(key, committed))
         for queue, first, last in prepared.published:
             if committed:
@@ -342,30 +339,30 @@ class TwoPhaseCommit:
         for step, then in waiting:
             self.when_concluded(step, then)
 
-    def _without_unwanted(self, prepared: Prepared) -> list[bytes]:
+    def _without_unwanted(self, prepared: Prepared, *, moved: bool) -> list[bytes]:
         """The operations that remove from a committed transaction what queues leave out: duplicates, and
-        messages that filters do not take. Queues remember the ids of its messages only now: publishers may
-        send the messages of an aborted transaction again.
+        messages that filters do not take. No message that is `moved` is a duplicate. Queues remember the ids
+        of its messages only now: publishers may send the messages of an aborted transaction again.
         """
         owner, found = self._owner, []
         for number, first, last in prepared.published:
             rules = owner.rules_of(number)
-            if number not in owner.queues or not (rules.leave or rules.omit):
+            if number not in owner.queues or not (rules.leave or (rules.omit and not moved)):
                 continue
             for start, run in owner.contents(first, last):
-                parts = [(start + low, start + high) for low, high in self._unwanted(number, run)]
+                parts = [(start + low, start + high) for low, high in self._unwanted(number, run, moved)]
                 for part in parts:
                     owner.arrived(number, *part)
                 found += [encode_settle(number, parts)] if parts else []
         return found
 
-    def _unwanted(self, number: int, run: Run) -> list[Range]:
+    def _unwanted(self, number: int, run: Run, moved: bool) -> list[Range]:
         """The messages of a run, counted from 0, that the queue leaves out."""
         owner, incoming = self._owner, Incoming(run)
         without = left_out(owner, incoming, (number,))
         count_left_out(owner, without)
         found = [part for one in without.values() for part in one.ranges]
-        for those in entering(incoming, (number,), without):
+        for those in () if moved else entering(incoming, (number,), without):
             found += those.placed(omissions(owner, those.incoming, (number,)).get(number, []))
         return merged(sorted(found))
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from node.ranges.range_set import Range
 
@@ -22,6 +23,15 @@ class Deed(IntEnum):
     """The message goes to another queue, where no client has it."""
     COPY = 5
     """Another queue gets the message too, where no client has it."""
+    REPLAY = 6
+    """The message is published anew and leaves its queue, where no client has it."""
+    REPLAY_COPY = 7
+    """The message is published anew and stays in its queue, where no client has it."""
+
+    @property
+    def copies(self) -> bool:
+        """Whether a message stays in its queue, which is not that of the deed."""
+        return self in (Deed.COPY, Deed.REPLAY_COPY)
 
 
 class Became(IntEnum):
@@ -43,6 +53,8 @@ class Became(IntEnum):
     """The other queue does not take the message."""
     LEFT = 8
     """The request has ended before the message, by its limit or by a refusal."""
+    UNROUTED = 9
+    """The message stays: no queue takes it where it is published anew, or the user may not publish there."""
 
 
 NO_LIMIT: Final = 1 << 63
@@ -56,18 +68,37 @@ class MoveTarget(NamedTuple):
     queue: int
 
 
+class ReplayTarget(NamedTuple):
+    """The exchange and the routing key with which messages are published anew. With None they are those with
+    which a message was published first, before queues gave it up.
+    """
+
+    exchange: str | None = None
+    routing_key: str | None = None
+
+
+class Replaying(Protocol):
+    """Prepares messages of a queue to be published anew."""
+
+    def published(self, run: Any) -> Iterator[tuple[int, Any, Any]]:
+        """(place of the first message in the run, the messages as they are published, their route) for each
+        stretch of messages with one route, in order. A run is a `node.message.run.Run`, a route is a
+        `node.session.ports.Route`, and None where no queue takes the messages.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Named:
     """Messages that a client names by their numbers, and maybe by a filter, the octets of a selector, and
     what it asks of them: those of the numbers that the filter takes. `searches`: the numbers are a
-    stretch of the queue. `target` is the other queue of a move or a copy. The deed is done for `limit`
-    messages at most. `tries`: nothing is done, the messages are counted as if it were.
+    stretch of the queue. `target` is where the messages of a move, a copy or a replay go. The deed is done
+    for `limit` messages at most. `tries`: nothing is done, the messages are counted as if it were.
     """
 
     deed: Deed
     ranges: list[Range]
     filter: bytes = b""
-    target: MoveTarget | None = None
+    target: MoveTarget | Replaying | None = None
     limit: int = NO_LIMIT
     tries: bool = False
     searches: bool = False

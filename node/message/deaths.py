@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from node.message.reason import Reason
 
@@ -29,6 +29,13 @@ class Death:
     time_s: int
     exchange: str
     routing_key: str
+
+
+class FirstPublish(NamedTuple):
+    """The exchange, and the routing keys, with which a dead letter was published first."""
+
+    exchange: str
+    keys: tuple[str, ...]
 
 
 def encode_death(reason: Reason, time_ms: int) -> int:

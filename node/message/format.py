@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from node.message.deaths import Death
+from node.message.deaths import Death, FirstPublish
 from node.message.facts import Facts
 from node.message.run import Run
 from node.ranges.range_map import Span
@@ -165,6 +165,16 @@ class MessageFormat(Protocol):
 
     def times_dead(self, properties: bytes) -> int:
         """How often queues have given the message up, as its properties count it."""
+
+    def first_publish(self, properties: bytes) -> FirstPublish | None:
+        """Where the message was published before a queue gave it up first; None for a message that has not
+        died.
+        """
+
+    def without_deaths(self, run: Run, properties: bytes) -> Run:
+        """The messages of a run, which all have these properties, without what brokers have told of their
+        deaths. An expiration that a dead letter has lost does not come back.
+        """
 
     def with_body(self, run: Run, body: bytes) -> Run:
         """The one message of a run of one routing key, with another body and its own properties."""

@@ -21,7 +21,12 @@ of a stream states its own place.
 
 
 X_UNDERLYING_TOPIC: Final = "x-underlying-topic"
-"""The argument of a queue that gets the messages of the stream with this name."""
+"""The argument of a queue that gets the messages of the stream with this name, or of all streams whose names
+a pattern takes (`node.message.topic_patterns`).
+"""
+
+X_DEFAULT_PUBLISH_TARGET: Final = "x-default-publish-target"
+"""The argument of a queue over a pattern of streams: the stream to which a publish to the queue goes."""
 
 X_RECOVERY_POINT: Final = "x-recovery-point"
 """The argument of a queue over a stream that has the past of the stream from some place on."""

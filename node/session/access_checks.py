@@ -4,7 +4,7 @@ command          configure        write                          read
 DeclareExchange  the exchange     the alternate exchange *       the exchange *
 DeleteExchange   the exchange
 Bind                              the destination                the source, and its topic
-DeclareQueue     the queue        the dead-letter exchange *     the queue *
+DeclareQueue     the queue        the dead-letter exchange *     the queue *, the streams under it *
 DeleteQueue      the queue
 PurgeQueue                                                       the queue
 Get                                                              the queue
@@ -12,6 +12,8 @@ Consume                                                          the queue
 
 FindExchange, FindQueue and DescribeQueue need no right. Unbind and ListBindings need the rights of Bind. A
 right marked * is needed only where the command has the argument, and the exchange or queue is not there yet.
+Streams that a pattern takes may be declared later, by other users: the user who declares a queue over them
+needs the right to read on every name that the pattern may match.
 The broker checks publishing when it finds a route, and remembers the answer with the route.
 """
 
@@ -21,6 +23,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from node.message.streams import X_UNDERLYING_TOPIC
+from node.message.topic_patterns import is_pattern
 from node.names import REPLY_TO
 from node.refusal import AccessRefusedError, NotFoundError, Refusal
 from node.routing.exchange import ExchangeKind
@@ -127,7 +130,9 @@ class AccessChecks:
         if isinstance(dead_letters, str):
             self._queue(scope, Right.READ, name)
             self._exchange(scope, Right.WRITE, dead_letters)
-        if isinstance(topic, str):
+        if isinstance(topic, str) and is_pattern(topic):
+            self._port.permissions.check_pattern(scope, Right.READ, topic)
+        elif isinstance(topic, str):
             self._queue(scope, Right.READ, topic)
 
     def _exists(self, scope: Scope, holder: int, queue: str) -> bool:

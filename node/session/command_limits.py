@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from node.delivery.deeds import ReplayTarget
 from node.session.commands import (
     Bind,
     Cancel,
@@ -97,6 +98,8 @@ def _parts(command: Command) -> tuple[tuple[str, ...], dict[str, Any]]:
         return (command.queue,), command.arguments
     if isinstance(command, ListBindings):
         return (command.destination.name, command.source), {}
+    if isinstance(command, SettleMessages) and isinstance(command.target, ReplayTarget):
+        return (command.queue, *(name for name in command.target if name is not None)), {}
     if isinstance(command, PurgeQueue | Get | RenewLeases | SettleMessages):
         return (command.queue,), {}
     if isinstance(command, Cancel):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from node.delivery.backlog import NO_BACKLOG
-from node.delivery.deeds import NO_LIMIT, Became, Deed, MoveTarget
+from node.delivery.deeds import NO_LIMIT, Became, Deed, MoveTarget, ReplayTarget
 from node.ranges.range_set import Range
 from node.refusal import Refusal
 from node.routing.matching import Binding, Destination
@@ -185,10 +185,11 @@ class RenewLeases:
 
 @dataclass(frozen=True, slots=True)
 class SettleMessages:
-    """Acknowledge, cancel or expire messages, those of other clients too, or move or copy those that no
-    client has to another queue, which the user may write. A bookmark names each message, or, without
-    bookmarks, a filter names those that the queue has (docs/expressions.md), from the bookmark `first` to the
-    bookmark `last`, which may be empty. `condition`: the octets of a selector that messages must meet, too.
+    """Acknowledge, cancel or expire messages, those of other clients too; move or copy those that no client
+    has to another queue, which the user may write; or publish those anew. A bookmark names each message, or,
+    without bookmarks, a filter names those that the queue has (docs/expressions.md), from the bookmark
+    `first` to the bookmark `last`, which may be empty. `condition`: the octets of a selector that messages
+    must meet, too.
     `target`, `limit` and `tries`: see `node.delivery.deeds.Named`. Result: MessagesSettled.
     """
 
@@ -196,7 +197,7 @@ class SettleMessages:
     deed: Deed
     bookmarks: tuple[str, ...] = ()
     filter: str = ""
-    target: MoveTarget | None = None
+    target: MoveTarget | ReplayTarget | None = None
     first: str = ""
     last: str = ""
     limit: int = NO_LIMIT

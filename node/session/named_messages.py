@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from node.delivery.deeds import Became, Named
+from node.delivery.deeds import Became, MoveTarget, Named, Replaying
 from node.expressions.condition import encoded_condition
 from node.expressions.errors import ExpressionError
 from node.message.bookmarks import LAST_NUMBER, BookmarkError, bookmark_of, number_of_bookmark
@@ -28,14 +28,17 @@ def bookmarked(queue: QueueRef, bookmarks: Iterable[str]) -> list[int]:
         raise PreconditionFailedError(str(error)) from None
 
 
-def named_messages(queue: QueueRef, command: SettleMessages, *, known: bool) -> Named:
-    """The messages that a command names. `known`: every owner reads the expressions of queues.
+def named_messages(
+    queue: QueueRef, command: SettleMessages, target: MoveTarget | Replaying | None, *, known: bool
+) -> Named:
+    """The messages that a command names, and where they go. `known`: every owner reads the expressions of
+    queues.
 
     Raises PreconditionFailedError for wrong bookmarks, for a wrong filter, with the column, and for messages
     that are to be moved to their own queue.
     """
-    deed, target, limit, tries = command.deed, command.target, command.limit, command.tries
-    if target is not None and target.queue == queue.id:
+    deed, limit, tries = command.deed, command.limit, command.tries
+    if isinstance(target, MoveTarget) and target.queue == queue.id:
         raise PreconditionFailedError(f"the messages of {queue} are there already")
     if command.bookmarks:
         if len(command.bookmarks) > MOST_BOOKMARKS:

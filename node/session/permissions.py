@@ -37,6 +37,9 @@ class GrantedRights(Protocol):
     def allows(self, vhost: str, right: Right, name: str) -> bool:
         """Whether they grant the right on a queue or an exchange of this name."""
 
+    def allows_every(self, vhost: str, right: Right) -> bool:
+        """Whether they grant the right on queues and exchanges of every name."""
+
     def allows_topic(self, vhost: str, right: Right, exchange: str, key: str) -> bool:
         """Whether they grant the right with the routing key at the topic exchange."""
 
@@ -75,6 +78,9 @@ class Permissions(Protocol):
 
     def check_exchange(self, scope: Scope, right: Right, name: str) -> None: ...
     def check_queue(self, scope: Scope, right: Right, name: str) -> None: ...
+
+    def check_pattern(self, scope: Scope, right: Right, pattern: str) -> None:
+        """Check the right on every name that a pattern may match, those of queues to come included."""
 
     def check_topic(self, scope: Scope, right: Right, exchange: str, key: str) -> None:
         """Check a routing key at a topic exchange: `WRITE` for a publish, `READ` for a binding."""

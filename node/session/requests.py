@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from node.delivery.backlog import NO_BACKLOG
-from node.delivery.deeds import Became
+from node.delivery.deeds import Became, MoveTarget, ReplayTarget
 from node.message.bookmarks import bookmark_of
 from node.names import REPLY_TO, X_REPLACE
 from node.ranges.range_set import Range, numbers_of, ranges_of
@@ -54,6 +54,7 @@ from node.session.filter_arguments import (
 from node.session.named_messages import bookmarked, messages_settled, named_messages
 from node.session.permissions import Right, Scope
 from node.session.ports import BrokerPort, ConsumerOptions, DeclaredQueue, Got, QueueCounts, QueueRef
+from node.session.replaying import Replay
 from node.session.stream_offsets import stream_offset
 from node.session.subscriber import Subscriber
 from node.type_names import type_name
@@ -336,8 +337,15 @@ class Requests:
 
     def _settle_messages(self, caller: Caller, command: SettleMessages, answered: Answered) -> None:
         queue = self._port.queue(caller.vhost, command.queue, caller.holder)
-        named = named_messages(queue, command, known=self._port.knows_expressions)
-        condition = entitled(queue, command.condition, self._port.permissions.read_filter(caller.scope))
+        asked, permissions = command.target, self._port.permissions
+        condition = entitled(queue, command.condition, permissions.read_filter(caller.scope))
+        target: MoveTarget | Replay | None = None
+        if isinstance(asked, ReplayTarget):
+            condition = entitled(queue, condition, permissions.write_filter(caller.scope))
+            target = Replay(self._port, caller.scope, asked)
+        elif asked is not None:
+            target = asked
+        named = named_messages(queue, command, target, known=self._port.knows_expressions)
         named = replace(named, filter=entitled(queue, named.filter, condition))
 
         def settled(became: dict[Became, list[Range]], refusal: Refusal | None) -> None:

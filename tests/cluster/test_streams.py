@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.config.formats import FORMAT_LEVEL
+from cluster.config.formats import ARGUMENT_LEVELS
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.fields import Timestamp
 from node.wire.amqp10 import definitions as d
@@ -325,7 +325,9 @@ def test_no_stream_is_declared_before_all_nodes_know_streams(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     formats = site.nodes["n1"].broker.formats
-    monkeypatch.setattr(type(formats), "everywhere", property(lambda _: FORMAT_LEVEL - 1))
+    monkeypatch.setattr(
+        type(formats), "everywhere", property(lambda _: ARGUMENT_LEVELS["x-queue-type: stream"] - 1)
+    )
     with pytest.raises(ChannelClosedError, match=r"406 .*x-queue-type: stream; upgrade all nodes first"):
         declared(site)
 

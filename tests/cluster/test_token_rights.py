@@ -116,6 +116,22 @@ def test_scopes_of_another_form_grant_nothing(scope: str) -> None:
     assert grant_in(scope) is None
 
 
+@pytest.mark.parametrize(
+    ("scope", "every"),
+    [
+        ("read:v/*", True),
+        ("read:*/*/k", True),
+        ("read:v/a*", False),
+        ("read:v/%2A", False),
+        ("read:w/*", False),
+    ],
+)
+def test_a_star_alone_grants_every_name(scope: str, every: bool) -> None:
+    found = rights(scope, "write:v/*")
+    assert found.allows_every("v", R) is every
+    assert found.allows_every("v", Right.WRITE)
+
+
 def test_equal_scopes_are_equal_rights() -> None:
     one, two = rights("read:a/b", "write:a/b"), rights("write:a/b", "read:a/b", "read:a/b")
     assert one == two and hash(one) == hash(two)
@@ -131,6 +147,7 @@ def test_any_text_is_a_scope_or_none(text: str) -> None:
         one.enters(text)
         one.allows(text, found.right, text)
         one.allows_topic(text, found.right, text, text)
+        one.allows_every(text, found.right)
 
 
 @given(st.text("*/%2Faé:", min_size=1, max_size=20))

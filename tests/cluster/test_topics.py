@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.config.formats import FORMAT_LEVEL
+from cluster.config.formats import ARGUMENT_LEVELS
 from tests.cluster.kept_links import site
 from tests.cluster.test_streams import got, reading
 from tests.inside import machine_of
@@ -15,6 +15,7 @@ from tests.site import ChannelClosedError, Client, Site
 __all__ = ["site"]
 
 TOPIC = "s"
+PATTERN = {"underlying_topic": "^s.*$", "default_publish_target": TOPIC}
 
 
 def declared(site: Site, **views: dict[str, Any]) -> Client:
@@ -129,6 +130,15 @@ def test_a_node_that_starts_knows_the_queues_over_streams(site: Site) -> None:
         ({"queue_type": "stream"}, "invalid arg 'x-underlying-topic'"),
         ({"durable": False}, "invalid property 'non-durable'"),
         ({"exclusive": True}, "invalid property 'exclusive-owner'"),
+        ({"default_publish_target": TOPIC}, "a queue over one stream has no x-default-publish-target"),
+        ({"underlying_topic": "^s$"}, "a pattern of streams needs an x-default-publish-target"),
+        (PATTERN | {"underlying_topic": "^(s$"}, r"invalid_pattern,missing \)"),
+        (PATTERN | {"underlying_topic": "^s(?=t)$"}, "invalid_pattern,invalid perl operator"),
+        (PATTERN | {"underlying_topic": f"^{1024 * 's'}$"}, "invalid_pattern,a pattern has more than 1024"),
+        (PATTERN | {"default_publish_target": "absent"}, "there is no stream 'absent'"),
+        (PATTERN | {"default_publish_target": "plain"}, "there is no stream 'plain'"),
+        (PATTERN | {"underlying_topic": "^t.*$"}, r"'\^t\.\*\$' does not take the stream 's'"),
+        (PATTERN | {"recovery_point": "epoch"}, "a queue over a pattern of streams has no x-recovery-point"),
     ],
 )
 def test_a_wrong_declaration_is_refused(site: Site, arguments: dict[str, Any], reason: str) -> None:
@@ -152,7 +162,9 @@ def test_no_queue_over_a_stream_is_declared_before_all_nodes_know_such_queues(
 ) -> None:
     declared(site)
     formats = site.nodes["n1"].broker.formats
-    monkeypatch.setattr(type(formats), "everywhere", property(lambda _: FORMAT_LEVEL - 1))
+    monkeypatch.setattr(
+        type(formats), "everywhere", property(lambda _: ARGUMENT_LEVELS["x-underlying-topic"] - 1)
+    )
     with pytest.raises(ChannelClosedError, match=r"406 .*x-underlying-topic; upgrade all nodes first"):
         site.client("n1").declare("q", underlying_topic=TOPIC)
 
@@ -195,3 +207,148 @@ def test_a_reader_of_a_queues_past_needs_the_right_to_read_the_stream(site: Site
         site.client("n2").consume("q", prefetch=1, arguments={"x-stream-offset": "first"})
     with pytest.raises(ChannelClosedError, match=f"403 .*queue '{TOPIC}'"):
         site.client("n2").declare("other", underlying_topic=TOPIC)
+
+
+# -- patterns ---------------------------------------------------------------------------------------
+
+
+def streams(site: Site, *names: str) -> None:
+    """Streams that are declared on different nodes, and so in different partitions."""
+    for number, name in enumerate(names):
+        site.client(f"n{number % 3 + 1}").declare(name, queue_type="stream")
+
+
+def partitions(site: Site, *names: str) -> list[int]:
+    state = site.nodes["n1"].broker.catalog.state
+    return [state.queues["/", name].partition for name in names]
+
+
+@pytest.mark.requirement("D1.2", "D1.4")
+def test_a_queue_over_a_pattern_has_the_messages_of_all_streams_that_it_takes(site: Site) -> None:
+    streams(site, "s", "s2", "t")
+    client = site.client("n2")
+    client.declare("q", **PATTERN)
+    client.declare("either", underlying_topic="^s2$|^t$", default_publish_target="t")
+    assert len(set(partitions(site, "s", "s2", "t"))) == 3
+    assert partitions(site, "q", "either") == partitions(site, "s", "t")
+    for name in ("s", "s2", "t"):
+        publish(site.client("n3"), name, to=name)
+    assert taken(client, "q") == ["s", "s2"]
+    assert taken(client, "either") == ["s2", "t"]
+    for name in ("s", "s2", "t"):
+        assert client.depth(name) == 1
+
+
+@pytest.mark.requirement("D1.2")
+def test_a_stream_that_is_declared_later_joins_and_one_that_is_deleted_leaves(site: Site) -> None:
+    streams(site, "s")
+    client = site.client("n1")
+    client.declare("q", **PATTERN)
+    streams(site, "t", "s2")
+    publish(site.client("n2"), "1", to="s2")
+    client.delete("s2")
+    client.declare("s2")
+    publish(client, "2", to="s2")
+    client.delete("s2")
+    streams(site, "t", "s2")
+    publish(client, "3", to="s2")
+    assert taken(client, "q") == ["1", "3"]
+    client.delete("q")
+    publish(client, "4", to="s2")
+    client.declare("q", **PATTERN)
+    publish(client, "5", to="s2")
+    assert taken(client, "q") == ["5"]
+
+
+@pytest.mark.requirement("D1.5")
+def test_a_publish_to_a_queue_over_a_pattern_goes_to_its_default_publish_target(site: Site) -> None:
+    streams(site, "s", "s2")
+    client = site.client("n3")
+    client.declare("q", **PATTERN)
+    client.declare("q2", underlying_topic="^s2?$", default_publish_target="s2")
+    publish(client, "1", to="q")
+    publish(client, "2", to="q2")
+    assert taken(client, "q") == taken(client, "q2") == ["1", "2"]
+    assert (client.depth("s"), client.depth("s2")) == (1, 1)
+    # A queue of that name which is no stream gets nothing that is published to the queue over the pattern.
+    client.delete("s")
+    client.declare("s")
+    client.confirms(client.publish("q", b"3"))
+    assert client.depth("q") == client.depth("s") == 0
+
+
+@pytest.mark.requirement("D1.2")
+def test_a_transaction_over_several_streams_reaches_the_queue_whole(site: Site) -> None:
+    streams(site, "s", "s2")
+    client = site.client("n2")
+    client.declare("q", **PATTERN)
+    writer = site.client("n1", transactional=True)
+    for name in ("s", "s2"):
+        writer.publish(name, name.encode())
+    assert client.depth("q") == 0
+    writer.commit()
+    assert taken(client, "q") == ["s", "s2"]
+
+
+@pytest.mark.requirement("D1.2")
+def test_queues_over_a_pattern_go_on_when_owners_die(site: Site) -> None:
+    streams(site, "s", "s2")
+    site.client("n1").declare("q", **PATTERN)
+    for number in (1, 2):
+        publish(site.client("n3"), f"{number}", to="s2")
+        publish(site.client("n3"), f"{number + 2}", to="s")
+        site.nodes["n1" if number == 1 else "n2"].stop(power=True)
+        if number == 1:
+            site.run(1.0)
+            site.until(lambda: site.client("n3").depth("q") == 2)
+            site.nodes["n1"].start()
+            site.until(lambda: site.nodes["n1"].ready)
+    assert sorted(taken(site.client("n3"), "q")) == ["1", "2", "3", "4"]
+
+
+def test_a_node_that_starts_knows_the_queues_over_patterns(site: Site) -> None:
+    streams(site, "s", "s2")
+    site.client("n1").declare("q", **PATTERN)
+    site.nodes["n3"].stop(power=True)
+    site.run(1.0)
+    site.nodes["n3"].start()
+    site.until(lambda: site.nodes["n3"].ready)
+    publish(site.client("n3"), "1", to="s2")
+    assert taken(site.client("n2"), "q") == ["1"]
+
+
+def test_a_reader_of_a_queue_over_a_pattern_is_told_to_read_its_streams(site: Site) -> None:
+    streams(site, "s")
+    client = site.client("n1")
+    client.declare("q", **PATTERN)
+    with pytest.raises(ChannelClosedError, match=r"406 .*read each of its streams"):
+        client.consume("q", prefetch=1, arguments={"x-stream-offset": "first"})
+
+
+@pytest.mark.parametrize(("read", "allowed"), [(".*", True), ("^s.*$", True), ("^s", False), ("", False)])
+def test_who_may_not_read_all_that_a_pattern_takes_declares_no_queue_over_it(
+    site: Site, read: str, allowed: bool
+) -> None:
+    streams(site, "s")
+    site.submit(
+        "n1",
+        "set_permissions",
+        {"vhost": "/", "user": "guest", "configure": ".*", "write": ".*", "read": read},
+    )
+    client = site.client("n2")
+    if allowed:
+        client.declare("q", **PATTERN)
+    else:
+        with pytest.raises(ChannelClosedError, match=r"403 .*read access to queues '\^s\.\*\$'"):
+            client.declare("q", **PATTERN)
+
+
+def test_no_queue_is_over_a_pattern_before_all_nodes_know_patterns(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams(site, "s")
+    level = ARGUMENT_LEVELS["x-default-publish-target"] - 1
+    formats = site.nodes["n1"].broker.formats
+    monkeypatch.setattr(type(formats), "everywhere", property(lambda _: level))
+    with pytest.raises(ChannelClosedError, match=r"406 .*x-default-publish-target; upgrade all nodes first"):
+        site.client("n1").declare("q", **PATTERN)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.processes.conftest import Connect
 from tests.processes.management_client import Management, path_of, refused
-from tests.processes.nodes import Cluster
+from tests.processes.nodes import Cluster, until
 
 
 def quorate(*arguments: str, input: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -185,3 +185,44 @@ def test_messages_are_settled_by_bookmark_and_by_filter(
     )
     for body in bodies:
         refused(api.call("POST", path, body), 400, "bad_request")
+
+
+@pytest.mark.requirement("X4.3")
+def test_dead_letters_are_published_anew(cluster: Cluster, channel: Connect, name: str) -> None:
+    """By the command, and over HTTP: they go where they were published first."""
+    publisher, dead, exchange = channel(0), f"{name}-dead", f"{name}-orders"
+    publisher.queue_declare(dead, durable=True)
+    dying = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
+    channel(1).queue_declare(name, durable=True, arguments=dying)
+    publisher.exchange_declare(exchange, "topic")
+    publisher.queue_bind(name, exchange, "eu.#")
+    for number in range(6):
+        persistent = pika.BasicProperties(delivery_mode=2, headers={"n": number})
+        publisher.basic_publish(exchange, f"eu.{number}", b"%d" % number, persistent)
+    for method, _, _ in publisher.consume(name):
+        publisher.basic_nack(method.delivery_tag, requeue=False)
+        if method.routing_key == "eu.5":
+            break
+    publisher.cancel()
+    url = ("--url", cluster[2].http)
+    until(lambda: publisher.queue_declare(dead, passive=True).method.message_count == 6, "6 dead letters")
+    tried = quorate("queues", "replay", dead, "--all", "--dry-run", *url)
+    assert (tried.returncode, tried.stdout) == (
+        0,
+        "6 would be published, but for those that consumers have\n",
+    )
+    some = quorate("queues", "replay", dead, "--filter", "n < 2", *url)
+    assert (some.returncode, some.stdout, some.stderr) == (0, "2 published\n", "")
+    for number in range(2):
+        method, properties, body = publisher.basic_get(name, auto_ack=True)
+        assert (method.exchange, method.routing_key, body) == (exchange, f"eu.{number}", b"%d" % number)
+        assert properties.headers == {"n": number}
+    api, path = Management(cluster[1]), path_of("queues", "/", dead) + "/replay"
+    first = api.call("POST", path, {"count": 1}).value
+    assert (first["replayed"], first["unrouted"], first["drained"]) == (1, 0, False)
+    refused(api.call("POST", path, {"exchange": ["x"]}), 400, "bad_request")
+    lost = quorate("queues", "replay", dead, "--all", "--routing-key", "us", *url)
+    assert lost.returncode and lost.stdout == "0 published\n" and f"3 stay in {dead}" in lost.stderr
+    rest = quorate("queues", "replay", dead, "--all", "--exchange", "", "--routing-key", name, *url)
+    assert (rest.returncode, rest.stdout, rest.stderr) == (0, "3 published\n", "")
+    assert [publisher.basic_get(name, auto_ack=True)[2] for _ in range(4)] == [b"2", b"3", b"4", b"5"]

@@ -115,6 +115,9 @@ class AnsweringBroker:
     def check_queue(self, scope: Scope, right: Right, name: str) -> None:
         self._called()
 
+    def check_pattern(self, scope: Scope, right: Right, pattern: str) -> None:
+        self._called()
+
     def check_topic(self, scope: Scope, right: Right, exchange: str, key: str) -> None:
         self._called()
 

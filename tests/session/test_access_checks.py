@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -40,6 +41,9 @@ class Broker:
 
     def check_queue(self, scope: Scope, right: Right, name: str) -> None:
         self._check(scope, f"{right} queue {name}")
+
+    def check_pattern(self, scope: Scope, right: Right, pattern: str) -> None:
+        self._check(scope, f"{right} pattern {pattern}")
 
     def check_topic(self, scope: Scope, right: Right, exchange: str, key: str) -> None:
         self._check(scope, f"{right} topic {exchange} {key}")
@@ -94,6 +98,9 @@ TABLE: list[tuple[Method, list[str]]] = [
         ["configure queue q", "read queue q", "write exchange dlx"],
     ),
     (m.QueueDeclare("old", arguments=DEAD_LETTERS), ["configure queue old"]),
+    (m.QueueDeclare("q", arguments={"x-underlying-topic": "s"}), ["configure queue q", "read queue s"]),
+    (m.QueueDeclare("q", arguments={"x-underlying-topic": "^s$"}), ["configure queue q", "read pattern ^s$"]),
+    (m.QueueDeclare("old", arguments={"x-underlying-topic": "^s$"}), ["configure queue old"]),
     (m.QueueDelete("q"), ["configure queue q"]),
     (m.QueueBind("q", "d", "k"), ["write queue q", "read exchange d"]),
     (m.QueueBind("q", "t", "k"), ["write queue q", "read exchange t", "read topic t k"]),
@@ -114,7 +121,7 @@ def test_rights_that_a_method_asks_for(method: Method, rights: list[str]) -> Non
 def test_each_right_is_needed(method: Method, rights: list[str]) -> None:
     for missing in rights:
         broker: Any = Broker(set(rights) - {missing})
-        with pytest.raises(AccessRefusedError, match=missing.replace(".", r"\.")):
+        with pytest.raises(AccessRefusedError, match=re.escape(missing)):
             AccessChecks(broker).check(SCOPE, 1, command_of(Request(1, method)))
 
 

@@ -58,7 +58,7 @@ SHOWN_BY = {
     "served without a lease": 96,
     "clock that a suspension stops": 37,
     "copies taken for granted": 31,
-    "readers ahead of transactions": 128,
+    "readers ahead of transactions": 384,
     "gaps behind the past": 192,
     "removed before it is sent": 15,
     "dead letters by an old catalog": 33,

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pika import BasicProperties
 
-from node.message.deaths import Death, decode_death, encode_death
+from node.message.deaths import Death, FirstPublish, decode_death, encode_death
 from node.message.reason import Reason
 from node.message.run import OWN_METHODS, Run, joined
 from node.wire.amqp091.contents import properties_in
-from node.wire.amqp091.deaths import cycles, dead_properties, deaths_in
+from node.wire.amqp091.deaths import cycles, dead_properties, deaths_in, first_publish, without_deaths
 from node.wire.amqp091.fields import (
     Timestamp,
     encode_table,
@@ -261,3 +261,33 @@ def test_deaths_of_one_queue_and_reason_become_one_entry() -> None:
     death = Death("q", Reason.EXPIRED, 9, "e", "k")
     _, headers = decoded(dead_properties(properties, death, routed_anew=False))
     assert headers["x-death"] == [{**old, "count": 6}, before[1], before[4]]
+
+
+@pytest.mark.requirement("X4.3")
+@pytest.mark.parametrize("routed_anew", [False, True])
+def test_a_dead_letter_tells_where_it_was_published_first(routed_anew: bool) -> None:
+    """Also where it has died in its first queue again, which is then the latest death."""
+    properties = encoded({"CC": ["c"], "n": 1})
+    first, later = Death("q", Reason.EXPIRED, 7, "e", "k"), Death("r", Reason.REJECTED, 8, "dlx", "dead")
+    assert first_publish(properties) is None
+    dead = dead_properties(properties, first, routed_anew=routed_anew)
+    for death in (later, Death("q", Reason.EXPIRED, 9, "again", "k2"), later):
+        dead = dead_properties(dead, death, routed_anew=routed_anew)
+        assert first_publish(dead) == FirstPublish("e", ("k", "c"))
+    kept = {"n": 1} if routed_anew else {"CC": ["c"], "n": 1}
+    assert without_deaths(dead) == encoded(kept)
+
+
+@pytest.mark.requirement("X4.3")
+def test_headers_of_other_brokers_about_deaths_go_too() -> None:
+    told = {"x-last-death-queue": "q", "x-first-death-reason": "expired", "x-deaths": 1}
+    assert without_deaths(encoded(told)) == encoded({"x-deaths": 1})
+    assert without_deaths(encoded({"x-last-death-queue": "q"})) == b"\0\0"
+
+
+@pytest.mark.requirement("X4.3")
+def test_deaths_that_a_client_made_up_tell_no_place() -> None:
+    for deaths in ([], [1], [{}], [{"routing-keys": []}], [{"exchange": "e", "routing-keys": 5}]):
+        assert first_publish(encoded({"x-death": deaths})) is None
+    found = first_publish(encoded({"x-death": [{"routing-keys": ["k"]}], "x-first-death-queue": 5}))
+    assert found == FirstPublish("", ("k",))

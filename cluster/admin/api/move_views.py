@@ -1,4 +1,6 @@
-"""Moving messages from one queue to another over HTTP, each exactly once (docs/decisions/0055)."""
+"""Moving messages from one queue to another, and publishing them anew, over HTTP, each exactly once
+(docs/decisions/0055).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from cluster.admin.api.internal_channel import internal_channel
 from cluster.admin.api.message_views import going_on, named_by
 from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
-from node.delivery.deeds import Became, Deed, MoveTarget
+from node.delivery.deeds import Became, Deed, MoveTarget, ReplayTarget
 from node.session.commands import MessagesSettled, SettleMessages
 
 endpoints = Endpoints()
@@ -34,7 +36,7 @@ async def move_messages(services: Services, call: Call) -> dict[str, Any]:
     fields.require("destination")
     destination, vhost = fields.text("destination"), fields.text("destination_vhost", call.vhost)
     _check(services, (call.vhost, call.path["name"]), (vhost, destination))
-    asked = _moving(call.path["name"], fields)
+    asked = _asked(call.path["name"], fields, Deed.COPY if fields.flag("copy") else Deed.MOVE)
     async with internal_channel(services.front_end, call.identity, vhost) as giving:
         target, condition = giving.writable(destination)
     command = replace(asked, target=MoveTarget(target.partition, target.id), condition=condition)
@@ -51,8 +53,43 @@ async def move_messages(services: Services, call: Call) -> dict[str, Any]:
             destination=destination,
             count=moved.counts.get(Became.SETTLED, 0),
         )
+    return {"moved": moved.counts.get(Became.SETTLED, 0), **_outcome(command, moved)}
+
+
+@endpoints.on("POST", "/queues/{vhost}/{name}/replay")
+async def replay_messages(services: Services, call: Call) -> dict[str, Any]:
+    """Publish messages that no consumer has anew: with the exchange and routing key with which they were
+    published first, or with this `exchange` or `routing_key`, and without the headers of dead letters. With
+    `copy` they stay in their queue, too. `count`, `bookmarks` and `filter` are as for a move.
+    """
+    fields = call.fields()
+    target = ReplayTarget(*(fields.text(one) if one in fields.values else None for one in _PLACE))
+    deed = Deed.REPLAY_COPY if fields.flag("copy") else Deed.REPLAY
+    command = replace(_asked(call.path["name"], fields, deed), target=target)
+    async with internal_channel(services.front_end, call.identity, call.vhost) as channel:
+        replayed = await channel.call(command)
+    assert isinstance(replayed, MessagesSettled)
+    if not command.tries:
+        services.log.info(
+            "messages_replayed",
+            user=call.user,
+            vhost=call.vhost,
+            queue=call.path["name"],
+            count=replayed.counts.get(Became.SETTLED, 0),
+        )
     return {
-        "moved": moved.counts.get(Became.SETTLED, 0),
+        "replayed": replayed.counts.get(Became.SETTLED, 0),
+        "unrouted": replayed.counts.get(Became.UNROUTED, 0),
+        **_outcome(command, replayed),
+    }
+
+
+_PLACE: Final = ("exchange", "routing_key")
+
+
+def _outcome(command: SettleMessages, moved: MessagesSettled) -> dict[str, Any]:
+    """The part of an answer that moves and replays have both."""
+    return {
         "leased": moved.counts.get(Became.LEASED, 0),
         "drained": moved.left is None and Became.REFUSED not in moved.counts,
         "refused": Became.REFUSED in moved.counts,
@@ -60,13 +97,12 @@ async def move_messages(services: Services, call: Call) -> dict[str, Any]:
     }
 
 
-def _moving(queue: str, fields: Fields) -> SettleMessages:
+def _asked(queue: str, fields: Fields, deed: Deed) -> SettleMessages:
     """The command of a request. Raises ApiError."""
     count = fields.integer("count", MOST)
     if not 1 <= count <= MOST:
         raise bad_request(f"count must be from 1 to {MOST}")
     filter = fields.text("filter", "" if fields.values.get("bookmarks") else ALL)
-    deed = Deed.COPY if fields.flag("copy") else Deed.MOVE
     return replace(named_by(queue, deed, fields, filter), limit=count)
 
 

@@ -15,7 +15,7 @@ from cluster.catalog.access.entitlements import UNCHANGED, Entitlements
 from cluster.catalog.access.password_checks import Hasher, PasswordChecks
 from cluster.catalog.access.patterns import Pattern, compiled, expanded, mistake_in, permits
 from cluster.catalog.access.records import NO_RULES, LoginRules, User
-from cluster.catalog.access.state import AccessState
+from cluster.catalog.access.state import EVERYTHING, AccessState
 from cluster.catalog.access.tokens import TokenChecks, TokenError
 from cluster.config.passwords import SCRYPT_PREFIX, parse_hash, verifier_in, with_verifier, without_verifier
 from node.message.run import Run
@@ -32,9 +32,6 @@ REMEMBERED_DECISIONS: Final = 16_384
 
 NONCE_BYTES: Final = 18
 """Random octets in the server's nonce of SCRAM."""
-
-EVERY_NAME: Final = ".*"
-"""The pattern that is found in any name, without a search."""
 
 Answer = Callable[[Any, Refusal | None], None]
 Submit = Callable[[str, dict[str, Any], Answer], None]
@@ -243,7 +240,7 @@ class Access:
         if decided is None:
             permission = self.state.permissions.get((vhost, user))
             pattern = None if permission is None else getattr(permission, right.value)
-            decided = pattern == EVERY_NAME or (pattern is not None and permits(compiled(pattern), name))
+            decided = pattern == EVERYTHING or (pattern is not None and permits(compiled(pattern), name))
             if len(self._decided) >= REMEMBERED_DECISIONS:
                 self._decided.clear()
             self._decided[key] = decided
@@ -296,6 +293,17 @@ class Access:
             raise AccessRefusedError(
                 f"{right.value} access to {kind} '{name}' in vhost '{vhost}' refused for user '{user}'"
             )
+
+    def check_pattern(self, scope: Scope, right: Right, pattern: str) -> None:
+        """Raises AccessRefusedError."""
+        if scope.rights is None:
+            allowed = self.state.allows_every(scope.user, scope.vhost, right, pattern)
+        else:
+            allowed = scope.rights.allows_every(scope.vhost, right)
+        if not allowed:
+            where = f"'{pattern}' in vhost '{scope.vhost}' refused for user '{scope.user}'"
+            how = f"it takes the permission '{EVERYTHING}' or the same pattern"
+            raise AccessRefusedError(f"{right.value} access to queues {where}: {how}")
 
     def check_topic(self, scope: Scope, right: Right, exchange: str, key: str) -> None:
         """Raises AccessRefusedError."""

@@ -13,11 +13,13 @@ from typing import Any, Final
 
 from cluster.catalog.access.records import Permission, TopicPermission, User, VhostProperties
 from node.refusal import NotFoundError, PreconditionFailedError
+from node.session.permissions import Right
 
 VHOST_LIMITS: Final = ("max-connections", "max-queues")
 USER_LIMITS: Final = ("max-connections", "max-channels")
 
 EVERYTHING: Final = ".*"
+"""The pattern that is found in any name, without a search."""
 
 
 class AccessState:
@@ -164,6 +166,13 @@ class AccessState:
         self._user_removed(user)
 
     # -- permissions ----------------------------------------------------------------------------
+
+    def allows_every(self, user: str, vhost: str, right: Right, pattern: str) -> bool:
+        """Whether the user has the right on every name that a pattern may match: on all names, or on those of
+        the same pattern. Whether another pattern takes these names too is not worked out.
+        """
+        permission = self.permissions.get((vhost, user))
+        return permission is not None and getattr(permission, right.value) in (EVERYTHING, pattern)
 
     def _set_permissions(
         self, user: str, vhost: str, configure: str, write: str, read: str, **filters: str

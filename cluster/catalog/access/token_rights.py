@@ -44,6 +44,11 @@ class Wildcard:
         self._first, self._last = parts[0], parts[-1]
         self._middle = tuple(part for part in parts[1:-1] if part)
 
+    @property
+    def every(self) -> bool:
+        """Whether all names match."""
+        return not (self._whole or self._first or self._middle or self._last)
+
     def matches(self, name: str) -> bool:
         """Whether the pattern is the whole name."""
         if self._whole:
@@ -113,6 +118,9 @@ class TokenRights:
                 self._decided.clear()
             self._decided[asked] = decided
         return decided
+
+    def allows_every(self, vhost: str, right: Right) -> bool:
+        return any(one.right is right and one.name.every and one.vhost.matches(vhost) for one in self._all())
 
     def allows_topic(self, vhost: str, right: Right, exchange: str, key: str) -> bool:
         at = (vhost, right, exchange)

@@ -154,35 +154,80 @@ def move_messages(
     """Move messages of the queue NAME that no consumer has to the queue TARGET, by their BOOKMARKS or by a
     filter.
     """
-    if bool(bookmarks) + bool(taking) + everything != 1:
-        raise click.UsageError("give bookmarks, --filter or --all")
-    body: dict[str, Any] = {"destination": target, "copy": copies, "dry_run": dry_run}
-    body |= {"bookmarks": list(bookmarks)} if bookmarks else {"filter": taking} if taking else {}
+    body = _named(bookmarks, taking, everything)
+    body |= {"destination": target, "copy": copies, "dry_run": dry_run}
     done = "copied" if copies else "moved"
     if dry_run:
         done = f"would be {done}, but for those that consumers have"
-    total = _move_in_parts(client, (vhost, name), body, done)
-    click.echo(f"{total['moved']} {done}")
-    for became in ("leased", "gone", "not_found"):
-        if total[became]:
-            click.echo(f"{total[became]} {became.replace('_', ' ')}", err=True)
+    total = _in_parts(client, (vhost, name, "move"), body, "moved", done)
     if total["refused"]:
         raise click.ClickException(f"queue {target} takes no message: is it full, or has it a filter?")
 
 
-def _move_in_parts(
-    client: ManagementClient, queue: tuple[str, str], body: dict[str, Any], done: str
+@queues.command("replay")
+@click.argument("name")
+@click.argument("bookmarks", nargs=-1)
+@click.option("--filter", "taking", default="", help="Publish the messages that this expression takes.")
+@click.option("--all", "everything", is_flag=True, help="Publish all messages.")
+@click.option("--exchange", help="Publish to this exchange, not to the one of the first publish.")
+@click.option("--routing-key", help="Publish with this routing key, not with that of the first publish.")
+@click.option("--copy", "copies", is_flag=True, help="Leave the messages where they are, too.")
+@click.option("--dry-run", is_flag=True, help="Count the messages, and publish none.")
+@in_vhost
+@management_options
+def replay_messages(
+    client: ManagementClient,
+    name: str,
+    bookmarks: tuple[str, ...],
+    taking: str,
+    everything: bool,
+    exchange: str | None,
+    routing_key: str | None,
+    copies: bool,
+    dry_run: bool,
+    vhost: str,
+) -> None:
+    """Publish messages of the queue NAME that no consumer has anew, by their BOOKMARKS or by a filter: dead
+    letters go where they were published first.
+    """
+    body = _named(bookmarks, taking, everything) | {"copy": copies, "dry_run": dry_run}
+    places = {"exchange": exchange, "routing_key": routing_key}
+    body |= {key: place for key, place in places.items() if place is not None}
+    done = "would be published, but for those that consumers have" if dry_run else "published"
+    total = _in_parts(client, (vhost, name, "replay"), body, "replayed", done)
+    if total["unrouted"]:
+        raise click.ClickException(
+            f"{total['unrouted']} stay in {name}: no queue takes them, or this user may not publish there"
+        )
+    if total["refused"]:
+        raise click.ClickException("a queue takes no message: is it full, or has it a filter?")
+
+
+def _named(bookmarks: tuple[str, ...], taking: str, everything: bool) -> dict[str, Any]:
+    """The fields of a request that name messages. Raises UsageError."""
+    if bool(bookmarks) + bool(taking) + everything != 1:
+        raise click.UsageError("give bookmarks, --filter or --all")
+    return {"bookmarks": list(bookmarks)} if bookmarks else {"filter": taking} if taking else {}
+
+
+def _in_parts(
+    client: ManagementClient, path: tuple[str, str, str], body: dict[str, Any], counted: str, done: str
 ) -> Counter[str]:
-    """Ask until the request has come to the end; returns how many messages became what."""
-    total = Counter[str]()
+    """Ask until the request has come to the end, and print how many messages became what; returns that."""
+    total, (vhost, queue, command) = Counter[str](), path
     while True:
-        answer = client.post("queues", *queue, "move", body=body)
-        total.update({one: answer[one] for one in ("moved", "leased", "refused")})
+        answer = client.post("queues", vhost, queue, command, body=body)
+        total.update({one: answer.get(one, 0) for one in (counted, "leased", "refused", "unrouted")})
         total.update(one for one in answer.get("bookmarks", {}).values() if one in ("gone", "not_found"))
         if answer["refused"] or not answer.get("next"):
-            return total
-        click.echo(f"{total['moved']} {done} so far", err=True)
+            break
+        click.echo(f"{total[counted]} {done} so far", err=True)
         body.update(first=answer["next"], last=answer["last"])
+    click.echo(f"{total[counted]} {done}")
+    for became in ("leased", "gone", "not_found"):
+        if total[became]:
+            click.echo(f"{total[became]} {became.replace('_', ' ')}", err=True)
+    return total
 
 
 @queues.command("purge")

@@ -1,18 +1,28 @@
-"""Queues over a stream (queue arguments x-underlying-topic, x-recovery-point; D1, D13).
+"""Queues over streams (D1, D13; arguments x-underlying-topic, x-default-publish-target, x-recovery-point).
 
 The catalog places such a queue in the partition of its stream (`cluster.catalog.topics`), and routes bring
-both the same messages. With a recovery point the owner fills a new queue with messages that the stream has
-already (`cluster.owner.referring`).
+both the same messages. A queue over a pattern of streams is placed with the one to which its publishes go.
+With a recovery point the owner fills a new queue with messages that the stream has already
+(`cluster.owner.referring`).
 """
 
 from __future__ import annotations
 
 import re
 from calendar import monthrange, timegm
+from collections.abc import Mapping
 from typing import Final
 
 from node.message.bookmarks import is_bookmark, number_in
-from node.message.streams import FROM_NEXT, OffsetKind, StreamOffset, age_ms
+from node.message.streams import (
+    FROM_NEXT,
+    X_DEFAULT_PUBLISH_TARGET,
+    X_RECOVERY_POINT,
+    OffsetKind,
+    StreamOffset,
+    age_ms,
+)
+from node.message.topic_patterns import TopicPattern, TopicPatternError, is_pattern
 from node.queue.argument import Argument, beside_none_of
 from node.queue.argument_types import UnacceptableError, read_text
 from node.queue.feature import Declaration, Description, Rule
@@ -62,6 +72,29 @@ def _time_ms(text: str) -> int | None:
     return max(0, timegm((year, month, day, hour, minute, second)) - away_s) * 1000
 
 
+def read_topic(value: object) -> str:
+    """The name of a stream, or a pattern of names. Raises UnacceptableError."""
+    text = read_text(value)
+    if is_pattern(text):
+        try:
+            TopicPattern(text)
+        except TopicPatternError as error:
+            raise UnacceptableError(f"{{invalid_pattern,{error}}}") from None
+    return text
+
+
+def _misfit(topic: str, arguments: Mapping[str, object]) -> str:
+    """The reason for which no queue is over this topic beside the other arguments; empty for none."""
+    if not is_pattern(topic):
+        has_target = X_DEFAULT_PUBLISH_TARGET in arguments
+        return f"a queue over one stream has no {X_DEFAULT_PUBLISH_TARGET}" if has_target else ""
+    if X_DEFAULT_PUBLISH_TARGET not in arguments:
+        return f"a pattern of streams needs an {X_DEFAULT_PUBLISH_TARGET}"
+    if X_RECOVERY_POINT in arguments:
+        return f"a queue over a pattern of streams has no {X_RECOVERY_POINT}"
+    return ""
+
+
 _OF_EACH_MESSAGE: Final = (
     "x-filter",
     "x-max-priority",
@@ -72,7 +105,13 @@ _OF_EACH_MESSAGE: Final = (
 )
 """Arguments that decide about each message when it comes."""
 
-UNDERLYING_TOPIC: Final = Argument("x-underlying-topic", read_text, "underlying_topic")
+UNDERLYING_TOPIC: Final = Argument("x-underlying-topic", read_topic, "underlying_topic", misfit=_misfit)
+DEFAULT_PUBLISH_TARGET: Final = Argument(
+    "x-default-publish-target",
+    read_text,
+    "default_publish_target",
+    needs=("x-underlying-topic", "default_publish_target_but_no_underlying_topic_defined"),
+)
 RECOVERY_POINT: Final = Argument(
     "x-recovery-point",
     read_point,
@@ -99,4 +138,6 @@ def _rule(settings: QueueSettings) -> Rule | None:
     return None if point is None or point == FROM_NEXT else PastOfStream(point)
 
 
-FEATURE: Final[Declaration] = Declaration(UNDERLYING_TOPIC, RECOVERY_POINT, rule=_rule)
+FEATURE: Final[Declaration] = Declaration(
+    UNDERLYING_TOPIC, DEFAULT_PUBLISH_TARGET, RECOVERY_POINT, rule=_rule
+)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final
 
-from node.message.deaths import REASON_NAMES, Death
+from node.message.deaths import REASON_NAMES, Death, FirstPublish
 from node.message.reason import Reason
 from node.wire.amqp091.errors import FieldSyntaxError
 from node.wire.amqp091.fields import (
@@ -28,6 +28,8 @@ from node.wire.amqp091.sender_selected import CC, keys_in
 
 X_DEATH: Final = b"x-death"
 X_DELAY: Final = b"x-delay"
+FIRST_DEATH: Final = b"x-first-death-"
+LAST_DEATH: Final = b"x-last-death-"
 EXPIRATION: Final = "expiration"
 
 _COUNT = Struct(">cq")
@@ -89,6 +91,33 @@ def deaths_in(properties: bytes) -> bytes | None:
     """The encoded value of the header x-death in a property list; None without one."""
     place = property_places(properties).get("headers")
     return None if place is None else dict(split_table(properties, place[0])).get(X_DEATH)
+
+
+def first_publish(properties: bytes) -> FirstPublish | None:
+    """The exchange and routing keys of the first death; None for a message that has not died.
+
+    Raises FieldSyntaxError.
+    """
+    place = property_places(properties).get("headers")
+    headers = {} if place is None else dict(split_table(properties, place[0]))
+    tables = _tables(headers.get(X_DEATH))
+    if not tables:
+        return None
+    first = [headers.get(FIRST_DEATH + name) for name in (b"queue", b"reason")]
+    # The table of a queue moves to the front when the message dies there again.
+    table = next((one for one in tables if [one.get(b"queue"), one.get(b"reason")] == first), tables[-1])
+    keys = _elements(table.get(b"routing-keys"))
+    return FirstPublish(_text_of(table.get(b"exchange", b"")), tuple(map(_text_of, keys))) if keys else None
+
+
+def without_deaths(properties: bytes) -> bytes:
+    """The property list without the headers that brokers give to dead letters. Raises FieldSyntaxError."""
+
+    def edit(headers: Headers) -> Headers:
+        told = (FIRST_DEATH, LAST_DEATH)
+        return {name: one for name, one in headers.items() if name != X_DEATH and not name.startswith(told)}
+
+    return edit_properties(properties, edit)
 
 
 def _with_death(headers: Headers, death: Death, keys: Iterable[str], lived: bytes | None) -> Headers:

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from node.message.deaths import Death
+from node.message.deaths import Death, FirstPublish
 from node.message.facts import Facts
 from node.message.format import Asked, Copies, MessageSyntaxError, ToldHeaders
 from node.message.run import Run
@@ -106,6 +106,12 @@ class Amqp091Format:
 
     def times_dead(self, properties: bytes) -> int:
         return deaths.count_in(deaths.deaths_in(properties))
+
+    def first_publish(self, properties: bytes) -> FirstPublish | None:
+        return deaths.first_publish(properties)
+
+    def without_deaths(self, run: Run, properties: bytes) -> Run:
+        return with_properties(run, {properties: deaths.without_deaths(properties)}.__getitem__)
 
     def with_body(self, run: Run, body: bytes) -> Run:
         return composing.with_body(run, body)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from node.message.deaths import REASON_NAMES, Death
+from node.message.deaths import REASON_NAMES, Death, FirstPublish
 from node.message.reason import Reason
 from node.wire.amqp10.format_codes import FormatCode
 from node.wire.amqp10.messages import (
@@ -28,6 +28,8 @@ from node.wire.amqp10.messages import (
 from node.wire.amqp10.values import AmqpValue, Symbol, TimestampMs, TypedArray, UInt, ULong
 
 DEATHS: Final = Symbol("x-opt-deaths")
+FIRST_DEATH: Final = "x-first-death-"
+LAST_DEATH: Final = "x-last-death-"
 QUEUE: Final = Symbol("queue")
 REASON: Final = Symbol("reason")
 COUNT: Final = Symbol("count")
@@ -116,6 +118,26 @@ def count_in(head: bytes) -> int:
     """How often queues have given the message up."""
     counts = [death.get(COUNT) for death in death_maps(annotation(head, DEATHS))]
     return sum(one if isinstance(one, int) and one > 0 else 1 for one in counts)
+
+
+def first_publish(head: bytes) -> FirstPublish | None:
+    """The exchange and routing keys of the first death; None for a message that has not died."""
+    maps = death_maps(annotation(head, DEATHS))
+    if not maps:
+        return None
+    first = [annotation(head, f"{FIRST_DEATH}{name}") for name in (QUEUE, REASON)]
+    # The map of a queue moves to the front when the message dies there again.
+    death = next((one for one in maps if [one.get(QUEUE), one.get(REASON)] == first), maps[-1])
+    exchange, keys = death.get(EXCHANGE), texts_of(death.get(ROUTING_KEYS))
+    return FirstPublish(exchange, tuple(keys)) if isinstance(exchange, str) and keys else None
+
+
+def without_deaths(head: bytes) -> bytes:
+    """The head without the annotations that brokers give to dead letters."""
+    told = (DEATHS, FIRST_DEATH, LAST_DEATH)
+    pairs = annotation_pairs(head, sections_in(head).message_annotations)
+    kept = [(key, one) for key, one in pairs if not (isinstance(key, str) and key.startswith(told))]
+    return edited(head, None, kept)
 
 
 def further_keys(head: bytes) -> list[str]:

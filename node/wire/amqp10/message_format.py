@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from node.message.deaths import Death
+from node.message.deaths import Death, FirstPublish
 from node.message.facts import Facts
 from node.message.format import NO_EXPIRATION, Asked, Copies, MessageSyntaxError, ToldHeaders
 from node.message.run import Run, joined
@@ -199,6 +199,12 @@ class Amqp10Format:
 
     def times_dead(self, properties: bytes) -> int:
         return deaths.count_in(properties)
+
+    def first_publish(self, properties: bytes) -> FirstPublish | None:
+        return deaths.first_publish(properties)
+
+    def without_deaths(self, run: Run, properties: bytes) -> Run:
+        return with_heads(run, {properties: deaths.without_deaths(properties)}.__getitem__)
 
     def with_body(self, run: Run, body: bytes) -> Run:
         return with_body(run, body)

@@ -1,19 +1,23 @@
-"""Messages that clients move from queue to queue, over and over (X4)."""
+"""Messages that clients move from queue to queue, or publish anew, over and over (X4)."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Any, Final
 
-from node.delivery.deeds import Deed, MoveTarget, Named
+from node.delivery.deeds import Deed, MoveTarget, Named, ReplayTarget
 from node.message.bookmarks import LAST_NUMBER
 from node.refusal import Refusal
+from node.session.permissions import Scope
 from node.session.ports import QueueRef
+from node.session.replaying import Replay
 from tests.simulation.node import SimulatedNode
 from tests.simulation.scripts import Steps
 from tests.simulation.trials.limits import numbered
 from tests.simulation.trials.prover import Prover, Received
 from tests.simulation.trials.trial import PAUSE_S, Trial
+
+USER: Final = Scope("guest", "/")
 
 MOST_UNDER_WAY: Final = 3
 """So many requests are under way at a time."""
@@ -33,7 +37,7 @@ class Mover:
         return sum(node.life == life for node, life in self._under_way.values())
 
     def move(self, source: str, target: str) -> None:
-        """Move some of the messages of one queue to another one."""
+        """Move some of the messages of one queue to another one, or publish them anew with its name."""
         trial = self._trial
         nodes = trial.nodes.ready_nodes()
         if not nodes:
@@ -51,10 +55,13 @@ class Mover:
             except Refusal:
                 return
             self._under_way[number] = node, node.life
-            everything, place = [(0, LAST_NUMBER)], MoveTarget(other.partition, other.id)
-            port.settle_named(
-                queue, Named(Deed.MOVE, everything, b"", place, limit), partial(self._answered, number)
-            )
+            everything = [(0, LAST_NUMBER)]
+            if number % 2:
+                named = Named(Deed.MOVE, everything, b"", MoveTarget(other.partition, other.id), limit)
+            else:
+                anew = Replay(port, USER, ReplayTarget("", target))
+                named = Named(Deed.REPLAY, everything, b"", anew, limit)
+            port.settle_named(queue, named, partial(self._answered, number))
 
         node.input(ask)
 

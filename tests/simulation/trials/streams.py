@@ -64,13 +64,15 @@ class Stream:
     def __init__(self, trial: Trial) -> None:
         self.trial = trial
         chance = trial.chance
-        self.writers = [trial.prover(), *(trial.client(Committer) for _ in range(chance.randint(0, 1)))]
+        self.writers = [trial.prover(), *(trial.client(Committer) for _ in range(chance.randint(1, 2)))]
         self.whole = [numbered(f"m{index}", chance.randint(4, 30)) for index in range(len(self.writers))]
         self.left = [list(bodies) for bodies in self.whole]
         self.readers: list[Reader] = []
         self.answers: list[Answer] = []
         self.over: list[str] = []
         """The queue over the stream, once it is there."""
+        self.wide = f"{trial.name} wide"
+        """A queue over a pattern that takes the stream, placed with another stream."""
 
     def declare(self) -> Steps:
         """The stream, and a queue beside it. Each has a partition of its own, one of which decides about
@@ -79,6 +81,13 @@ class Stream:
         names = self.trial.chance.sample(("", " beside"), 2)
         for writer, name in zip((self.writers[0], self.writers[-1]), names, strict=True):
             yield self.trial.queue(writer, name, queue_type=None if name else "stream")
+        yield self.trial.queue(self.writers[-1], " far", queue_type="stream")
+        yield self.trial.queue(
+            self.writers[0],
+            " wide",
+            underlying_topic=f"^{self.trial.name}( far)?$",
+            default_publish_target=f"{self.trial.name} far",
+        )
 
     def declare_over(self) -> Steps:
         """A queue that has everything, also where it is declared in the middle."""
@@ -132,8 +141,9 @@ class Stream:
 
 
 def streams(trial: Trial) -> Steps:
-    """Each reader gets all messages from its place on, once, in the one order of the stream; and a queue over
-    the stream has all messages once, whenever it is declared.
+    """Each reader gets all messages from its place on, once, in the one order of the stream. A queue over the
+    stream has all messages once, whenever it is declared. So has a queue over a pattern that takes the
+    stream, which is declared before all messages.
     """
     chance, stream = trial.chance, Stream(trial)
     yield from stream.declare()
@@ -161,10 +171,11 @@ def streams(trial: Trial) -> Steps:
         stream.read()
         yield from trial.pause()
     stream.check()
-    taken: list[Received] = []
     every = [body for bodies in stream.whole for body in bodies]
-    yield from trial.take(stream.writers[0], stream.over[0], every, taken)
-    trial.check_taken(every, taken)
+    for queue in (*stream.over, stream.wide):
+        taken: list[Received] = []
+        yield from trial.take(stream.writers[0], queue, every, taken)
+        trial.check_taken(every, taken)
 
 
 def _answered(answer: Answer) -> Steps:

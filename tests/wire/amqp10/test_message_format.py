@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.message.deaths import Death
+from node.message.deaths import Death, FirstPublish
 from node.message.format import NO_EXPIRATION, MessageSyntaxError
 from node.message.reason import Reason
 from node.message.run import Run, StoredRun, gather
@@ -358,6 +358,26 @@ def test_a_message_cycles_where_it_died_before_and_no_client_rejected_it() -> No
     assert not FORMAT.cycles(head_of(died(message(), DEATH)), "other")
     assert not FORMAT.cycles(head_of(died(message(), DEATH, rejected)), "q")
     assert not FORMAT.cycles(head_of(message()), "q")
+
+
+@pytest.mark.requirement("X4.3")
+@pytest.mark.parametrize("routed_anew", [False, True])
+def test_a_dead_letter_tells_where_it_was_published_first(routed_anew: bool) -> None:
+    later = Death("other", Reason.REJECTED, 1_700_000_001, "dlx", "dead")
+    again = Death("q", Reason.EXPIRED, 1_700_000_002, "again", "k2")
+    behind = PROPERTIES + application(n=1) + VALUE
+    octets = annotated(x_cc=["c"], x_a=1) + behind
+    dead = run_of(died(octets, DEATH, later, again, later, routed_anew=routed_anew))
+    ((_, _, head),) = FORMAT.properties_in(dead)
+    assert FORMAT.first_publish(head) == FirstPublish("e", ("k", "c"))
+    kept = annotated(x_a=1) if routed_anew else annotated(x_cc=["c"], x_a=1)
+    assert FORMAT.without_deaths(dead, head).raw == kept + behind
+
+
+@pytest.mark.requirement("X4.3")
+def test_a_message_that_has_not_died_tells_no_place() -> None:
+    for octets in (message(), message(annotated(x_opt_deaths=["no map", {Symbol("queue"): 5}]))):
+        assert FORMAT.first_publish(head_of(octets)) is None
 
 
 def test_deaths_that_a_client_made_up_do_no_harm() -> None:
