@@ -32,7 +32,7 @@ NO_ACK: Final = "ack_requeue_false"
 REJECTED: Final = "reject_requeue_false"
 ACKNOWLEDGE: Final = "acknowledge"
 DEEDS: Final = {one.name.lower(): one for one in (Deed.ACKNOWLEDGE, Deed.CANCEL, Deed.EXPIRE)}
-SETTLED: Final = [one for one in Became if one not in (Became.REFUSED, Became.LEFT)]
+SETTLED: Final = [one for one in Became if one not in (Became.REFUSED, Became.LEFT, Became.UNROUTED)]
 ENCODINGS: Final = ("auto", "base64")
 
 Show = Callable[[Got], dict[str, Any]]
