@@ -3,7 +3,8 @@
 With QUORATE_COMPILE=1 in the environment the packages are built with the modules on the way of a message
 compiled by mypyc (docs/decisions/0013-compiled.md), and with those in C (0031-contents-in-c.md); it takes a C
 compiler and a minute or two. Without, the packages are built as they are. QUORATE_COMPILE=simulator compiles
-the simulator of the tests with them.
+the simulator of the tests with them. With QUORATE_OPTIMIZE=0 the compiler takes little more than half of the
+time, for code that is only tested.
 """
 
 import contextlib
@@ -136,8 +137,9 @@ def translated() -> list[Extension]:
     try:
         with contextlib.redirect_stdout(told):
             # -Og takes a third off the compiler's time, and a twentieth off the rate (docs/decisions/0013).
+            level = os.environ.get("QUORATE_OPTIMIZE", "1")
             made: list[Extension] = mypycify(
-                [*OPTIONS, *modules], opt_level="1", debug_level="0", multi_file=True, group_name="quorate"
+                [*OPTIONS, *modules], opt_level=level, debug_level="0", multi_file=True, group_name="quorate"
             )
     finally:
         for line in told.getvalue().splitlines():

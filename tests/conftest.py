@@ -79,6 +79,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite-scenarios", action="store_true", help="write scenario transcripts anew")
     parser.addoption("--rewrite-pictures", action="store_true", help="take docs/img/console-*.png anew")
     parser.addoption("--compiled", action="store_true", help="refuse to test anything but what was compiled")
+    parser.addoption("--one-case", action="store_true", help="run the first case of each parametrized test")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -115,6 +116,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Of several processes that run tests, none shall begin with a long file when the others are done.
     """
+    if config.getoption("--one-case"):
+        first = {item.nodeid.partition("[")[0]: item for item in reversed(items)}
+        config.hook.pytest_deselected(items=[one for one in items if one not in first.values()])
+        items[:] = list(reversed(first.values()))
     if COMPILED:
         left_out = [item for item in items if item.get_closest_marker("interpreted")]
         items[:] = [item for item in items if item not in left_out]

@@ -12,7 +12,7 @@ import pytest
 from tests.simulation.focus import Focus
 from tests.simulation.processes import Task, judge
 
-BLOCKS, SEEDS_A_BLOCK = 24, 5
+BLOCKS, SEEDS_A_BLOCK = 12, 5
 QUICK = 1
 """So many blocks are run by `make test`, the others by `make check`."""
 
