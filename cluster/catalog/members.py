@@ -45,6 +45,11 @@ class Members:
         return sorted(name for name, node in self.nodes.items() if node.state is MemberState.MEMBER)
 
     @property
+    def never_started(self) -> list[str]:
+        """The members that have not told the catalog of any start: their format level is not known yet."""
+        return [name for name in self.eligible if not self.nodes[name].front_end]
+
+    @property
     def formats_of_all(self) -> int:
         """The format level that every node reads. A joining node counts from its first start; a node that is
         down counts with the level that it had.

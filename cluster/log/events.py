@@ -241,6 +241,13 @@ EVENTS: Final = (
         "Report it with the traceback.",
     ),
     Event(
+        "Q209",
+        "waits_for_first_starts",
+        "The node waits with the queues of its configuration, and listens for no clients yet.",
+        "The cluster is new, and the members in `nodes` have not started yet: their release is not known.",
+        "Start these nodes.",
+    ),
+    Event(
         "Q301",
         "negotiation_failed",
         "A client's connection was closed before it was open.",

@@ -8,9 +8,11 @@ from functools import partial
 from typing import Final
 
 from cluster.catalog.awaiting import answered
+from cluster.catalog.members import Members
 from cluster.config.models import ClusterConfig
 from cluster.config.tables import ConfigError
 from cluster.gateway.broker_port import FrontEnd
+from cluster.log.event_log import EventLog
 from node.message.streams import X_UNDERLYING_TOPIC
 from node.refusal import HomeNodeDownError, Refusal
 from node.session.command_limits import CommandLimitError, check_command
@@ -21,10 +23,17 @@ DECLARED_AT_ONCE: Final = 128
 """Declarations on their way to the catalog at once."""
 
 
-async def declare_queues(config: ClusterConfig, front_end: FrontEnd) -> None:
+LOOK_S: Final = 0.02
+"""Seconds between two looks at the members of a new cluster."""
+
+
+async def declare_queues(config: ClusterConfig, front_end: FrontEnd, members: Members, log: EventLog) -> None:
     """Declare all queues; returns once every node sees them. Raises ConfigError with a line for each queue
     that is refused, or that is there and is another one.
     """
+    declarations, wrong = dict(_declarations(config)), list[str]()
+    if declarations:
+        await _all_started(members, log)
     places = asyncio.Semaphore(DECLARED_AT_ONCE)
 
     async def declare(vhost: str, declaration: QueueDeclaration) -> str:
@@ -38,7 +47,6 @@ async def declare_queues(config: ClusterConfig, front_end: FrontEnd) -> None:
                 return str(refusal)
         return ""
 
-    declarations, wrong = dict(_declarations(config)), list[str]()
     # A queue over a stream needs the stream.
     for over in (False, True):
         these = {
@@ -48,6 +56,16 @@ async def declare_queues(config: ClusterConfig, front_end: FrontEnd) -> None:
         wrong += [f"{key}: {refusal}" for key, refusal in zip(these, refusals, strict=True) if refusal]
     if wrong:
         raise ConfigError("\n".join(wrong))
+
+
+async def _all_started(members: Members, log: EventLog) -> None:
+    """Wait until every member of a new cluster has told its format level. Until then a queue with arguments
+    of this release would be refused.
+    """
+    if members.never_started:
+        log.info("waits_for_first_starts", nodes=members.never_started)
+    while members.never_started:
+        await asyncio.sleep(LOOK_S)
 
 
 def _declarations(config: ClusterConfig) -> Iterator[tuple[str, tuple[str, QueueDeclaration]]]:

@@ -299,7 +299,8 @@ class NodeProcess:
         self.broker.start(self.writer)
         self._tick()
         await self.joining.join(self.front_end_id, self.broker.formats.own)
-        await declare_queues(self.config.cluster, self.front_end)
+        members = self.broker.catalog.state.members
+        await declare_queues(self.config.cluster, self.front_end, members, self.log)
         address = self.config.listen.amqp
         await self.listener.start(address.host, address.port)
         ports = {"amqp": str(address), "http": str(self.config.listen.http)}

@@ -127,3 +127,14 @@ def test_a_node_knows_which_peers_are_of_the_last_release() -> None:
     """From the numbers that they say on the connections which they have now."""
     host = site_of(1, 0, 1).nodes["n1"].broker.host
     assert [host.of_last_release(peer) for peer in ("n2", "n3", "n4")] == [True, False, True]
+
+
+def test_a_member_that_never_started_is_known() -> None:
+    catalog = Catalog()
+    catalog.do("start_node", name="n1", front_end=1, formats=1)
+    assert catalog.state.members.never_started == ["n2", "n3"]
+    catalog.do("add_member", name="n4", peers="n4:1")
+    assert catalog.state.members.never_started == ["n2", "n3"]
+    for number, name in enumerate(("n2", "n3"), start=2):
+        catalog.do("start_node", name=name, front_end=number)
+    assert catalog.state.members.never_started == []
