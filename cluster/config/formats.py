@@ -16,7 +16,7 @@ from node.message.streams import (
     X_UNDERLYING_TOPIC,
 )
 
-FORMAT_LEVEL: Final = 18
+FORMAT_LEVEL: Final = 19
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
@@ -35,6 +35,7 @@ transactions may have the tags of deliveries whose targets are kept.
 With level 15 front ends may change the terms of consumers, gets may have filters, and permissions too.
 With level 16 queues may have templates for their dead letters, target depths and barriers.
 With level 17 there are streams, and queues over them. With level 18 queues may be over a pattern of streams.
+With level 19 clients may bring messages back that have left a queue.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -105,6 +106,11 @@ ARGUMENT_LEVELS: Final[Mapping[str, int]] = {
 MOVED_MESSAGES: Final = 13
 """From this level on owners show messages that wait, by their numbers and by a filter, and carry out
 transactions that move them (`node.queue.transaction_operations.MOVES`).
+"""
+
+UNDONE: Final = 19
+"""From this level on owners take references to messages from front ends, and partitions carry out those that
+name messages which the queue has (`node.queue.operations.Refer`).
 """
 
 LINKS_IN_LOGS: Final = 14

@@ -33,7 +33,7 @@ from cluster.gateway.state import Confirmation, LinkConsumer
 from cluster.gateway.streams import Streams
 from cluster.gateway.targets import FrontEndTargets
 from cluster.peers.link_messages import FIRST_CONSUMER
-from node.delivery.deeds import Named
+from node.delivery.deeds import Deed, Named
 from node.delivery.settlements import Modification, Outcome, Settlement, consumer_of, token_of
 from node.message.run import Run
 from node.queue.stream_settings import is_stream
@@ -426,7 +426,8 @@ class FrontEnd:
     def settle_named(self, queue: QueueRef, named: Named, answer: NamedAnswer) -> None:
         if not named.deed.copies:
             self._browsing.streams.refuse(queue, f"{named.deed.name.lower()} by bookmark or filter")
-        self._requests.settle_named(queue, named, answer)
+        topic = self._browsing.streams.kept_by(queue) if named.deed is Deed.UNDO else None
+        self._requests.settle_named(queue, named, answer, topic)
 
     def renew(self, lease: int, ranges: list[Range]) -> None:
         self._giving_back.renew(lease, ranges)

@@ -55,7 +55,7 @@ class Moving:
         self._refused = 0
         self._moved: Moved = _forget
 
-    def move(self, ranges: Ranges, moved: Moved) -> None:
+    def carry_out(self, ranges: Ranges, moved: Moved) -> None:
         """Move the messages that wait, in their order. The others are left as `Became.LEASED`."""
         self._left, self._moved = RangeSet(ranges), moved
         self._became = {

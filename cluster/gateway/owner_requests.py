@@ -13,6 +13,7 @@ from cluster.gateway.moving import Moving, ToQueue
 from cluster.gateway.refusals import refusal_of
 from cluster.gateway.routes import Routes
 from cluster.gateway.settling import NamedSettling
+from cluster.gateway.undoing import Undoing
 from cluster.peers.link_messages import NOTHING_TO_GET, Delivery, Ranges
 from node.delivery.deeds import MoveTarget, Named
 from node.delivery.settlements import NO_TOKEN
@@ -71,10 +72,21 @@ class OwnerRequests:
         arguments = [*NOTHING_TO_GET, queue.id, ranges, NO_TOKEN]
         self._links.request(self._links.to(queue.partition), "renew", arguments, renewed)
 
-    def settle_named(self, queue: QueueRef, named: Named, answer: NamedAnswer) -> None:
-        """See `node.session.ports.BrokerPort.settle_named`."""
-        moving = None
-        if named.target is not None:
+    def settle_named(
+        self, queue: QueueRef, named: Named, answer: NamedAnswer, topic: QueueRef | None
+    ) -> None:
+        """See `node.session.ports.BrokerPort.settle_named`. `topic` is the stream out of which messages come
+        back; None for other deeds.
+        """
+        moving: Moving | Undoing | None = None
+        if topic is not None:
+            if not self._formats.know_undoing():
+                answer(
+                    {}, PreconditionFailedError("upgrade all nodes first: one runs a release without undo")
+                )
+                return
+            moving = Undoing(self._links, queue, topic)
+        elif named.target is not None:
             if not self._formats.know_moves():
                 answer(
                     {}, PreconditionFailedError("upgrade all nodes first: one runs a release without moves")

@@ -26,6 +26,6 @@ def refusal_of(queue: QueueRef, value: Any) -> Refusal | None:
         return ResourceError(f"the consumers of {queue} have too many different filters")
     if value == TAKEN_OUT_FIRST:
         return PreconditionFailedError(
-            f"messages of {queue} cannot be moved: it removes each message before it delivers it"
+            f"messages of {queue} cannot be moved or brought back: it removes each before it delivers it"
         )
     return NotFoundError(f"no {queue}") if value == NOT_FOUND else None

@@ -1,8 +1,8 @@
 """Settles messages that a client names by bookmark or by filter, with the owner of their queue.
 
 The owner is asked for bounded parts, one after the other. A part may be asked again, of another owner: it is
-acknowledged, cancelled or expired once (`cluster.owner.settling`), and moved or copied once
-(`cluster.gateway.moving`).
+acknowledged, cancelled or expired once (`cluster.owner.settling`), moved or copied once
+(`cluster.gateway.moving`), and brought back once (`cluster.gateway.undoing`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Final
 from cluster.gateway.link import Links
 from cluster.gateway.moving import Moving
 from cluster.gateway.refusals import refusal_of
+from cluster.gateway.undoing import Undoing
 from cluster.peers.link_messages import NOTHING_TO_GET, Delivery, Ranges
 from node.delivery.deeds import NO_LIMIT, Became, Deed, Named
 from node.queue.operations import ANY_MESSAGES
@@ -38,9 +39,11 @@ class NamedSettling:
         answer: NamedAnswer,
         *,
         cancels: bool,
-        moving: Moving | None,
+        moving: Moving | Undoing | None,
     ) -> None:
-        """`cancels`: all nodes know that a client's word is a cancel. `moving` carries out a move or copy."""
+        """`cancels`: all nodes know that a client's word is a cancel. `moving` carries out moves, copies and
+        replays, and brings messages back.
+        """
         self._links, self._queue, self._answer = links, queue, answer
         self._named, self._cancels, self._moving = named, cancels, moving
         self._left, self._limit = named.ranges, named.limit
@@ -85,13 +88,25 @@ class NamedSettling:
                 looked = RangeSet(_cut(part, 0, behind - 1 if behind else ANY_MESSAGES))
                 missing = looked.without((first, last) for first, last, _ in spans)
                 self._missing(list(missing.ranges()), spans, through)
+            if undoes:
+                spans = self._outcomes(spans)
             some, rest = self._within_limit(spans)
             if next := rest or behind:
                 last = through if self._named.searches else ANY_MESSAGES
                 self._left = [*_cut(part, next, last), *self._left]
             self._settle(some)
 
-        self._ask("find_named", [self._named.filter, part], found)
+        undoes = self._named.deed is Deed.UNDO
+        self._ask("find_undone" if undoes else "find_named", [self._named.filter, part], found)
+
+    def _outcomes(self, spans: list[Span]) -> list[Span]:
+        """The messages that can be brought back, among those whose outcomes the owner has told. Of the
+        others, the client is told about those that it has named.
+        """
+        for first, last, became in () if self._named.searches else spans:
+            if became != Became.SETTLED:
+                self._became[Became(became)].add(first, last)
+        return [span for span in spans if span[2] == Became.SETTLED]
 
     def _missing(self, missing: Ranges, spans: list[Span], through: int) -> None:
         """Messages that the queue does not have: the owner tells a cancel of them from one that was done. A
@@ -134,7 +149,7 @@ class NamedSettling:
         elif self._named.tries:
             settled([[int(Became.SETTLED), named]])
         elif self._moving is not None:
-            self._moving.move(named, settled)
+            self._moving.carry_out(named, settled)
         else:
             self._ask("settle_named", [int(self._named.deed), spans, self._cancels], settled)
 

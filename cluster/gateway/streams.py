@@ -30,6 +30,17 @@ class Streams:
         found = self._state.topics.under(queue.vhost, queue.name)
         return None if found is None else QueueRef(found.name, found.partition, found.id, found.vhost)
 
+    def kept_by(self, queue: QueueRef) -> QueueRef:
+        """The stream that keeps the messages which have left a queue. Raises PreconditionFailedError where
+        there is none, or no one stream.
+        """
+        found = self._state.topics.under(queue.vhost, queue.name)
+        if found is None:
+            raise PreconditionFailedError(
+                f"{queue} is over no one stream, which would keep the messages that have left the queue"
+            )
+        return QueueRef(found.name, found.partition, found.id, found.vhost)
+
     def check_reader(self, queue: QueueRef, options: ConsumerOptions) -> bool:
         """Whether a consumer would be a reader of a stream. Raises PreconditionFailedError for a reader that
         is to take the place of a consumer.

@@ -422,6 +422,13 @@ EVENTS: Final = (
         NO_REMEDY,
     ),
     Event(
+        "Q410",
+        "messages_brought_back",
+        "A user of the management API has brought back messages that had left a queue.",
+        "POST /api/queues/VHOST/NAME/undo, or `quorate queues undo`.",
+        NO_REMEDY,
+    ),
+    Event(
         "Q901",
         "message",
         "A library has logged a message; `component` names the library.",

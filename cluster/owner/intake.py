@@ -28,7 +28,7 @@ from cluster.owner.admission import (
 from cluster.owner.annotating import change, changes
 from cluster.owner.discarding import dead_letter_new, makes_dead_letters, take_discard
 from cluster.owner.failures import count_cancels, discard_exhausted
-from cluster.owner.referring import with_queues_over
+from cluster.owner.referring import bring_back, with_queues_over
 from cluster.owner.resting import let_rest
 from cluster.owner.state import OwnerState
 from cluster.owner.targets import takes_step
@@ -50,6 +50,7 @@ from node.queue.operations import (
     Discard,
     Operation,
     Publish,
+    Refer,
     Return,
     Semantics,
     Settle,
@@ -99,6 +100,9 @@ def take_batch(
             messages += taking.settle(front_end, operation, messages)
         elif type(operation) is UpdateTarget:
             taking.update_target(front_end, operation)
+        elif type(operation) is Refer:
+            taking.bring_back(operation, messages)
+            messages += 1
         elif isinstance(operation, Transactional):
             transactions.take(taking, front_end, operation, messages)
             messages += 1
@@ -199,6 +203,16 @@ class Taking:
             self.arriving = Arriving(step, taken)
         elif taken:
             self.keep(encode_target(step))
+
+    def bring_back(self, operation: Refer, index: int) -> None:
+        """Bring messages back that have left a queue. The operation is the batch's message number `index`,
+        which the queue takes or refuses.
+        """
+        found = bring_back(self.owner, operation)
+        if found is None:
+            self.refused.add(index, index)
+        else:
+            self.keep_all(found)
 
     def _arrive(self, arriving: Arriving, run: Run, queues: tuple[int, ...], index: int) -> None:
         """Take the messages of deliveries on a link, and have the log keep the tags of those that are not
@@ -376,7 +390,7 @@ def _is_rewritten(owner: OwnerState, operation: Operation, data: bytes) -> bool:
         if type(operation) is Return:
             return soft or (operation.failed and queue is not None and bool(queue.lifecycle.hooks.exhausted))
         return soft or (type(operation) is Discard and makes_dead_letters(owner, operation.queue))
-    return isinstance(operation, UpdateTarget | Transactional)
+    return isinstance(operation, UpdateTarget | Refer | Transactional)
 
 
 def _detached(run: Run) -> Run:

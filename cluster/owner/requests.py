@@ -18,6 +18,7 @@ from cluster.owner.state import OwnerState
 from cluster.owner.streams import place_of
 from cluster.owner.targets import attach_target
 from cluster.owner.two_phase_commit import TwoPhaseCommit
+from cluster.owner.undoing import find_undone
 from cluster.peers.link_messages import (
     GET_LINK,
     GET_LINK_KEPT,
@@ -130,7 +131,7 @@ class FrontEndRequests:
         elif name == "barrier_received":
             barrier_received(self._owner, front_end, *arguments)
             self._front_ends.answer(front_end, request, None)
-        elif name in ("renew", "settle_named", "find_named", "show_waiting"):
+        elif name in ("renew", "settle_named", "find_named", "find_undone", "show_waiting"):
             self._take_naming(name, front_end, found, arguments)
         elif name in ("last", "stream_place"):
             telling = self._tell_last if name == "last" else self._tell_place
@@ -170,17 +171,22 @@ class FrontEndRequests:
         else:
             number, octets, ranges = arguments
             search = Search(number, octets, [(first, last) for first, last in ranges])
-            finding = partial(self._find, found, search)
+            finding = partial(self._find, found, search, undone=name == "find_undone")
             self._owner.after_proposed(lambda: self._serving.when_served(number, finding))
 
-    def _find(self, found: SendAnswer, asked: Search) -> None:
+    def _find(self, found: SendAnswer, asked: Search, *, undone: bool) -> None:
         """Answer a search for messages, as far as one turn leads."""
-        queue = self._owner.queues.get(asked.queue)
+        queue, looks = self._owner.queues.get(asked.queue), self._serving.looks
         try:
-            answer = None if queue is None else find_named(self._owner, queue, asked, self._serving.looks)
+            if queue is None:
+                answer = NOT_FOUND
+            elif undone:
+                answer = [*find_undone(self._owner, asked, looks)]
+            else:
+                answer = [*find_named(self._owner, queue, asked, looks)]
         except TreeError:
-            answer = None
-        found(NOT_FOUND if answer is None else [*answer])
+            answer = NOT_FOUND
+        found(answer)
 
     def _show(
         self, found: SendAnswer, front_end: int, number: int, ranges: Ranges, wanted: int, reserves: bool

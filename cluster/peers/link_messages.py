@@ -141,8 +141,8 @@ class OwnerPort(Protocol):
     def request(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
         """Carry out a request by name: `get`, `purge`, `count`, `redeliver`, `browse`, `browse_next`,
         `close`, `stop`, `drain`, `undeliverable_here`, `last`, `abandoned`, `close_link`, `attach_target`,
-        `renew`, `settle_named`, `find_named`, `show_waiting`, `barrier_received`, `stream_place`. `result`
-        answers it.
+        `renew`, `settle_named`, `find_named`, `find_undone`, `show_waiting`, `barrier_received`,
+        `stream_place`. `result` answers it.
         """
 
 

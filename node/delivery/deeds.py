@@ -27,6 +27,8 @@ class Deed(IntEnum):
     """The message is published anew and leaves its queue, where no client has it."""
     REPLAY_COPY = 7
     """The message is published anew and stays in its queue, where no client has it."""
+    UNDO = 8
+    """The message, which has left the queue, is in it again at its old place."""
 
     @property
     def copies(self) -> bool:
@@ -55,6 +57,8 @@ class Became(IntEnum):
     """The request has ended before the message, by its limit or by a refusal."""
     UNROUTED = 9
     """The message stays: no queue takes it where it is published anew, or the user may not publish there."""
+    IN_QUEUE = 10
+    """The queue has the message, so it cannot be brought back."""
 
 
 NO_LIMIT: Final = 1 << 63

@@ -53,6 +53,7 @@ N, W, S, R, H, L, X, D, G = Place
 LIFE: Final[tuple[Transition, ...]] = (
     Transition(N, "published", R, ("PUBLISH",)),
     Transition(N, "published with a delay", S, ("PUBLISH + ANNOTATE",)),
+    Transition(N, "in the stream before the queue was there", R, ("REFER",)),
     Transition(N, "refused by a full queue, as a dead letter", D, ("PUBLISH + ANNOTATE",)),
     Transition(N, "published in a transaction of several partitions", W, ("PUBLISH + PREPARED",)),
     Transition(N, "published in such a transaction with a delay", W, ("PUBLISH + PREPARED + ANNOTATE",)),
@@ -109,6 +110,7 @@ LIFE: Final[tuple[Transition, ...]] = (
     Transition(X, "new owner, other messages may be with consumers", H),
     Transition(X, "new owner, by whose clock it is not due yet", S),
     Transition(D, "moved, or there is nowhere to go", G, ("REMOVE", "TRANSFERRED")),
+    Transition(G, "brought back by a client", R, ("REFER", "REFER + ANNOTATE")),
 )
 """Messages that are in no log (transient messages of a replicated queue) have the same transitions without
 the operations, and are gone with their owner.

@@ -103,6 +103,9 @@ class Lifecycle:
         """
         delivery = self._delivery
         delivery.tally.published += last - first + 1
+        if delivery.state.returned:
+            # Messages that were brought back.
+            delivery.redelivered.update(delivery.state.returned.intersection(first, last))
         if delivery.settings is PLAIN and not delivery.state.annotations:
             delivery.ready.add(first, last)
             return

@@ -243,7 +243,10 @@ class CreateQueue(NamedTuple):
 
 
 class Refer(NamedTuple):
-    """The messages from `first` to `last` that the queue `source` has are in `queue`, too, without a copy."""
+    """The messages from `first` to `last` that the queue `source` has are in `queue`, too, without a copy. An
+    owner fills a new queue with the past of its stream so. A front end brings back messages that have left
+    the queue; the owner leaves out those that the queue does not take.
+    """
 
     queue: int
     source: int
@@ -395,7 +398,8 @@ class Applied:
     - `appended`: (queue, first, last) of messages that came in. The messages of a transaction over several
       partitions come in with the entry that commits the transaction.
     - `returned`: (front end, queue, first, last, failed) of messages that a front end, or the owner, gave
-      back. `failed`: the delivery of the messages has failed.
+      back, or that came in again and may have been delivered before. `failed`: the delivery of the messages
+      has failed.
     - `dead`: (queue, first, last, death) of messages that are dead letters from now on. A dead letter stays
       in the queue until it has been moved. `node.message.deaths.decode_death` reads the death.
     - `removed`: (queue, cause, ranges) of messages that have left for good. Empty unless the machine was made
@@ -405,8 +409,9 @@ class Applied:
     - `dropped`: queues that are gone, and their messages with them.
 
     A row names exactly messages that were in the queue. A message comes in once, dies at most once and leaves
-    at most once. Leases, transient messages of a replicated queue, and the owner's decisions before they are
-    committed are not in the log, and so not in the feed.
+    at most once, unless a client brings it back: then it comes in again. Leases, transient messages of a
+    replicated queue, and the owner's decisions before they are committed are not in the log, and so not in
+    the feed.
 
     `acknowledged` has the highest batch number applied for each front end with batches in the entry.
     `transactions` are steps of transactions, in log order.

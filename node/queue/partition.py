@@ -281,11 +281,16 @@ class PartitionMachine:
     def _refer(self, operation: Refer, front_end: int, applied: Applied) -> None:
         queue, number = operation.queue, operation.source
         state, source = self.queues.get(queue), self.queues.get(number)
-        if state is None or source is None:
+        if state is None or source is None or state.sealed:
             return
-        for first, last in source.alive.intersection(operation.first, operation.last):
+        for first, last in state.missing(source, operation.first, operation.last):
             state.append(first, last)
             applied.appended.append((queue, first, last))
+            if first <= state.mark:
+                # A consumer may have got these before.
+                had = first, min(last, state.mark)
+                state.returned.add(*had)
+                applied.returned.append((OWNER, queue, *had, False))
         applied.withhold(self.transactions.refer(operation, state))
 
     def _drop_queue(self, operation: DropQueue, front_end: int, applied: Applied) -> None:

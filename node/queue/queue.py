@@ -90,6 +90,12 @@ class QueueState:
         """Add messages."""
         self.alive.add(first, last)
 
+    def missing(self, source: QueueState, first: int, last: int) -> list[Range]:
+        """The messages of a closed range that the queue `source` has, and this queue has not."""
+        there = RangeSet(source.alive.intersection(first, last))
+        there.remove_all(self.alive.intersection(first, last))
+        return list(there.ranges())
+
     def remove_all(self, ranges: list[Range]) -> int:
         """Remove messages; return how many of them were alive."""
         if self.returned:

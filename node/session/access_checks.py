@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from node.delivery.deeds import Deed
 from node.message.streams import X_UNDERLYING_TOPIC
 from node.message.topic_patterns import is_pattern
 from node.names import REPLY_TO
@@ -160,6 +161,11 @@ class AccessChecks:
                 "the user may read a part of its messages"
             )
 
+    def _settle(self, scope: Scope, holder: int, command: SettleMessages) -> None:
+        self._read(scope, holder, command)
+        if command.deed is Deed.UNDO:
+            self._queue(scope, Right.WRITE, command.queue)
+
 
 _CHECKS: Final[dict[type[Any], Callable[[AccessChecks, Scope, int, Any], None]]] = {
     DeclareExchange: AccessChecks._declare_exchange,
@@ -173,5 +179,5 @@ _CHECKS: Final[dict[type[Any], Callable[[AccessChecks, Scope, int, Any], None]]]
     Consume: AccessChecks._read,
     Get: AccessChecks._read,
     RenewLeases: AccessChecks._read,
-    SettleMessages: AccessChecks._read,
+    SettleMessages: AccessChecks._settle,
 }

@@ -186,10 +186,10 @@ class RenewLeases:
 @dataclass(frozen=True, slots=True)
 class SettleMessages:
     """Acknowledge, cancel or expire messages, those of other clients too; move or copy those that no client
-    has to another queue, which the user may write; or publish those anew. A bookmark names each message, or,
-    without bookmarks, a filter names those that the queue has (docs/expressions.md), from the bookmark
-    `first` to the bookmark `last`, which may be empty. `condition`: the octets of a selector that messages
-    must meet, too.
+    has to another queue, which the user may write; publish those anew; or bring back messages that have left
+    the queue. A bookmark names each message, or, without bookmarks, a filter names those that the queue has
+    (docs/expressions.md), or that its stream has, from the bookmark `first` to the bookmark `last`, which may
+    be empty. `condition`: the octets of a selector that messages must meet, too.
     `target`, `limit` and `tries`: see `node.delivery.deeds.Named`. Result: MessagesSettled.
     """
 

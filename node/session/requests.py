@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from node.delivery.backlog import NO_BACKLOG
-from node.delivery.deeds import Became, MoveTarget, ReplayTarget
+from node.delivery.deeds import Became, Deed, MoveTarget, ReplayTarget
 from node.message.bookmarks import bookmark_of
 from node.names import REPLY_TO, X_REPLACE
 from node.ranges.range_set import Range, numbers_of, ranges_of
@@ -340,6 +340,8 @@ class Requests:
         asked, permissions = command.target, self._port.permissions
         condition = entitled(queue, command.condition, permissions.read_filter(caller.scope))
         target: MoveTarget | Replay | None = None
+        if command.deed is Deed.UNDO:
+            condition = entitled(queue, condition, permissions.write_filter(caller.scope))
         if isinstance(asked, ReplayTarget):
             condition = entitled(queue, condition, permissions.write_filter(caller.scope))
             target = Replay(self._port, caller.scope, asked)

@@ -226,3 +226,35 @@ def test_dead_letters_are_published_anew(cluster: Cluster, channel: Connect, nam
     rest = quorate("queues", "replay", dead, "--all", "--exchange", "", "--routing-key", name, *url)
     assert (rest.returncode, rest.stdout, rest.stderr) == (0, "3 published\n", "")
     assert [publisher.basic_get(name, auto_ack=True)[2] for _ in range(4)] == [b"2", b"3", b"4", b"5"]
+
+
+@pytest.mark.requirement("X4.5")
+def test_messages_are_brought_back(cluster: Cluster, channel: Connect, name: str) -> None:
+    """By the command, and over HTTP: what was acknowledged and purged is in the queue again."""
+    publisher, stream = channel(0), f"{name}-log"
+    publisher.queue_declare(stream, durable=True, arguments={"x-queue-type": "stream"})
+    publisher.queue_declare(name, durable=True, arguments={"x-underlying-topic": stream})
+    for number in range(6):
+        persistent = pika.BasicProperties(delivery_mode=2, headers={"n": number})
+        publisher.basic_publish("", name, b"%d" % number, persistent)
+    assert publisher.basic_get(name, auto_ack=True)[2] == b"0"
+    assert publisher.queue_purge(name).method.message_count == 5
+    url = ("--url", cluster[2].http)
+    tried = quorate("queues", "undo", name, "--all", "--dry-run", *url)
+    assert (tried.returncode, tried.stdout) == (0, "6 would be brought back\n")
+    some = quorate("queues", "undo", name, "--filter", "n < 2", *url)
+    assert (some.returncode, some.stdout, some.stderr) == (0, "2 brought back\n", "")
+    api, path = Management(cluster[1]), path_of("queues", "/", name) + "/undo"
+    first = api.call("POST", path, {"count": 1}).value
+    assert (first["undone"], first["drained"], first["refused"]) == (1, False, False)
+    shown_first = {"count": 5, "ackmode": "ack_requeue_true", "encoding": "auto", "filter": "TRUE"}
+    shown = api.call("POST", path_of("queues", "/", name) + "/get", shown_first).value
+    bookmarks = [one["bookmark"] for one in shown]
+    again = api.call("POST", path, {"bookmarks": bookmarks}).value
+    assert (again["undone"], {*again["bookmarks"].values()}) == (0, {"in_queue"})
+    told = quorate("queues", "undo", name, bookmarks[0], *url)
+    assert (told.returncode, told.stdout, told.stderr) == (0, "0 brought back\n", "1 in queue\n")
+    rest = quorate("queues", "undo", name, "--all", *url)
+    assert (rest.returncode, rest.stdout, rest.stderr) == (0, "3 brought back\n", "")
+    assert [publisher.basic_get(name, auto_ack=True)[2] for _ in range(6)] == [b"%d" % n for n in range(6)]
+    refused(api.call("POST", path_of("queues", "/", stream) + "/undo", {}), 400, "bad_request")

@@ -92,8 +92,8 @@ def test_a_move_that_could_lose_something_is_refused(cluster: Cluster, channel: 
         (
             forgetful,
             {"destination": source},
-            f"messages of queue '{forgetful}' in vhost '/' cannot be moved: "
-            "it removes each message before it delivers it",
+            f"messages of queue '{forgetful}' in vhost '/' cannot be moved or brought back: "
+            "it removes each before it delivers it",
         ),
     ):
         assert refused(move(api, queue, body), 400, "bad_request") == reason

@@ -14,11 +14,11 @@ from node.expressions.condition import encoded_condition
 from node.queue.delivery_state import Fairness
 from node.queue.features.backoff import RedeliveryBackoff
 from node.queue.life import LEGAL
-from node.queue.operations import OWNER, Semantics
+from node.queue.operations import OWNER, Aspect, Semantics
 from node.queue.settings import QueueSettings
 from tests.life import walked
-from tests.queue.model_queue import DEAD, GONE, HELD, READY, SCHEDULED, Message
-from tests.queue.owner_model import CONSUMERS, REST_MS, OwnerAgainstModel
+from tests.queue.model_queue import DEAD, GONE, HELD, READY, SCHEDULED, Message, ranges_of
+from tests.queue.owner_model import CONSUMERS, PARTS, REST_MS, OwnerAgainstModel
 
 
 class PriorityOwnerAgainstModel(OwnerAgainstModel):
@@ -45,6 +45,33 @@ class ProportionalOwnerAgainstModel(OwnerAgainstModel):
 
 class ProportionalGroupOwnerAgainstModel(OwnerAgainstModel):
     settings = QueueSettings(backlog_cap=5, group_by="key")
+
+
+class UndoingOwnerAgainstModel(OwnerAgainstModel):
+    """Messages that have left the queue come back, those up to the mark as redelivered ones."""
+
+    @rule(part=PARTS)
+    def bring_back(self, part: tuple[int, int]) -> None:
+        first, last = self.queue.window(part)
+        gone = [number for number in self.queue.at(GONE) if first <= number <= last]
+        numbers = [] if self.at_most_once else [n for n in gone if not self.queue.messages[n].soft]
+        mark = self.queue.state.mark
+        for one in ranges_of(numbers):
+            self.queue.state.append(*one)
+            if one[0] <= mark:
+                self.queue.state.returned.add(one[0], min(one[1], mark))
+            if "group_by" in self.settings.asked:
+                self.queue.annotate(Aspect.GROUP, [(n, n, self.queue.messages[n].group) for n in numbers])
+            self.owner.lifecycle.append(*one)
+        for number in numbers:
+            message = self.queue.messages[number]
+            message.goes(READY)
+            message.due, message.resting = 0, False
+            message.redelivered = message.logged_return = number <= mark
+
+
+class UndoingRestingOwnerAgainstModel(UndoingOwnerAgainstModel):
+    settings = QueueSettings(redelivery_backoff=RedeliveryBackoff(REST_MS, 1.0, REST_MS), group_by="key")
 
 
 class ShallowOwnerAgainstModel(OwnerAgainstModel):
@@ -142,17 +169,17 @@ class RestingGroupOwnerAgainstModel(OwnerAgainstModel):
 def test_a_way_that_the_table_lacks_fails() -> None:
     settled = Message(soft=False, place=GONE)
     with pytest.raises(AssertionError):
-        settled.goes(READY)
+        settled.goes(HELD)
 
 
 @pytest.fixture(name="model")
-def begun() -> OwnerAgainstModel:
-    model = RestingOwnerAgainstModel()
+def begun() -> UndoingOwnerAgainstModel:
+    model = UndoingRestingOwnerAgainstModel()
     model.create(Semantics.AT_LEAST_ONCE)
     return model
 
 
-def test_the_model_drives_every_way_of_the_table(model: OwnerAgainstModel) -> None:
+def test_the_model_drives_every_way_of_the_table(model: UndoingOwnerAgainstModel) -> None:
     removing = OwnerAgainstModel()
     removing.create(Semantics.AT_MOST_ONCE)
     walked.clear()
@@ -168,6 +195,7 @@ def test_the_model_drives_every_way_of_the_table(model: OwnerAgainstModel) -> No
     model.publish(1, 0, False, [0], 1)
     model.purge()
     model.dead_letters_are_moved()
+    model.bring_back((model.queue.next, model.queue.next))
     assert walked == {way for way in LEGAL if way[0] != way[1]}
 
 
@@ -205,6 +233,11 @@ TestRankOwnerAgainstModel = pytest.mark.requirement("D10.1", "D10.3")(RankOwnerA
 TestRankOwnerAgainstModel.settings = RUNS_OF_MODEL
 TestGroupOwnerAgainstModel = pytest.mark.requirement("X3.1", "X3.2")(GroupOwnerAgainstModel.TestCase)
 TestGroupOwnerAgainstModel.settings = RUNS_OF_MODEL
+
+TestUndoingOwnerAgainstModel = pytest.mark.requirement("X4.5")(UndoingOwnerAgainstModel.TestCase)
+TestUndoingOwnerAgainstModel.settings = RUNS_OF_MODEL
+TestUndoingRestingOwnerAgainstModel = UndoingRestingOwnerAgainstModel.TestCase
+TestUndoingRestingOwnerAgainstModel.settings = RUNS_OF_MODEL
 
 TestFastOwnerAgainstModel = FastOwnerAgainstModel.TestCase
 TestFastOwnerAgainstModel.settings = RUNS_OF_MODEL

@@ -38,11 +38,15 @@ class QueueFeed:
     undead: set[int] = field(default_factory=set)
     sealed: bool = False
 
-    def came(self, numbers: list[int]) -> None:
+    def came(self, numbers: list[int], others: Iterable[QueueFeed]) -> None:
+        """A message that has left comes in again where one of the `others` keeps it."""
         if self.sealed or len({*numbers}) < len(numbers) or not self.messages.isdisjoint(numbers):
             raise Violation(f"{numbers} cannot come into {self}")
-        if not self.gone.keys().isdisjoint(numbers):
+        again = self.gone.keys() & numbers
+        if again.difference(*(other.messages for other in others)):
             raise Violation(f"{numbers} come in again")
+        for number in again:
+            del self.gone[number]
         self.messages.update(numbers)
 
     def came_back(self, numbers: list[int], *, failed: bool) -> None:
@@ -122,7 +126,8 @@ class FeedReader:
                 raise Violation(f"queue {queue} is created twice")
             self.queues[queue] = QueueFeed()
         for queue, first, last in applied.appended:
-            self.queues[queue].came(numbers_in([(first, last)]))
+            others = (feed for other, feed in self.queues.items() if other != queue)
+            self.queues[queue].came(numbers_in([(first, last)]), others)
         for _, queue, first, last, failed in applied.returned:
             self.queues[queue].came_back(numbers_in([(first, last)]), failed=failed)
         for queue, first, last, _ in applied.dead:

@@ -420,3 +420,12 @@ def untold_settlements() -> AbstractContextManager[object]:
         return [(each, parts[:-1] if settled else parts) for each, parts in told]
 
     return mock.patch.object(QueueState, "leaving", silent)
+
+
+def back_beside_themselves() -> AbstractContextManager[object]:
+    """X4: a message that a queue has does not come back. With the bug two clients bring it back at a time."""
+
+    def missing(_: QueueState, source: QueueState, first: int, last: int) -> list[Range]:
+        return source.alive.intersection(first, last)
+
+    return mock.patch.object(QueueState, "missing", missing)

@@ -59,6 +59,7 @@ SHOWN_BY = {
     "clock that a suspension stops": 37,
     "copies taken for granted": 31,
     "readers ahead of transactions": 384,
+    "back beside themselves": 128,
     "gaps behind the past": 192,
     "removed before it is sent": 15,
     "dead letters by an old catalog": 33,

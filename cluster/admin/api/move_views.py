@@ -1,5 +1,5 @@
-"""Moving messages from one queue to another, and publishing them anew, over HTTP, each exactly once
-(docs/decisions/0055).
+"""Moving messages from one queue to another, publishing them anew, and bringing them back, over HTTP, each
+exactly once (docs/decisions/0055, 0064).
 """
 
 from __future__ import annotations
@@ -40,19 +40,10 @@ async def move_messages(services: Services, call: Call) -> dict[str, Any]:
     async with internal_channel(services.front_end, call.identity, vhost) as giving:
         target, condition = giving.writable(destination)
     command = replace(asked, target=MoveTarget(target.partition, target.id), condition=condition)
-    async with internal_channel(services.front_end, call.identity, call.vhost) as taking:
-        moved = await taking.call(command)
-    assert isinstance(moved, MessagesSettled)
+    moved = await _settled(services, call, command)
     if not command.tries:
-        services.log.info(
-            "messages_moved",
-            user=call.user,
-            vhost=call.vhost,
-            queue=call.path["name"],
-            destination_vhost=vhost,
-            destination=destination,
-            count=moved.counts.get(Became.SETTLED, 0),
-        )
+        to = {"destination_vhost": vhost, "destination": destination}
+        services.log.info("messages_moved", **_done(call, moved), **to)
     return {"moved": moved.counts.get(Became.SETTLED, 0), **_outcome(command, moved)}
 
 
@@ -66,17 +57,9 @@ async def replay_messages(services: Services, call: Call) -> dict[str, Any]:
     target = ReplayTarget(*(fields.text(one) if one in fields.values else None for one in _PLACE))
     deed = Deed.REPLAY_COPY if fields.flag("copy") else Deed.REPLAY
     command = replace(_asked(call.path["name"], fields, deed), target=target)
-    async with internal_channel(services.front_end, call.identity, call.vhost) as channel:
-        replayed = await channel.call(command)
-    assert isinstance(replayed, MessagesSettled)
+    replayed = await _settled(services, call, command)
     if not command.tries:
-        services.log.info(
-            "messages_replayed",
-            user=call.user,
-            vhost=call.vhost,
-            queue=call.path["name"],
-            count=replayed.counts.get(Became.SETTLED, 0),
-        )
+        services.log.info("messages_replayed", **_done(call, replayed))
     return {
         "replayed": replayed.counts.get(Became.SETTLED, 0),
         "unrouted": replayed.counts.get(Became.UNROUTED, 0),
@@ -87,8 +70,33 @@ async def replay_messages(services: Services, call: Call) -> dict[str, Any]:
 _PLACE: Final = ("exchange", "routing_key")
 
 
+@endpoints.on("POST", "/queues/{vhost}/{name}/undo")
+async def bring_messages_back(services: Services, call: Call) -> dict[str, Any]:
+    """Bring back messages that have left a queue over a stream, at their old places, as long as the stream
+    has them. `count`, `bookmarks` and `filter` are as for a move.
+    """
+    command = _asked(call.path["name"], call.fields(), Deed.UNDO)
+    back = await _settled(services, call, command)
+    if not command.tries:
+        services.log.info("messages_brought_back", **_done(call, back))
+    return {"undone": back.counts.get(Became.SETTLED, 0), **_outcome(command, back)}
+
+
+async def _settled(services: Services, call: Call, command: SettleMessages) -> MessagesSettled:
+    async with internal_channel(services.front_end, call.identity, call.vhost) as channel:
+        settled = await channel.call(command)
+    assert isinstance(settled, MessagesSettled)
+    return settled
+
+
+def _done(call: Call, settled: MessagesSettled) -> dict[str, Any]:
+    """The fields of the log line about a request that has changed queues."""
+    count = settled.counts.get(Became.SETTLED, 0)
+    return {"user": call.user, "vhost": call.vhost, "queue": call.path["name"], "count": count}
+
+
 def _outcome(command: SettleMessages, moved: MessagesSettled) -> dict[str, Any]:
-    """The part of an answer that moves and replays have both."""
+    """The part of an answer that all these requests have."""
     return {
         "leased": moved.counts.get(Became.LEASED, 0),
         "drained": moved.left is None and Became.REFUSED not in moved.counts,

@@ -31,6 +31,7 @@ from cluster.config.formats import (
     MOVED_MESSAGES,
     QUEUE_EXPRESSIONS,
     REMARKS,
+    UNDONE,
 )
 
 
@@ -122,6 +123,10 @@ class Formats:
     def know_moves(self) -> bool:
         """Whether all members carry out transactions that move messages from queue to queue."""
         return self.everywhere >= MOVED_MESSAGES
+
+    def know_undoing(self) -> bool:
+        """Whether all members bring messages back that have left a queue."""
+        return self.everywhere >= UNDONE
 
     def know_changed_terms(self) -> bool:
         """Whether all members let front ends change the terms of consumers."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -22,6 +23,8 @@ _COLUMNS = (
     "messages_unacknowledged",
     "consumers",
 )
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
 @click.group()
@@ -130,14 +133,26 @@ def settle_messages(
             click.echo(f"{answer[became]} {became.replace('_', ' ')}", err=True)
 
 
+def _naming(command: Decorated) -> Decorated:
+    """The options with which a command names messages."""
+    for decorate in (
+        click.option("--dry-run", is_flag=True, help="Count the messages, and do nothing."),
+        click.option("--all", "everything", is_flag=True, help="Name all messages."),
+        click.option("--filter", "taking", default="", help="Name the messages that this expression takes."),
+        click.argument("bookmarks", nargs=-1),
+    ):
+        command = decorate(command)
+    return command
+
+
+_copying = click.option("--copy", "copies", is_flag=True, help="Leave the messages where they are, too.")
+
+
 @queues.command("move")
 @click.argument("name")
 @click.argument("target")
-@click.argument("bookmarks", nargs=-1)
-@click.option("--filter", "taking", default="", help="Move the messages that this expression takes.")
-@click.option("--all", "everything", is_flag=True, help="Move all messages.")
-@click.option("--copy", "copies", is_flag=True, help="Leave the messages where they are, too.")
-@click.option("--dry-run", is_flag=True, help="Count the messages, and move none.")
+@_naming
+@_copying
 @in_vhost
 @management_options
 def move_messages(
@@ -166,13 +181,10 @@ def move_messages(
 
 @queues.command("replay")
 @click.argument("name")
-@click.argument("bookmarks", nargs=-1)
-@click.option("--filter", "taking", default="", help="Publish the messages that this expression takes.")
-@click.option("--all", "everything", is_flag=True, help="Publish all messages.")
+@_naming
 @click.option("--exchange", help="Publish to this exchange, not to the one of the first publish.")
 @click.option("--routing-key", help="Publish with this routing key, not with that of the first publish.")
-@click.option("--copy", "copies", is_flag=True, help="Leave the messages where they are, too.")
-@click.option("--dry-run", is_flag=True, help="Count the messages, and publish none.")
+@_copying
 @in_vhost
 @management_options
 def replay_messages(
@@ -203,11 +215,38 @@ def replay_messages(
         raise click.ClickException("a queue takes no message: is it full, or has it a filter?")
 
 
+@queues.command("undo")
+@click.argument("name")
+@_naming
+@in_vhost
+@management_options
+def bring_messages_back(
+    client: ManagementClient,
+    name: str,
+    bookmarks: tuple[str, ...],
+    taking: str,
+    everything: bool,
+    dry_run: bool,
+    vhost: str,
+) -> None:
+    """Bring back messages that have left the queue NAME, by their BOOKMARKS or by a filter: acknowledged,
+    purged and expired ones, as long as the stream under the queue has them.
+    """
+    body = _named(bookmarks, taking, everything) | {"dry_run": dry_run}
+    done = "would be brought back" if dry_run else "brought back"
+    total = _in_parts(client, (vhost, name, "undo"), body, "undone", done)
+    if total["refused"]:
+        raise click.ClickException(f"queue {name} takes no message: is it full?")
+
+
 def _named(bookmarks: tuple[str, ...], taking: str, everything: bool) -> dict[str, Any]:
     """The fields of a request that name messages. Raises UsageError."""
     if bool(bookmarks) + bool(taking) + everything != 1:
         raise click.UsageError("give bookmarks, --filter or --all")
     return {"bookmarks": list(bookmarks)} if bookmarks else {"filter": taking} if taking else {}
+
+
+_NOT_DONE: Final = ("gone", "not_found", "in_queue")
 
 
 def _in_parts(
@@ -218,13 +257,13 @@ def _in_parts(
     while True:
         answer = client.post("queues", vhost, queue, command, body=body)
         total.update({one: answer.get(one, 0) for one in (counted, "leased", "refused", "unrouted")})
-        total.update(one for one in answer.get("bookmarks", {}).values() if one in ("gone", "not_found"))
+        total.update(one for one in answer.get("bookmarks", {}).values() if one in _NOT_DONE)
         if answer["refused"] or not answer.get("next"):
             break
         click.echo(f"{total[counted]} {done} so far", err=True)
         body.update(first=answer["next"], last=answer["last"])
     click.echo(f"{total[counted]} {done}")
-    for became in ("leased", "gone", "not_found"):
+    for became in ("leased", *_NOT_DONE):
         if total[became]:
             click.echo(f"{total[became]} {became.replace('_', ' ')}", err=True)
     return total

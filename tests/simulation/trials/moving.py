@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from cluster.gateway.broker_port import FrontEnd
 from node.delivery.deeds import Deed, MoveTarget, Named, ReplayTarget
 from node.message.bookmarks import LAST_NUMBER
 from node.refusal import Refusal
 from node.session.permissions import Scope
-from node.session.ports import QueueRef
 from node.session.replaying import Replay
 from tests.simulation.node import SimulatedNode
 from tests.simulation.scripts import Steps
@@ -23,50 +24,64 @@ MOST_UNDER_WAY: Final = 3
 """So many requests are under way at a time."""
 
 
-class Mover:
-    """Has messages moved, at any node. `begun` counts the requests."""
+class Requests:
+    """Requests about messages that clients name, at any node. `begun` counts the requests, `lost` those whose
+    node was lost before it answered.
+    """
 
     def __init__(self, trial: Trial) -> None:
-        self.begun = 0
+        self.begun = self.lost = 0
         self._trial = trial
         self._under_way: dict[int, tuple[SimulatedNode, int]] = {}
 
     @property
     def under_way(self) -> int:
         """Requests that a living node has not answered."""
-        return sum(node.life == life for node, life in self._under_way.values())
+        for number, (node, life) in list(self._under_way.items()):
+            if node.life != life:
+                del self._under_way[number]
+                self.lost += 1
+        return len(self._under_way)
 
-    def move(self, source: str, target: str) -> None:
-        """Move some of the messages of one queue to another one, or publish them anew with its name."""
-        trial = self._trial
-        nodes = trial.nodes.ready_nodes()
+    def ask(self, queue: str, named: Callable[[FrontEnd], Named]) -> None:
+        """Ask a node."""
+        nodes = self._trial.nodes.ready_nodes()
         if not nodes:
             return
-        node = trial.chance.choice(nodes)
-        port = trial.nodes.place(node).front_ends.of(node)
-        limit = trial.chance.choice((1, 3, 10, 100))
+        node = self._trial.chance.choice(nodes)
+        port = self._trial.nodes.place(node).front_ends.of(node)
         self.begun += 1
         number = self.begun
 
-        def ask() -> None:
+        def begin() -> None:
             try:
-                queue: QueueRef = port.queue("/", source, 0)
-                other: QueueRef = port.queue("/", target, 0)
+                found, asked = port.queue("/", queue, 0), named(port)
             except Refusal:
                 return
             self._under_way[number] = node, node.life
-            everything = [(0, LAST_NUMBER)]
-            if number % 2:
-                named = Named(Deed.MOVE, everything, b"", MoveTarget(other.partition, other.id), limit)
-            else:
-                anew = Replay(port, USER, ReplayTarget("", target))
-                named = Named(Deed.REPLAY, everything, b"", anew, limit)
-            port.settle_named(queue, named, partial(self._answered, number))
+            port.settle_named(found, asked, partial(self._answered, number))
 
-        node.input(ask)
+        node.input(begin)
 
     def _answered(self, number: int, _became: Any, _refusal: Refusal | None) -> None:
-        del self._under_way[number]
+        self._under_way.pop(number, None)
+
+
+EVERYTHING: Final = [(0, LAST_NUMBER)]
+
+
+def move(trial: Trial, requests: Requests, source: str, target: str) -> None:
+    """Move some of the messages of one queue to another one, or publish them anew with its name."""
+    limit, anew = trial.chance.choice((1, 3, 10, 100)), requests.begun % 2
+
+    def named(port: FrontEnd) -> Named:
+        if anew:
+            replay = Replay(port, USER, ReplayTarget("", target))
+            return Named(Deed.REPLAY, EVERYTHING, b"", replay, limit)
+        other = port.queue("/", target, 0)
+        return Named(Deed.MOVE, EVERYTHING, b"", MoveTarget(other.partition, other.id), limit)
+
+    requests.ask(source, named)
 
 
 def moves(trial: Trial) -> Steps:
@@ -80,10 +95,10 @@ def moves(trial: Trial) -> Steps:
     yield trial.queue(taker, " b")
     bodies = numbered("m", chance.randint(1, 60))
     yield publisher.publish("", queues[0], bodies)
-    mover, wanted = Mover(trial), chance.randint(3, 20)
+    mover, wanted = Requests(trial), chance.randint(3, 20)
     while mover.begun < wanted or mover.under_way:
         if mover.begun < wanted and mover.under_way < MOST_UNDER_WAY:
-            mover.move(*chance.sample(queues, 2))
+            move(trial, mover, *chance.sample(queues, 2))
         if chance.random() < 0.3:
             got: Received | None = yield taker.get(chance.choice(queues))
             if got is not None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from node.delivery.deeds import Deed, Named
 from node.wire.amqp091 import methods as m
 from tests.simulation.scripts import Answer, LostError, RefusedError, Steps
 from tests.simulation.trials.limits import numbered
+from tests.simulation.trials.moving import EVERYTHING, Requests
 from tests.simulation.trials.prover import Prover, Received
 from tests.simulation.trials.trial import PAUSE_S, Trial
 
@@ -143,7 +145,7 @@ class Stream:
 def streams(trial: Trial) -> Steps:
     """Each reader gets all messages from its place on, once, in the one order of the stream. A queue over the
     stream has all messages once, whenever it is declared. So has a queue over a pattern that takes the
-    stream, which is declared before all messages.
+    stream, which is declared before all messages. Messages that have left a queue over the stream come back.
     """
     chance, stream = trial.chance, Stream(trial)
     yield from stream.declare()
@@ -176,6 +178,30 @@ def streams(trial: Trial) -> Steps:
         taken: list[Received] = []
         yield from trial.take(stream.writers[0], queue, every, taken)
         trial.check_taken(every, taken)
+    if chance.random() < 0.5:
+        yield from _undone(trial, stream.writers[0], stream.over[0], every)
+
+
+def _undone(trial: Trial, prover: Prover, queue: str, every: list[str]) -> Steps:
+    """Several clients at a time bring back what the queue has had. Another client takes the messages
+    meanwhile: none comes twice before it is acknowledged.
+    """
+    missing, requests = set(every), Requests(trial)
+    while missing:
+        wanted, taken = requests.begun + trial.chance.randint(1, 4), list[Received]()
+        got: Received | None = None
+        while requests.begun < wanted or requests.under_way or got is not None:
+            if requests.begun < wanted:
+                requests.ask(queue, lambda _: Named(Deed.UNDO, EVERYTHING, searches=True))
+            got = yield prover.get(queue)
+            if got is not None:
+                taken.append(got)
+            elif trial.chance.random() < 0.5:
+                yield from trial.pause()
+        trial.check_taken(every, taken)
+        for one in taken:
+            prover.ack(one)
+        missing -= {one.body for one in taken}
 
 
 def _answered(answer: Answer) -> Steps:
