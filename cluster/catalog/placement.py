@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from node.message.streams import STREAM_TYPE, X_QUEUE_TYPE, X_UNDERLYING_TOPIC
+from node.message.streams import STREAM_TYPE, X_HISTORY, X_QUEUE_TYPE, X_UNDERLYING_TOPIC
 from node.refusal import PreconditionFailedError, Refusal
 from node.session.ports import QueueDeclaration
 
@@ -68,14 +68,14 @@ def check_type(declaration: QueueDeclaration) -> str | None:
     type_ = declaration.arguments.get(X_QUEUE_TYPE)
     if type_ not in (None, QUORUM, CLASSIC, STREAM):
         raise PreconditionFailedError(f"invalid arg '{X_QUEUE_TYPE}' for queue: unsupported type '{type_}'")
-    over = X_UNDERLYING_TOPIC in declaration.arguments
-    if over and type_ not in (None, QUORUM):
-        raise PreconditionFailedError(f"invalid arg '{X_UNDERLYING_TOPIC}' for queue of type {type_}")
-    replicated = over or type_ not in (None, CLASSIC)
+    over = next((one for one in (X_UNDERLYING_TOPIC, X_HISTORY) if one in declaration.arguments), None)
+    if over is not None and type_ not in (None, QUORUM):
+        raise PreconditionFailedError(f"invalid arg '{over}' for queue of type {type_}")
+    replicated = over is not None or type_ not in (None, CLASSIC)
     unfit = _unfit_property(declaration, stream=type_ == STREAM) if replicated else ""
     if unfit:
         raise PreconditionFailedError(f"invalid property '{unfit}' for queue of type {type_ or QUORUM}")
-    return type_
+    return QUORUM if over == X_HISTORY else type_
 
 
 def _unfit_property(declaration: QueueDeclaration, *, stream: bool) -> str:

@@ -23,6 +23,7 @@ from cluster.catalog.definitions import (
     queue_from_plain,
     to_plain,
 )
+from cluster.catalog.histories import history_of, queue_of
 from cluster.catalog.members import Members
 from cluster.catalog.observer import Observer
 from cluster.catalog.partition_table import PartitionTable
@@ -34,6 +35,7 @@ from cluster.catalog.topics import Topics
 from cluster.catalog.virtual_host import VirtualHost, exchange_from_plain, vhost_to_plain
 from cluster.catalog.witnesses import Witnesses
 from cluster.peers.packing import pack, pack_joined, unpack
+from node.message.streams import X_HISTORY, history_name
 from node.queue.operations import Semantics
 from node.refusal import NotFoundError, PreconditionFailedError, Refusal
 from node.routing.exchange import Exchanges
@@ -295,28 +297,34 @@ class CatalogState:
         share: int = 0,
         **fields: Any,
     ) -> dict[str, Any]:
-        host = self.vhost(vhost)
+        self.vhost(vhost)
         existing = self.queues.get((vhost, name))
         if existing is not None:
             self.check_redeclared(existing, fields)
             return _declared(existing, created=False)
-        self.check_queue_limit(vhost, name)
-        topic = self.topics.asked(vhost, name, fields["arguments"])
+        topic, arguments = self.topics.asked(vhost, name, fields["arguments"]), fields["arguments"]
+        history = history_of(vhost, name, arguments) if topic is None and X_HISTORY in arguments else None
+        self.check_queue_limit(vhost, name, 0 if history is None else 1)
         if topic is None:
             partition = self._place(tuple(replicas), transient, fields["front_end"], size, share)
         else:
             partition = self.partitions[topic.partition]
+        if history is not None:
+            self._add_queue(partition.id, history)
+        fields |= {"vhost": vhost, "name": name, "semantics": Semantics(fields["semantics"])}
+        return _declared(self._add_queue(partition.id, fields), created=True)
+
+    def _add_queue(self, partition: int, fields: dict[str, Any]) -> QueueDefinition:
         self.last_queue += 1
-        fields["semantics"] = Semantics(fields["semantics"])
-        queue = QueueDefinition(id=self.last_queue, vhost=vhost, name=name, partition=partition.id, **fields)
-        self.queues[vhost, name] = queue
+        queue = QueueDefinition(id=self.last_queue, partition=partition, **fields)
+        self.queues[queue.vhost, queue.name] = queue
         self.queues_by_id[queue.id] = queue
         self.topics.add(queue)
-        self._queue_counts[vhost] += 1
-        self.table.queues[partition.id] += 1
-        host.exchanges.add_queue(name)
+        self._queue_counts[queue.vhost] += 1
+        self.table.queues[partition] += 1
+        self.vhost(queue.vhost).exchanges.add_queue(queue.name)
         self._observer.queue_added(queue)
-        return _declared(queue, created=True)
+        return queue
 
     def queue_name(self, id: int) -> tuple[str, str] | None:
         """A queue's virtual host and name; None where the catalog has no such queue."""
@@ -357,8 +365,18 @@ class CatalogState:
         queue = self.queues_by_id.get(id)
         if queue is None:
             return False
+        self.check_not_history(queue)
         self._remove_queue(queue)
         return True
+
+    def check_not_history(self, queue: QueueDefinition) -> None:
+        """Raises PreconditionFailedError for the stream that keeps the history of a queue which is there."""
+        kept = queue_of(queue)
+        if kept is not None and (queue.vhost, kept) in self.queues:
+            raise PreconditionFailedError(
+                f"queue '{queue.name}' in vhost '{queue.vhost}' keeps the history of queue '{kept}', and "
+                "goes with that queue"
+            )
 
     def _delete_queues(self, ids: list[int]) -> None:
         """Delete the queues that still exist: they were in the memory of a node that is gone."""
@@ -372,6 +390,9 @@ class CatalogState:
                 self._remove_queue(queue)
 
     def _remove_queue(self, queue: QueueDefinition) -> None:
+        """Remove a queue, and with it the stream that keeps its history."""
+        if queue.id not in self.queues_by_id:
+            return
         del self.queues[queue.vhost, queue.name]
         del self.queues_by_id[queue.id]
         self.topics.remove(queue)
@@ -379,6 +400,9 @@ class CatalogState:
         self.table.queues[queue.partition] -= 1
         self.vhosts[queue.vhost].remove_queue(queue.name)
         self._observer.queue_removed(queue)
+        history = self.queues.get((queue.vhost, history_name(queue.name)))
+        if history is not None and queue_of(history) == queue.name:
+            self._remove_queue(history)
 
     # -- snapshots ------------------------------------------------------------------------------
 

@@ -1,9 +1,10 @@
 """Queues over topics (requirement D1): which queues get the messages that a stream takes. Pure.
 
 A queue with the argument `x-underlying-topic` is a view over a stream of that name, or over all streams whose
-names a pattern takes, those that are declared later included. It lives in the partition of the stream to
-which a publish to the queue goes: that partition stores a message once for both. Messages of
-streams in other partitions reach the queue as a fan-out does, with one copy in its partition.
+names a pattern takes, those that are declared later included. A queue with `x-history` is a view over a
+stream of its own (`cluster.catalog.histories`). A view lives in the partition of the stream to which a
+publish to the queue goes: that partition stores a message once for both. Messages of streams in other
+partitions reach the queue as a fan-out does, with one copy in its partition.
 """
 
 from __future__ import annotations
@@ -12,8 +13,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from cluster.catalog.definitions import QueueDefinition
+from cluster.catalog.histories import queue_of
 from node.message.bookmarks import BookmarkError, is_bookmark, number_of_bookmark
-from node.message.streams import X_DEFAULT_PUBLISH_TARGET, X_RECOVERY_POINT, X_UNDERLYING_TOPIC
+from node.message.streams import (
+    X_DEFAULT_PUBLISH_TARGET,
+    X_HISTORY,
+    X_RECOVERY_POINT,
+    X_UNDERLYING_TOPIC,
+    history_name,
+)
 from node.message.topic_patterns import TopicPattern, TopicPatternError
 from node.refusal import PreconditionFailedError
 
@@ -44,10 +52,11 @@ class Topics:
             for over, pattern in self._patterns.get(vhost, {}).items():
                 if pattern.matches(name):
                     self._put(vhost, name, over)
-        topic = queue.arguments.get(X_UNDERLYING_TOPIC)
+        arguments = queue.arguments
+        topic = history_name(name) if X_HISTORY in arguments else arguments.get(X_UNDERLYING_TOPIC)
         if not isinstance(topic, str):
             return
-        target = queue.arguments.get(X_DEFAULT_PUBLISH_TARGET)
+        target = arguments.get(X_DEFAULT_PUBLISH_TARGET)
         if not isinstance(target, str):
             self.below[vhost, name] = topic
             self._put(vhost, topic, name)
@@ -128,6 +137,8 @@ class Topics:
         Raises PreconditionFailedError where there is no such stream, its pattern does not take the stream for
         its publishes, or the recovery point is the bookmark of a message of another queue.
         """
+        if X_HISTORY in arguments:
+            return self._history(vhost, queue)
         topic = arguments.get(X_UNDERLYING_TOPIC)
         if topic is None:
             return None
@@ -149,4 +160,16 @@ class Topics:
             raise PreconditionFailedError(
                 f"invalid arg '{X_RECOVERY_POINT}' for queue '{queue}' in vhost '{vhost}': {error}"
             ) from None
+        return found
+
+    def _history(self, vhost: str, queue: str) -> QueueDefinition | None:
+        """The stream that keeps the history of a queue, where definitions that are imported have brought it
+        before the queue.
+        """
+        name = history_name(queue)
+        found = self._find((vhost, name))
+        if found is not None and queue_of(found) != queue:
+            raise PreconditionFailedError(
+                f"invalid arg '{X_HISTORY}' for queue '{queue}' in vhost '{vhost}': there is a queue '{name}'"
+            )
         return found

@@ -11,6 +11,7 @@ from typing import Final
 from node.message.streams import (
     STREAM_TYPE,
     X_DEFAULT_PUBLISH_TARGET,
+    X_HISTORY,
     X_QUEUE_TYPE,
     X_RECOVERY_POINT,
     X_UNDERLYING_TOPIC,
@@ -35,7 +36,7 @@ transactions may have the tags of deliveries whose targets are kept.
 With level 15 front ends may change the terms of consumers, gets may have filters, and permissions too.
 With level 16 queues may have templates for their dead letters, target depths and barriers.
 With level 17 there are streams, and queues over them. With level 18 queues may be over a pattern of streams.
-With level 19 clients may bring messages back that have left a queue.
+With level 19 queues may keep a history, and clients may bring messages back that have left a queue.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -100,6 +101,7 @@ ARGUMENT_LEVELS: Final[Mapping[str, int]] = {
     X_UNDERLYING_TOPIC: 17,
     X_RECOVERY_POINT: 17,
     X_DEFAULT_PUBLISH_TARGET: 18,
+    X_HISTORY: 19,
 }
 """From these levels on owners carry out the arguments of queues with these names, or the value behind one."""
 

@@ -40,6 +40,14 @@ class QueueDeletions:
         check and the deletion. Answers once no client sees the queue any more.
         """
 
+        defined = self._catalog.state.queues_by_id.get(queue.id)
+        try:
+            if defined is not None:
+                self._catalog.state.check_not_history(defined)
+        except PreconditionFailedError as refusal:
+            answer(0, refusal)
+            return
+
         def counted(value: Any, _: Delivery | None, refusal: Refusal | None) -> None:
             if refusal is not None:
                 answer(0, refusal)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cluster.catalog.state import CatalogState
-from node.message.streams import X_STREAM_OFFSET
+from node.message.streams import X_HISTORY, X_STREAM_OFFSET
 from node.refusal import NotImplementedRefusal, PreconditionFailedError
 from node.session.ports import ConsumerOptions, QueueRef
 
@@ -37,7 +37,8 @@ class Streams:
         found = self._state.topics.under(queue.vhost, queue.name)
         if found is None:
             raise PreconditionFailedError(
-                f"{queue} is over no one stream, which would keep the messages that have left the queue"
+                f"no stream keeps the messages that have left {queue}: it has no {X_HISTORY}, and is over no "
+                "one stream"
             )
         return QueueRef(found.name, found.partition, found.id, found.vhost)
 

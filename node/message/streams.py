@@ -31,6 +31,18 @@ X_DEFAULT_PUBLISH_TARGET: Final = "x-default-publish-target"
 X_RECOVERY_POINT: Final = "x-recovery-point"
 """The argument of a queue over a stream that has the past of the stream from some place on."""
 
+X_HISTORY: Final = "x-history"
+"""The argument of a queue that keeps the messages which have left it: for a time, or so many octets."""
+
+X_HISTORY_OF: Final = "x-history-of"
+"""The argument of the stream that keeps the messages of a queue with `x-history`: the name of the queue."""
+
+
+def history_name(queue: str) -> str:
+    """The name of the stream that keeps the messages of a queue with `x-history`."""
+    return f"{queue}.history"
+
+
 _UNITS_S: Final = {"Y": 365 * 86_400, "M": 30 * 86_400, "D": 86_400, "h": 3_600, "m": 60, "s": 1}
 _LONGEST_S: Final = 1000 * _UNITS_S["Y"]
 _AGE: Final = re.compile(r"([0-9]{1,9})([YMDhms])", re.ASCII)

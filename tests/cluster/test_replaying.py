@@ -10,23 +10,13 @@ from node.delivery.deeds import Became, Deed, ReplayTarget
 from node.refusal import PreconditionFailedError
 from node.wire.amqp091 import methods as m
 from tests.cluster.kept_links import site
-from tests.cluster.test_moving import place
+from tests.cluster.test_moving import PLACES, client, place
 from tests.cluster.test_settling_by_bookmark import QUEUE, Settlement, bookmarks_of, taking
 from tests.site import Client, Delivery, Site
 
-__all__ = ["site"]
+__all__ = ["client", "site"]
 
 WORK = "work"
-PLACES = pytest.mark.parametrize("there", ["n1", "n2"])
-"""The node of the owner of the queue that the messages go to: in the partition of the dead letters, or in
-another one."""
-
-
-@pytest.fixture
-def client(site: Site) -> Client:
-    client = site.client("n1")
-    client.declare(QUEUE)
-    return client
 
 
 def worked(site: Site, there: str, **arguments: Any) -> Client:

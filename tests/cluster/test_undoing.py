@@ -275,8 +275,8 @@ def test_the_asking_node_dies_and_nothing_is_half_back(site: Site) -> None:
     ("arguments", "refusal"),
     [
         ({"semantics": "at-most-once", "underlying_topic": TOPIC}, "before it delivers it"),
-        ({}, "over no one stream"),
-        ({"underlying_topic": "^s$", "default_publish_target": TOPIC}, "over no one stream"),
+        ({}, "no stream keeps the messages"),
+        ({"underlying_topic": "^s$", "default_publish_target": TOPIC}, "no stream keeps the messages"),
         ({"queue_type": "stream"}, "not supported by stream queues"),
     ],
 )

@@ -1,7 +1,9 @@
-"""Queues over streams (D1, D13; arguments x-underlying-topic, x-default-publish-target, x-recovery-point).
+"""Queues over streams (D1, D13, X4; arguments x-underlying-topic, x-default-publish-target, x-recovery-point
+and x-history).
 
 The catalog places such a queue in the partition of its stream (`cluster.catalog.topics`), and routes bring
-both the same messages. A queue over a pattern of streams is placed with the one to which its publishes go.
+both the same messages. A queue over a pattern of streams is placed with the one to which its publishes go. A
+queue with a history has a stream of its own.
 With a recovery point the owner fills a new queue with messages that the stream has already
 (`cluster.owner.referring`).
 """
@@ -24,9 +26,10 @@ from node.message.streams import (
 )
 from node.message.topic_patterns import TopicPattern, TopicPatternError, is_pattern
 from node.queue.argument import Argument, beside_none_of
-from node.queue.argument_types import UnacceptableError, read_text
+from node.queue.argument_types import UnacceptableError, read_positive, read_text
 from node.queue.feature import Declaration, Description, Rule
 from node.queue.settings import QueueSettings
+from node.queue.stream_settings import read_age
 
 _TIME: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.\d{1,9})?)?)?(?P<zone>Z|[+-]\d\d:\d\d)?",
@@ -106,6 +109,22 @@ _OF_EACH_MESSAGE: Final = (
 """Arguments that decide about each message when it comes."""
 
 UNDERLYING_TOPIC: Final = Argument("x-underlying-topic", read_topic, "underlying_topic", misfit=_misfit)
+
+
+def read_history(value: object) -> str | int:
+    """An age such as `7D`, or a number of octets above 0. Raises UnacceptableError."""
+    if isinstance(value, str):
+        read_age(value)
+        return value
+    return read_positive(value)
+
+
+HISTORY: Final = Argument(
+    "x-history",
+    read_history,
+    "history",
+    misfit=beside_none_of("x-history", ("x-underlying-topic",)),
+)
 DEFAULT_PUBLISH_TARGET: Final = Argument(
     "x-default-publish-target",
     read_text,
@@ -139,5 +158,5 @@ def _rule(settings: QueueSettings) -> Rule | None:
 
 
 FEATURE: Final[Declaration] = Declaration(
-    UNDERLYING_TOPIC, DEFAULT_PUBLISH_TARGET, RECOVERY_POINT, rule=_rule
+    UNDERLYING_TOPIC, HISTORY, DEFAULT_PUBLISH_TARGET, RECOVERY_POINT, rule=_rule
 )

@@ -64,9 +64,8 @@ def copied_to(headers: Headers) -> list[str]:
 
 
 def copied_keys(properties: bytes) -> list[str]:
-    """The routing keys in the header CC of a property list."""
-    place = property_places(properties).get("headers")
-    return [] if place is None else copied_to(dict(split_table(properties, place[0])))
+    """The routing keys in the header CC of a property list. Raises FieldSyntaxError."""
+    return copied_to(_headers_of(properties))
 
 
 def cycles(deaths: bytes | None, queue: str) -> bool:
@@ -88,9 +87,10 @@ def count_in(deaths: bytes | None) -> int:
 
 
 def deaths_in(properties: bytes) -> bytes | None:
-    """The encoded value of the header x-death in a property list; None without one."""
-    place = property_places(properties).get("headers")
-    return None if place is None else dict(split_table(properties, place[0])).get(X_DEATH)
+    """The encoded value of the header x-death in a property list; None without one. Raises
+    FieldSyntaxError.
+    """
+    return _headers_of(properties).get(X_DEATH)
 
 
 def first_publish(properties: bytes) -> FirstPublish | None:
@@ -98,8 +98,7 @@ def first_publish(properties: bytes) -> FirstPublish | None:
 
     Raises FieldSyntaxError.
     """
-    place = property_places(properties).get("headers")
-    headers = {} if place is None else dict(split_table(properties, place[0]))
+    headers = _headers_of(properties)
     tables = _tables(headers.get(X_DEATH))
     if not tables:
         return None
@@ -118,6 +117,12 @@ def without_deaths(properties: bytes) -> bytes:
         return {name: one for name, one in headers.items() if name != X_DEATH and not name.startswith(told)}
 
     return edit_properties(properties, edit)
+
+
+def _headers_of(properties: bytes) -> Headers:
+    """The encoded values of the headers in a property list. Raises FieldSyntaxError."""
+    place = property_places(properties).get("headers")
+    return {} if place is None else dict(split_table(properties, place[0]))
 
 
 def _with_death(headers: Headers, death: Death, keys: Iterable[str], lived: bytes | None) -> Headers:

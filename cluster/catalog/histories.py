@@ -1,0 +1,47 @@
+"""The streams that keep the messages of queues with the argument `x-history` (requirement X4). Pure.
+
+Such a queue is a queue over a stream of its own (`cluster.catalog.topics`), which the catalog declares and
+deletes with the queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from cluster.catalog.definitions import QueueDefinition
+from node.message.streams import STREAM_TYPE, X_HISTORY, X_HISTORY_OF, X_QUEUE_TYPE, history_name
+from node.queue.operations import Semantics
+from node.queue.stream_settings import MAX_AGE_ARGUMENT
+from node.refusal import PreconditionFailedError
+
+LONGEST_STREAM_NAME: Final = 255
+"""Octets of a queue's name (0-9-1 has it as a short string)."""
+
+
+def history_of(vhost: str, queue: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The name and the properties of the stream that keeps the messages of a queue. Raises
+    PreconditionFailedError for a name that is too long.
+    """
+    name, kept = history_name(queue), arguments[X_HISTORY]
+    if len(name.encode("utf-8", "surrogateescape")) > LONGEST_STREAM_NAME:
+        raise PreconditionFailedError(f"no history has room for its name: '{name}' in vhost '{vhost}'")
+    limit = MAX_AGE_ARGUMENT if isinstance(kept, str) else "x-max-length-bytes"
+    return {
+        "vhost": vhost,
+        "name": name,
+        "durable": True,
+        "exclusive": False,
+        "auto_delete": False,
+        "arguments": {X_QUEUE_TYPE: STREAM_TYPE, limit: kept, X_HISTORY_OF: queue},
+        "semantics": Semantics.AT_LEAST_ONCE,
+        "front_end": 0,
+        "holder": 0,
+    }
+
+
+def queue_of(stream: QueueDefinition) -> str | None:
+    """The name of the queue whose history this is; None for other queues."""
+    queue = stream.arguments.get(X_HISTORY_OF)
+    kept = isinstance(queue, str) and stream.stream and stream.name == history_name(queue)
+    return queue if kept else None
