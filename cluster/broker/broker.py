@@ -27,7 +27,7 @@ from cluster.catalog.membership.mover import Mover
 from cluster.catalog.membership.peer_status import PeerStatus
 from cluster.catalog.membership.uptime import Uptime
 from cluster.catalog.node_time import NodeTime
-from cluster.catalog.observer import Observers
+from cluster.catalog.observer import Observer, Observers
 from cluster.catalog.replica import Catalog, CatalogClient
 from cluster.config.node import BrokerConfig
 from cluster.gateway.context import GatewayContext
@@ -190,6 +190,10 @@ class Broker:
             self.local_queues,
         ):
             self._followers.add(follower)
+
+    def follow(self, follower: Observer) -> None:
+        """Tell an observer of the catalog what changes from now on."""
+        self._followers.add(follower)
 
     def start(self, writer: Writer) -> None:
         """Open the catalog; a partition is opened when the catalog has it."""

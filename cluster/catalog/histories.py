@@ -7,16 +7,14 @@ deletes with the queue.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from cluster.catalog.definitions import QueueDefinition
 from node.message.streams import STREAM_TYPE, X_HISTORY, X_HISTORY_OF, X_QUEUE_TYPE, history_name
 from node.queue.operations import Semantics
 from node.queue.stream_settings import MAX_AGE_ARGUMENT
 from node.refusal import PreconditionFailedError
-
-LONGEST_STREAM_NAME: Final = 255
-"""Octets of a queue's name (0-9-1 has it as a short string)."""
+from node.wire.naming import NamingError, check_text
 
 
 def history_of(vhost: str, queue: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -24,8 +22,10 @@ def history_of(vhost: str, queue: str, arguments: Mapping[str, Any]) -> dict[str
     PreconditionFailedError for a name that is too long.
     """
     name, kept = history_name(queue), arguments[X_HISTORY]
-    if len(name.encode("utf-8", "surrogateescape")) > LONGEST_STREAM_NAME:
-        raise PreconditionFailedError(f"no history has room for its name: '{name}' in vhost '{vhost}'")
+    try:
+        check_text(name)
+    except NamingError as error:
+        raise PreconditionFailedError(f"no stream keeps a history under this name: {error}") from None
     limit = MAX_AGE_ARGUMENT if isinstance(kept, str) else "x-max-length-bytes"
     return {
         "vhost": vhost,

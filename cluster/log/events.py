@@ -244,7 +244,8 @@ EVENTS: Final = (
         "Q209",
         "waits_for_first_starts",
         "The node waits with the queues of its configuration, and listens for no clients yet.",
-        "The cluster is new, and the members in `nodes` have not started yet: their release is not known.",
+        "The cluster is new, and the members in `nodes` have not started yet: it is not known whether their "
+        "release has the arguments of these queues.",
         "Start these nodes.",
     ),
     Event(

@@ -82,9 +82,18 @@ def bring_back(owner: OwnerState, asked: Refer) -> list[bytes] | None:
     for aspect, spans in notes.items():
         owner.decision(encode_annotate(number, aspect, spans))
     owner.awaiting_marks.add(number)
-    # The stream may have discarded some meanwhile, which do not come then.
-    owner.proposal.committed.append(partial(_arrived, owner, number, list(back.ranges())))
+    owner.proposal.committed.append(partial(_brought_back, owner, number, list(back.ranges())))
     return [encode_refer(number, asked.source, *part) for part in back.ranges()]
+
+
+def _brought_back(owner: OwnerState, number: int, ranges: list[Range]) -> None:
+    """The reference is applied. The stream may have discarded some of the messages before, which are not in
+    the queue then.
+    """
+    _arrived(owner, number, ranges)
+    queue = owner.queues.get(number)
+    if queue is not None:
+        queue.lifecycle.brought_back(ranges)
 
 
 def _arrived(owner: OwnerState, number: int, ranges: list[Range]) -> None:

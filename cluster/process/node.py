@@ -32,7 +32,7 @@ from cluster.log.event_log import EventLog
 from cluster.peers import tags
 from cluster.process.administration import Administration
 from cluster.process.damage import DamageLog
-from cluster.process.declared_queues import declare_queues
+from cluster.process.declared_queues import FirstStarts, declare_queues
 from cluster.process.departure import STEP_S, Departure
 from cluster.process.fail_stop import FailStop, fall_silent
 from cluster.process.handover import Handover
@@ -299,8 +299,9 @@ class NodeProcess:
         self.broker.start(self.writer)
         self._tick()
         await self.joining.join(self.front_end_id, self.broker.formats.own)
-        members = self.broker.catalog.state.members
-        await declare_queues(self.config.cluster, self.front_end, members, self.log)
+        starts = FirstStarts(self.broker.catalog.state.members, self.broker.formats.know_argument)
+        self.broker.follow(starts)
+        await declare_queues(self.config.cluster, self.front_end, starts, self.log)
         address = self.config.listen.amqp
         await self.listener.start(address.host, address.port)
         ports = {"amqp": str(address), "http": str(self.config.listen.http)}

@@ -103,9 +103,6 @@ class Lifecycle:
         """
         delivery = self._delivery
         delivery.tally.published += last - first + 1
-        if delivery.state.returned:
-            # Messages that were brought back.
-            delivery.redelivered.update(delivery.state.returned.intersection(first, last))
         if delivery.settings is PLAIN and not delivery.state.annotations:
             delivery.ready.add(first, last)
             return
@@ -114,6 +111,11 @@ class Lifecycle:
             for aspect, values in delivery.state.annotations.items():
                 if aspect in self.hooks.note or aspect in self._registry.by_message:
                     self._note(aspect, values.spans(*part))
+
+    def brought_back(self, ranges: Sequence[Range]) -> None:
+        """Mark the messages that came in again, and that a consumer may have got before."""
+        for one in ranges:
+            self._delivery.redelivered.update(self._delivery.state.returned.intersection(*one))
 
     def _place(self, first: int, last: int) -> None:
         """Make new messages ready, or schedule them."""

@@ -65,11 +65,15 @@ def check_arguments_known(
     """Raises PreconditionFailedError for an argument of a queue that some owner would not carry out: one that
     is not `known`.
     """
-    for argument, value in arguments.items():
-        if argument == X_QUEUE_TYPE:
-            argument = f"{argument}: {value}"
-        if not known(argument):
-            raise PreconditionFailedError(_not_known(argument, f"queue '{name}' in vhost '{vhost}'"))
+    argument = unknown_argument(arguments, known)
+    if argument is not None:
+        raise PreconditionFailedError(_not_known(argument, f"queue '{name}' in vhost '{vhost}'"))
+
+
+def unknown_argument(arguments: Mapping[str, Any], known: Callable[[str], bool]) -> str | None:
+    """The first argument of a queue that is not `known`; None where all are."""
+    named = (f"{one}: {value}" if one == X_QUEUE_TYPE else one for one, value in arguments.items())
+    return next((argument for argument in named if not known(argument)), None)
 
 
 def _not_known(argument: str, subject: str) -> str:

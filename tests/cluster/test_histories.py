@@ -133,7 +133,7 @@ def test_a_wrong_declaration_is_refused(site: Site, arguments: dict[str, Any], r
 
 
 def test_a_name_without_room_is_refused(site: Site) -> None:
-    with pytest.raises(ChannelClosedError, match=r"406 .*no history has room for its name"):
+    with pytest.raises(ChannelClosedError, match=r"406 .*no stream keeps a history under this name"):
         site.client("n1").declare("q" * 250, history="7D")
 
 

@@ -31,6 +31,15 @@ def over(site: Site, **arguments: Any) -> Client:
     return client
 
 
+def purged(site: Site, count: int) -> Client:
+    """A client of a queue that has had numbered messages."""
+    client = over(site)
+    for number in range(count):
+        publish(client, str(number), headers={"n": number})
+    client.purge(QUEUE)
+    return client
+
+
 def undo(site: Site, *bookmarks: str, node: str = "n3", **options: Any) -> Settlement:
     filter = options.pop("filter", "" if bookmarks else ALL)
     return Settlement(site, node, Deed.UNDO, *bookmarks, filter=filter, **options)
@@ -76,6 +85,44 @@ def test_purged_and_expired_messages_come_back(site: Site) -> None:
 
 
 @pytest.mark.requirement("X4.5")
+def test_dead_letters_and_moved_messages_come_back_without_their_failures(site: Site) -> None:
+    client = over(site, delivery_limit=1, dead_letter_exchange="", dead_letter_routing_key="dead")
+    for queue in ("dead", "target"):
+        client.declare(queue)
+    publish(client, "a", "b")
+    for _ in range(2):
+        failing = client.get(QUEUE, no_ack=False)
+        assert failing is not None
+        client.reject(failing, requeue=True)
+        site.run(0.1)
+    site.until(lambda: client.depth("dead") == 1)
+    moved = Settlement(site, "n2", Deed.MOVE, filter=ALL, target=place(site, "target"))
+    assert moved.answer.counts == {Became.SETTLED: 1}
+    assert back(site) == {Became.SETTLED: 2}
+    found = drained(client)
+    assert [one.body for one in found] == [b"a", b"b"]
+    assert not any("x-delivery-count" in one.headers for one in found)
+    assert (client.depth("dead"), client.depth("target")) == (1, 1)
+
+
+@pytest.mark.requirement("X4.5")
+def test_a_barrier_that_comes_back_waits_for_the_messages_before_it(site: Site) -> None:
+    client = over(site, barrier_expression="barrier")
+    publish(client, "a")
+    publish(client, "|", headers={"barrier": True})
+    publish(client, "b")
+    client.purge(QUEUE)
+    assert back(site) == {Became.SETTLED: 3}
+    consumer = site.client("n2")
+    consumer.consume(QUEUE, prefetch=10)
+    site.run(0.2)
+    assert [one.body for one in consumer.deliveries] == [b"a"]
+    consumer.ack(consumer.deliveries[0])
+    site.run(0.2)
+    assert [one.body for one in consumer.deliveries] == [b"a", b"|", b"b"]
+
+
+@pytest.mark.requirement("X4.5")
 def test_bookmarks_say_what_became_of_each(site: Site) -> None:
     client = over(site)
     publish(client, *"abc")
@@ -96,10 +143,7 @@ def test_bookmarks_say_what_became_of_each(site: Site) -> None:
 
 @pytest.mark.requirement("X4.5")
 def test_a_filter_names_messages_and_a_trial_changes_nothing(site: Site) -> None:
-    client = over(site)
-    for number in range(40):
-        publish(client, str(number), headers={"n": number})
-    client.purge(QUEUE)
+    client = purged(site, 40)
     assert back(site, filter="n >= 30", tries=True) == {Became.SETTLED: 10}
     assert client.depth(QUEUE) == 0
     assert back(site, filter="n >= 30", limit=4) == {Became.SETTLED: 4}
@@ -301,10 +345,7 @@ def test_no_owner_of_an_earlier_release_is_asked(site: Site, monkeypatch: pytest
 
 @pytest.mark.requirement("X4.5")
 def test_who_may_not_write_the_queue_brings_nothing_back(site: Site) -> None:
-    client = over(site)
-    for number in range(4):
-        publish(client, str(number), headers={"n": number})
-    client.purge(QUEUE)
+    client = purged(site, 4)
     rights = {"vhost": "/", "user": "guest", "configure": ".*", "write": "", "read": ".*"}
     site.submit("n1", "set_permissions", rights)
     with pytest.raises(AccessRefusedError):

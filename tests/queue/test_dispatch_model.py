@@ -63,6 +63,7 @@ class UndoingOwnerAgainstModel(OwnerAgainstModel):
             if "group_by" in self.settings.asked:
                 self.queue.annotate(Aspect.GROUP, [(n, n, self.queue.messages[n].group) for n in numbers])
             self.owner.lifecycle.append(*one)
+            self.owner.lifecycle.brought_back([one])
         for number in numbers:
             message = self.queue.messages[number]
             message.goes(READY)

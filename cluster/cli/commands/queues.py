@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
 from cluster.cli.commands.arguments import arguments, arguments_of, as_json, in_vhost, only_vhost, rows_of
-from cluster.cli.commands.http import ManagementClient, management_options
+from cluster.cli.commands.http import F, ManagementClient, management_options
 from cluster.cli.commands.tables import show
 
 _COLUMNS = (
@@ -23,8 +22,6 @@ _COLUMNS = (
     "messages_unacknowledged",
     "consumers",
 )
-
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
 @click.group()
@@ -133,7 +130,7 @@ def settle_messages(
             click.echo(f"{answer[became]} {became.replace('_', ' ')}", err=True)
 
 
-def _naming(command: Decorated) -> Decorated:
+def _naming(command: F) -> F:
     """The options with which a command names messages."""
     for decorate in (
         click.option("--dry-run", is_flag=True, help="Count the messages, and do nothing."),
