@@ -56,6 +56,7 @@ class UndoingOwnerAgainstModel(OwnerAgainstModel):
         gone = [number for number in self.queue.at(GONE) if first <= number <= last]
         numbers = [] if self.at_most_once else [n for n in gone if not self.queue.messages[n].soft]
         mark = self.queue.state.mark
+        self.dead_before = [number for number in self.dead_before if number not in numbers]
         for one in ranges_of(numbers):
             self.queue.state.append(*one)
             if one[0] <= mark:
