@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Final
 
 from node.queue.life import Place
@@ -24,7 +25,8 @@ class Terms:
 
     `failures`: the number of deliveries of a message that may fail. `rest`: the rest of a message after its
     first failed delivery, twice as long after each further one, up to `longest_rest`. `without`: the queue's
-    filter takes no multiples of it. `below`: the filter takes lower priorities alone.
+    filter takes no multiples of it. `below`: the filter takes lower priorities alone. `keys`: the queue keeps
+    the last message of each key, and so many numbers in a row have a key each.
     """
 
     ttl: float | None = None
@@ -38,6 +40,7 @@ class Terms:
     longest_rest: float = math.inf
     without: int | None = None
     below: int | None = None
+    keys: int | None = None
 
     def takes(self, message: Message) -> bool:
         """Whether the queue's filter takes a message."""
@@ -58,6 +61,7 @@ class Message:
     expires: float = math.inf
     failed: int = 0
     came_back: bool = False
+    replaced: bool = False
     place: Place = Place.NEW
 
     def goes(self, to: Place) -> None:
@@ -93,15 +97,18 @@ class QueueModel:
 
     def advance(self, now: float) -> None:
         """Make due messages ready, and expire those that have waited too long, in the order of time."""
-        for one in sorted(self.scheduled, key=lambda one: one.due):
-            if one.due <= now:
+        due = sorted((one for one in self.scheduled if one.due <= now), key=lambda one: one.due)
+        for time, together in groupby(due, key=lambda one: one.due):
+            self._expire(time)
+            alive = []
+            for one in together:
                 self.scheduled.remove(one)
-                self._expire(one.due)
                 one.goes(Place.READY)
-                if one.expires <= one.due:
+                if one.expires <= time:
                     self._dies(one, "expired")
                 else:
-                    self._make_ready(one)
+                    alive.append(one)
+            self._make_ready(*alive)
         self._expire(now)
 
     def _expire(self, now: float) -> None:
@@ -111,17 +118,26 @@ class QueueModel:
 
     # -- what comes in --------------------------------------------------------------------------
 
-    def publish(self, message: Message, now: float) -> bool:
-        """Publish; return whether the message is confirmed: the queue takes it, or it is a duplicate, or the
-        queue's filter does not take it.
+    def publish(self, messages: list[Message], now: float) -> list[bool]:
+        """Publish messages at once; return whether each is confirmed: the queue takes it, or it is a
+        duplicate, or the queue's filter does not take it.
         """
+        coming: list[Message] = []
+        confirmed = [self._takes(one, coming, now) for one in messages]
+        self._make_ready(*(one for one in coming if one.due <= now))
+        return confirmed
+
+    def _takes(self, message: Message, coming: list[Message], now: float) -> bool:
+        """Whether a message is confirmed. One that the queue takes is added to those that are coming."""
         terms = self.terms
         if not terms.takes(message):
             return True
         named = message.name is not None and terms.window is not None
         if named and now < self.names.get(message.name, -math.inf) + terms.window:
             return True
-        if terms.overflow != DROP_HEAD and self._too_much([*self.ready, message]):
+        if terms.overflow != DROP_HEAD and self._too_much(
+            [*self.ready, *(one for one in coming if one.due <= now), message]
+        ):
             if terms.overflow == REJECT_AS_DEAD_LETTER:
                 self._dies(message, "maxlen")
             return False
@@ -130,11 +146,10 @@ class QueueModel:
             self.names[message.name] = now
         lives = [one for one in (message.ttl, terms.ttl) if one is not None]
         message.expires = max(now, message.due) + min(lives, default=math.inf)
+        coming.append(message)
         if message.due > now:
             message.goes(Place.SCHEDULED)
             self.scheduled.append(message)
-        else:
-            self._make_ready(message)
         return True
 
     def _too_much(self, messages: list[Message]) -> bool:
@@ -142,15 +157,37 @@ class QueueModel:
         size = sum(one.size for one in messages)
         return (length is not None and len(messages) > length) or (octets is not None and size > octets)
 
-    def _make_ready(self, message: Message) -> None:
-        """Insert a message that is new, due or returned, in its place."""
-        message.goes(Place.READY)
-        self.ready.append(message)
+    def _make_ready(self, *messages: Message) -> None:
+        """Insert messages that are new, due or returned, in their places, unless a newer one has their
+        key.
+        """
+        for message in messages:
+            message.goes(Place.READY)
+            if self._replaced(message):
+                message.goes(Place.GONE)
+            else:
+                self.ready.append(message)
         self.ready.sort(key=lambda one: (-self._level(one), one.number))
         while self.terms.overflow == DROP_HEAD and self._too_much(self.ready):
             oldest = min(self.ready, key=lambda one: (self._level(one), one.number))
             self.ready.remove(oldest)
             self._dies(oldest, "maxlen")
+
+    def _replaced(self, message: Message) -> bool:
+        """Whether a message has been replaced. If not, the message replaces all earlier ones with its key."""
+        keys = self.terms.keys
+        if keys is None or message.replaced:
+            return message.replaced
+        resting = [one for one in self.scheduled if one.came_back]
+        for one in [one for one in (*self.ready, *self.held, *resting) if one is not message]:
+            if one.number % keys == message.number % keys:
+                if one.number > message.number:
+                    return True
+                one.replaced = True
+        for one in [one for one in self.ready if one.replaced]:
+            self.ready.remove(one)
+            one.goes(Place.GONE)
+        return False
 
     def _level(self, message: Message) -> int:
         return 0 if self.terms.levels is None else min(message.priority, self.terms.levels)

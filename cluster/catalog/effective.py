@@ -5,6 +5,7 @@ from __future__ import annotations
 from cluster.catalog.definitions import PartitionKind, QueueDefinition
 from cluster.catalog.placement import CLASSIC, QUORUM, STREAM
 from cluster.catalog.policies import KIND_OF_TYPE, AppliedPolicies, ResourceKind
+from cluster.catalog.policy_settings import arguments_over
 from cluster.catalog.redeclaration import TYPE_ARGUMENT
 from cluster.catalog.state import CatalogState
 from node.queue.settings import QueueSettings
@@ -38,6 +39,8 @@ def applied_to_queue(state: CatalogState, queue: QueueDefinition) -> AppliedPoli
 
 
 def settings_of(state: CatalogState, queue: QueueDefinition) -> QueueSettings:
-    """The settings of the queue by its declaration and its policies."""
-    found = state.policies.settings(queue.vhost, resource_kind(state, queue), queue.name, queue.arguments)
+    """The settings of the queue by its declaration, its policies, and the stream under it."""
+    topic = state.topics.under(queue.vhost, queue.name)
+    arguments = queue.arguments if topic is None else arguments_over(topic.arguments, queue.arguments)
+    found = state.policies.settings(queue.vhost, resource_kind(state, queue), queue.name, arguments)
     return found.by(queue.semantics)

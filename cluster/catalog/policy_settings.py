@@ -14,7 +14,7 @@ from cluster.catalog.access.patterns import mistake_in
 from node.queue.argument import PolicyUse
 from node.queue.argument_types import UnacceptableError, read_natural, read_text
 from node.queue.features.arguments import BY_NAME
-from node.queue.stream_settings import ARGUMENTS_OF_STREAMS
+from node.queue.stream_settings import ARGUMENTS_OF_STREAMS, EXPIRATION_ARGUMENT
 
 ALTERNATE_EXCHANGE: Final = "alternate-exchange"
 
@@ -30,8 +30,10 @@ _BY_KEY: Final = {
 LOWER_COUNTS: Final = frozenset(key for key, one in _BY_KEY.items() if one.policy is PolicyUse.LIMIT)
 """Keys of limits: where a queue and its policies, or two policies, set one, the lower value counts."""
 
-KEYS_OF_STREAMS: Final = frozenset(key for key in _BY_KEY if _ARGUMENT + key in ARGUMENTS_OF_STREAMS)
-"""The keys that have an effect on streams."""
+KEYS_OF_STREAMS: Final = frozenset(
+    key for key in _BY_KEY if _ARGUMENT + key in ARGUMENTS_OF_STREAMS - {EXPIRATION_ARGUMENT}
+)
+"""The keys that have an effect on streams. As on RabbitMQ, a policy with a time to live has none."""
 
 _OPERATOR_KEYS: Final = frozenset(
     {
@@ -125,6 +127,15 @@ def arguments_with(arguments: Mapping[str, Any], definition: Mapping[str, Any]) 
         elif key in LOWER_COUNTS:
             found[name] = _lower(key, found[name], value)
     return found
+
+
+def arguments_over(topic: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """A queue's arguments with the expiration of the stream under it, by that stream's arguments. The lower
+    one counts.
+    """
+    lives = topic.get(EXPIRATION_ARGUMENT)
+    definition = {} if lives is None else {EXPIRATION_ARGUMENT.removeprefix(_ARGUMENT): lives}
+    return arguments_with(arguments, definition)
 
 
 def _lower(key: str, one: Any, other: Any) -> Any:

@@ -17,7 +17,7 @@ from node.message.streams import (
     X_UNDERLYING_TOPIC,
 )
 
-FORMAT_LEVEL: Final = 19
+FORMAT_LEVEL: Final = 20
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
@@ -37,6 +37,8 @@ With level 15 front ends may change the terms of consumers, gets may have filter
 With level 16 queues may have templates for their dead letters, target depths and barriers.
 With level 17 there are streams, and queues over them. With level 18 queues may be over a pattern of streams.
 With level 19 queues may keep a history, and clients may bring messages back that have left a queue.
+With level 20 queues may keep the last message of each key, and streams state an expiration for queues over
+them.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -102,8 +104,12 @@ ARGUMENT_LEVELS: Final[Mapping[str, int]] = {
     X_RECOVERY_POINT: 17,
     X_DEFAULT_PUBLISH_TARGET: 18,
     X_HISTORY: 19,
+    "x-key": 20,
+    "x-message-ttl of a stream": 20,
 }
-"""From these levels on owners carry out the arguments of queues with these names, or the value behind one."""
+"""From these levels on owners carry out the arguments of queues with these names, or the value behind one, or
+the argument of the queues that are named there.
+"""
 
 MOVED_MESSAGES: Final = 13
 """From this level on owners show messages that wait, by their numbers and by a filter, and carry out

@@ -14,7 +14,7 @@ from node.queue.decision_format import encode_annotate, encode_remove
 from node.queue.dispatch import QueueOwner
 from node.queue.entry_format import encode_discard
 from node.queue.operations import Aspect, Discard
-from node.ranges.range_set import Range
+from node.ranges.range_set import Range, count_of
 
 
 def lacks_exchange(owner: OwnerState, number: int) -> bool:
@@ -46,6 +46,14 @@ def discard(
     elif durable:
         owner.operation(encode_remove(number, reason, durable))
     owner.dead_letter_soft(number, soft, reason)
+
+
+def remove_replaced(owner: OwnerState, number: int, queue: QueueOwner, ranges: list[Range]) -> None:
+    """Remove ready messages whose keys newer ones have. The next entry gets the removal of durable ones."""
+    queue.delivery.tally.replaced += count_of(ranges)
+    durable = [part for one in ranges for part in queue.lifecycle.take_out(*one)]
+    if durable:
+        owner.operation(encode_remove(number, Reason.REPLACED, durable))
 
 
 def dead_letter_new(owner: OwnerState, number: int, first: int, last: int, reason: Reason) -> None:

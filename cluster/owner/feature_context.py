@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cluster.owner.barriers import release_barrier, show_barrier
-from cluster.owner.discarding import discard
+from cluster.owner.discarding import discard, remove_replaced
 from cluster.owner.state import OwnerState
 from node.message.reason import Reason
 from node.message.run import Run
@@ -45,6 +45,9 @@ class QueueContext:
 
     def discard(self, ranges: list[Range], reason: Reason) -> None:
         discard(self._owner, self._number, self._owner.queues[self._number], ranges, reason)
+
+    def remove_replaced(self, ranges: list[Range]) -> None:
+        remove_replaced(self._owner, self._number, self._owner.queues[self._number], ranges)
 
     def contents(self, first: int, last: int) -> list[tuple[int, Run]]:
         return self._owner.contents(first, last)

@@ -28,6 +28,7 @@ from cluster.owner.admission import (
 from cluster.owner.annotating import change, changes
 from cluster.owner.discarding import dead_letter_new, makes_dead_letters, take_discard
 from cluster.owner.failures import count_cancels, discard_exhausted
+from cluster.owner.merging import merges, remember, wholes
 from cluster.owner.referring import bring_back, with_queues_over
 from cluster.owner.resting import let_rest
 from cluster.owner.state import OwnerState
@@ -230,8 +231,23 @@ class Taking:
     def take(self, run: Run, queues: tuple[int, ...], index: int, *, dead_letters: bool = False) -> None:
         """Take a run whose first message is the batch's message number `index`.
 
-        `dead_letters`: the run has dead letters, which are no duplicates of the messages that they were.
+        `dead_letters`: the run has dead letters, which are no duplicates of the messages that they were, and
+        no deltas.
         """
+        if dead_letters or not merges(self.owner, queues):
+            self._filter(run, queues, index, dead_letters=dead_letters)
+            return
+        for alike in wholes(self.owner, run, queues):
+            at = index
+            for one in alike:
+                if one.refused:
+                    self.refused.add(at, at + one.run.count - 1)
+                else:
+                    self._filter(one.run, one.queues, at)
+                at += one.run.count
+
+    def _filter(self, run: Run, queues: tuple[int, ...], index: int, *, dead_letters: bool = False) -> None:
+        """Take the messages, of a run as in `take`, that the filters of their queues take."""
         owner, incoming = self.owner, Incoming(run)
         without = left_out(owner, incoming, queues)
         count_left_out(owner, without)
@@ -269,6 +285,7 @@ class Taking:
         owner.next_sequence += run.count
         notes = decide(owner, incoming, queues, first)
         await_arrival(owner, incoming, first, queues)
+        remember(owner, queues, incoming, first)
         if owner.durable and not run.persistent:
             self._take_transient(run, queues, first, notes)
             for number in dead_lettering:

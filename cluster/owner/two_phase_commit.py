@@ -25,6 +25,7 @@ from cluster.owner.annotating import change, changes
 from cluster.owner.context import OwnerContext
 from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.intake import TAKERS, Taking, take_return
+from cluster.owner.merging import has_deltas, merges
 from cluster.owner.moving import Reservations, entrust_waiting, may_enter
 from cluster.owner.referring import with_queues_over
 from cluster.owner.removals import take_removal
@@ -177,7 +178,7 @@ class TwoPhaseCommit:
 
     def _prepare(self, taking: Taking, key: TransactionKey, asked: Prepare, index: int) -> None:
         share = self._share(taking, asked)
-        if not (self._may_move(taking, key, share) and self._reserve(taking, key.front_end, share)):
+        if not (self._may_begin(taking, key, share) and self._reserve(taking, key.front_end, share)):
             self._refuse(taking, key, share, index)
             return
         rows: list[tuple[int, int, int]] = []
@@ -205,7 +206,7 @@ class TwoPhaseCommit:
         abandoned = key in self._owner.machine.transactions.abandoned or key in self._abandoning
         if (
             abandoned
-            or not self._may_move(taking, key, share)
+            or not self._may_begin(taking, key, share)
             or not self._reserve(taking, key.front_end, share, keep=False)
         ):
             self._refuse(taking, key, share, index)
@@ -225,11 +226,17 @@ class TwoPhaseCommit:
             taking.keep_all([encode_decided(Decided(key, asked.participants))])
             self._deciding.add(key)
 
-    def _may_move(self, taking: Taking, key: TransactionKey, share: Sequence[Operation]) -> bool:
-        """Whether all that a transaction moves may leave its queue, and enter the other one. True for other
-        transactions.
+    def _may_begin(self, taking: Taking, key: TransactionKey, share: Sequence[Operation]) -> bool:
+        """Whether all that a transaction moves may leave its queue, and enter the other one; for other
+        transactions, whether they have no deltas. The last value of a key may be another one at the outcome.
         """
-        return not key.moves or all(
+        if not key.moves:
+            return not any(
+                has_deltas(self._owner, read_run(taking.data, one.position), one.queues)
+                for one in share
+                if type(one) is Publish and merges(self._owner, one.queues)
+            )
+        return all(
             may_enter(self._owner, one, read_run(taking.data, one.position))
             if type(one) is Publish
             else type(one) is Settle and self.reservations.may_leave(key.front_end, one)

@@ -12,3 +12,5 @@ class Reason(IntEnum):
     EXPIRED = 2
     MAXLEN = 3
     DELIVERY_LIMIT = 4
+    REPLACED = 5
+    """A newer message has the same key (queue argument x-key). No such message is a dead letter."""

@@ -49,6 +49,8 @@ class Tally:
     unreadable: int = 0
     """Times that a filter asked for the body of a message and could not read it."""
 
+    replaced: int = 0
+    """Messages that left because a newer one has their key (queue argument x-key)."""
     refused: int = 0
     """Messages that the full queue refused (queue argument x-overflow)."""
     dead_rejected: int = 0

@@ -65,6 +65,9 @@ class FeatureContext(Protocol):
     def discard(self, ranges: list[Range], reason: Reason) -> None:
         """Discard ready messages, as dead letters or for good."""
 
+    def remove_replaced(self, ranges: list[Range]) -> None:
+        """Remove ready messages for good, as newer ones have their keys."""
+
     def contents(self, first: int, last: int) -> list[tuple[int, Run]]:
         """The messages of the range that the log has, as runs with their first sequence number."""
 
@@ -125,7 +128,9 @@ class Feature:
         """The owner has dispatched. `complete`: consumers have got all that they have credit for."""
 
     def settle(self, ranges: list[Range]) -> None:
-        """The messages are settled, purged or discarded. The operation is about to be proposed."""
+        """The messages are settled, purged or discarded. The operation is about to be proposed, and the
+        queue still has their annotations.
+        """
 
     def return_(self, first: int, last: int) -> None:
         """The messages are given back, and are about to be ready or to rest. A RETURN that the log needs is
@@ -169,7 +174,7 @@ Notes = dict[Aspect, list[Span]]
 class Incoming:
     """A run of incoming messages, with what the rules of its queues have found out about it."""
 
-    __slots__ = ("_asked", "_stretches", "format", "ids", "run")
+    __slots__ = ("_asked", "_stretches", "format", "ids", "keys", "run")
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -178,6 +183,10 @@ class Incoming:
         self._asked: list[Asked] | None = None
         self.ids: list[tuple[int, bytes]] | None = None
         """(index, digest) of each message with an id; None before a rule has looked them up."""
+        self.keys: dict[bytes, list[Span]] = {}
+        """(first, last, key) for messages in a row with one key, by the expression, as far as rules have
+        asked.
+        """
 
     def stretches(self) -> list[tuple[int, int, bytes]]:
         """(first, last, properties) for messages in a row with the same properties, counted from 0."""
@@ -302,6 +311,19 @@ class Rule:
         duplicates. The share remembers the ids of the others, which the queue takes.
         """
         return []
+
+    def has_deltas(self, run: Run) -> bool:
+        """Whether a message of the run is to be merged into an earlier one."""
+        return False
+
+    def merge(self, share: Feature | None, context: FeatureContext, run: Run) -> list[tuple[Run, bool]]:
+        """The messages of a run that has deltas, in order: deltas are whole. True: the queue refuses the
+        messages, which are deltas that cannot be merged. Raises DamagedEntryError.
+        """
+        return [(run, False)]
+
+    def taken(self, share: Feature | None, incoming: Incoming, first: int) -> None:
+        """The next entry brings messages, numbered from `first` on. Of rules that merge."""
 
     def expect(self, upcoming: Weights, incoming: Incoming, first: int) -> None:
         """Add accepted messages, numbered from `first` on, to those in entries that are not applied yet."""

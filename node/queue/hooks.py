@@ -120,8 +120,9 @@ class FeatureRegistry:
 class Rules:
     """The rules that implement each hook for incoming messages, in the order of the registry. See `Rule`.
 
-    `repeats`, `refuse` and `omit` have each rule with its feature. `leaves_out`: the queue may not take some
-    messages of a run. `described` is the queue as its settings ask for it.
+    `repeats`, `refuse`, `omit` and `merge` have each rule with its feature. `leaves_out`: the queue may not
+    take some messages of a run, or take them with other bodies. `described` is the queue as its settings ask
+    for it.
     """
 
     __slots__ = (
@@ -131,6 +132,7 @@ class Rules:
         "expect",
         "leave",
         "leaves_out",
+        "merge",
         "omit",
         "refuse",
         "repeats",
@@ -144,8 +146,9 @@ class Rules:
         self.leave = tuple(rule for rule in found if _has(rule, "leave"))
         self.repeats = tuple(each for each in rules if _has(each[1], "repeats"))
         self.refuse = tuple(each for each in rules if _has(each[1], "refuse"))
+        self.merge = tuple(each for each in rules if _has(each[1], "merge"))
         self.omit = tuple(each for each in rules if _has(each[1], "omit"))
-        self.leaves_out = bool(self.leave or self.refuse or self.omit)
+        self.leaves_out = bool(self.leave or self.refuse or self.omit or self.merge)
         self.described = Description()
         for rule in found:
             rule.describe(self.described)

@@ -75,7 +75,7 @@ LIFE: Final[tuple[Transition, ...]] = (
     Transition(R, "given to a consumer", L),
     Transition(R, "given to a consumer that does not acknowledge", X),
     Transition(R, "a front end says that it has the message", L),
-    Transition(R, "purged, expired or over a limit", G, ("PURGE", "REMOVE")),
+    Transition(R, "purged, expired, replaced or over a limit", G, ("PURGE", "REMOVE")),
     Transition(R, "expired or over a limit, with a dead-letter exchange", D, ("ANNOTATE",)),
     Transition(R, "settled by another client, or by a consumer that had lost it", G, ("SETTLE",)),
     Transition(R, "rejected by a consumer that had lost it, with a dead-letter exchange", D, ("ANNOTATE",)),

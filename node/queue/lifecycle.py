@@ -187,8 +187,9 @@ class Lifecycle:
                 # By the former owner's clock the message may have been due earlier, and been leased.
                 delivery.held.add(first, min(last, self._inherited))
                 first = self._inherited + 1
-            if first <= last:
-                delivery.ready.add(first, last)
+            if first > last:
+                continue
+            delivery.ready.add(first, last)
             for feature in self.hooks.ready:
                 feature.ready(first, last, delivery.redelivered.intersection(first, last))
         return bool(due)
@@ -378,9 +379,9 @@ class Lifecycle:
         delivery.ready.remove(first, last)
         delivery.unschedule(first, last)
         delivery.redelivered.remove(first, last)
-        delivery.soft.remove(first, last)
         for feature in self.hooks.settle:
             feature.settle([(first, last)])
+        delivery.soft.remove(first, last)
         return delivery.state.alive.intersection(first, last)
 
     # -- front ends lost and owners changed -----------------------------------------------------

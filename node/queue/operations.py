@@ -62,6 +62,10 @@ class Aspect(IntEnum):
     """The message is a barrier, which waits or is released (`node.queue.features.barrier`)."""
     ARRIVAL = 9
     """The time at which the owner took the message, in milliseconds since the epoch; only in streams."""
+    KEY = 10
+    """The message's key, a digest, or that a newer message has replaced it
+    (`node.queue.features.last_value`).
+    """
 
 
 class BarrierState(IntEnum):
@@ -86,6 +90,9 @@ class Cause(StrEnum):
     MAXLEN = "maxlen"
     DELIVERY_LIMIT = "delivery limit"
     PURGED = "purged"
+    REPLACED = "replaced"
+    """A newer message has the same key (queue argument x-key)."""
+
     DEAD_LETTERED = "dead-lettered"
     """The messages were dead letters. They have been moved, or no exchange takes them."""
 
@@ -303,6 +310,7 @@ _CAUSES: Final = {
     Reason.EXPIRED: Cause.EXPIRED,
     Reason.MAXLEN: Cause.MAXLEN,
     Reason.DELIVERY_LIMIT: Cause.DELIVERY_LIMIT,
+    Reason.REPLACED: Cause.REPLACED,
 }
 
 OF_DELIVERED: Final = frozenset((Cause.SETTLED, Cause.REJECTED, Cause.DELIVERY_LIMIT))

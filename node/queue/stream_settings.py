@@ -10,10 +10,14 @@ from node.queue.settings import QueueSettings
 
 MAX_AGE_ARGUMENT: Final = "x-max-age"
 
+EXPIRATION_ARGUMENT: Final = "x-message-ttl"
+"""The expiration that the messages of queues over a stream have. The stream itself keeps them."""
+
 ARGUMENTS_OF_STREAMS: Final = frozenset(
     {
         "x-queue-type",
         MAX_AGE_ARGUMENT,
+        EXPIRATION_ARGUMENT,
         "x-stream-max-segment-size-bytes",
         "x-initial-cluster-size",
         "x-max-length-bytes",
@@ -22,7 +26,7 @@ ARGUMENTS_OF_STREAMS: Final = frozenset(
         "x-queue-master-locator",
     }
 )
-"""The arguments that a stream may have. Policies set no others of a stream either."""
+"""The arguments that a stream may have. Policies set no others of a stream either, and no expiration."""
 
 
 def is_stream(settings: QueueSettings) -> bool:

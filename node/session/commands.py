@@ -122,6 +122,9 @@ X_MAX_BACKLOG: Final = "x-max-backlog"
 X_TELL: Final = "x-tell"
 """The argument of a consumer that is told the bookmark of each message, and the end of its lease."""
 
+X_BROWSE: Final = "x-browse"
+"""The argument of a consumer that is shown copies (`Consume.browse`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Consume:
@@ -137,7 +140,7 @@ class Consume:
     settled: bool = False
     exclusive: bool = False
     arguments: dict[str, Any] = field(default_factory=dict)
-    """`x-priority`, `X_MAX_BACKLOG`, `X_TELL`, `node.names.X_REPLACE`, and `x-filter`
+    """`x-priority`, `X_MAX_BACKLOG`, `X_TELL`, `X_BROWSE`, `node.names.X_REPLACE`, and `x-filter`
     (`node.session.filter_arguments`).
     """
     browse: bool = False

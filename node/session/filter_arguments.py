@@ -11,7 +11,7 @@ from typing import Any, Final
 from node.expressions.condition import encoded_condition
 from node.expressions.errors import ExpressionError
 from node.expressions.nodes import TreeError, conjunction, decode_tree, encode_tree
-from node.message.streams import X_QUEUE_TYPE
+from node.message.streams import STREAM_TYPE, X_QUEUE_TYPE
 from node.refusal import PreconditionFailedError
 from node.session.ports import QueueRef
 from node.type_names import type_name
@@ -72,7 +72,9 @@ def check_arguments_known(
 
 def unknown_argument(arguments: Mapping[str, Any], known: Callable[[str], bool]) -> str | None:
     """The first argument of a queue that is not `known`; None where all are."""
-    named = (f"{one}: {value}" if one == X_QUEUE_TYPE else one for one, value in arguments.items())
+    stream = arguments.get(X_QUEUE_TYPE) == STREAM_TYPE
+    named = [f"{one}: {value}" if one == X_QUEUE_TYPE else one for one, value in arguments.items()]
+    named += [f"{one} of a stream" for one in arguments if stream]
     return next((argument for argument in named if not known(argument)), None)
 
 

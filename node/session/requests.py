@@ -19,6 +19,7 @@ from node.session.access_checks import AccessChecks
 from node.session.commands import (
     COMPLETED,
     NOTHING,
+    X_BROWSE,
     X_MAX_BACKLOG,
     X_TELL,
     Answered,
@@ -268,6 +269,7 @@ class Requests:
             reply_to, browse = queue.name, False
         else:
             queue = self._port.queue(caller.vhost, command.queue, caller.holder)
+            browse = browse or _flag(queue, command.arguments, X_BROWSE)
         topic = None if command.offset is None else self._topic_under(caller, queue)
         offset, queue = stream_offset(queue, command.offset, topic), topic or queue
         known = self._port.knows_expressions

@@ -42,6 +42,7 @@ terms = st.builds(
     longest_rest=st.just(0.5),
     without=st.sampled_from((None, None, 2, 3)),
     below=st.sampled_from((None, None, 2)),
+    keys=st.sampled_from((None, 1, 2)),
 )
 
 
@@ -61,6 +62,7 @@ def arguments_of(terms: Terms) -> dict[str, Any]:
         "dead_letter_exchange": "",
         "dead_letter_routing_key": GRAVE,
         "filter": filter_of(terms),
+        "key": None if terms.keys is None else f"/0 % {terms.keys}",
     }
     return {name: value for name, value in said.items() if value is not None}
 
@@ -140,7 +142,7 @@ class QueuePrograms(RuleBasedStateMachine):
         confirmed = self.client.confirms(self.client.publish(QUEUE, *bodies, **properties))
         for one in messages:
             one.priority, one.ttl, one.name, one.due = priority, ttl, name, self.now + (delay or 0.0)
-        expected = [self.model.publish(one, self.now) for one in messages]
+        expected = self.model.publish(messages, self.now)
         assert confirmed == expected, f"{confirmed}, not {expected}"
 
     @rule(no_ack=st.booleans())
@@ -242,6 +244,7 @@ def died_of(dead: Delivery) -> tuple[int, str]:
     "A24.11",
     "A24.13",
     "D9.2",
+    "D16.1",
     "X1.2",
     "X1.3",
     "X1.5",

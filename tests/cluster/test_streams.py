@@ -283,7 +283,7 @@ def test_a_reader_does_not_pass_a_message_of_an_undecided_transaction(site: Site
     ("arguments", "reason"),
     [
         ({"max_length": 5}, "406 .*invalid arg 'x-max-length' for queue 's' .*of queue type stream"),
-        ({"message_ttl": 5}, "406 .*invalid arg 'x-message-ttl'"),
+        ({"delivery_limit": 5}, "406 .*invalid arg 'x-delivery-limit'"),
         ({"max_age": "5"}, "406 .*invalid arg 'x-max-age' .*invalid_max_age"),
         ({"max_age": "999999999Y"}, "406 .*invalid arg 'x-max-age' .*invalid_max_age"),
         ({"max_age": 5}, "406 .*invalid arg 'x-max-age'"),

@@ -47,6 +47,9 @@ class Message:
     consumer: tuple[int, int] | None = None
     """The consumer that has the message, as far as the owner knows."""
     barrier: bool = False
+    key: int = 0
+    replaced: bool = False
+    """A message with the same key has come later."""
 
     def goes(self, place: str | int) -> None:
         """Move the message to another place. Raises AssertionError for a transition that the table lacks."""
@@ -113,11 +116,15 @@ class ModelQueue:
             barriers = [n for n, value in zip(range(first, self.next), values, strict=True) if value % 3 == 2]
             if barriers:
                 notes[Aspect.BARRIER] = [(n, n, BarrierState.PENDING) for n in barriers]
+        keys = [span for span in spans_of([value + 2 for value in values], first) if span[2] > 2]
+        if asked.get("key") and keys:
+            notes[Aspect.KEY] = keys
         if due:
             notes[Aspect.DUE] = [(first, self.next - 1, due)]
         for number, value in zip(range(first, self.next), values, strict=True):
             level, group = value if leveled else 0, value if grouped else 0
             self.messages[number] = Message(soft, level=level, group=group, due=due)
+            self.messages[number].key = value if asked.get("key") else 0
             self.messages[number].barrier = bool(asked.get("barrier_expression")) and value % 3 == 2
         return first, notes
 

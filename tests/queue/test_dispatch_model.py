@@ -8,17 +8,18 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import invariant, rule
 
 from node.expressions.condition import encoded_condition
 from node.queue.delivery_state import Fairness
+from node.queue.entry_format import read_operations
 from node.queue.features.backoff import RedeliveryBackoff
 from node.queue.life import LEGAL
-from node.queue.operations import OWNER, Aspect, Semantics
+from node.queue.operations import OWNER, Annotate, Aspect, Semantics
 from node.queue.settings import QueueSettings
 from tests.life import walked
 from tests.queue.model_queue import DEAD, GONE, HELD, READY, SCHEDULED, Message, ranges_of
-from tests.queue.owner_model import CONSUMERS, PARTS, REST_MS, OwnerAgainstModel
+from tests.queue.owner_model import CONSUMERS, PARTS, REST_MS, VALUES, OwnerAgainstModel
 
 
 class PriorityOwnerAgainstModel(OwnerAgainstModel):
@@ -157,6 +158,71 @@ class RestingBarredOwnerAgainstModel(BarredOwnerAgainstModel):
     )
 
 
+class LastValueOwnerAgainstModel(OwnerAgainstModel):
+    """A message replaces those before it with its key, wherever they are: at once what is ready, and the
+    others instead of being ready again. The model commits each decision of the owner at once.
+    """
+
+    settings = QueueSettings(key=encoded_condition("key"))
+    number = 1
+
+    @rule(
+        count=st.integers(1, 9),
+        gap=st.integers(0, 1),
+        soft=st.sampled_from((False, False, True)),
+        values=VALUES,
+    )
+    def publish(self, count: int, gap: int, soft: bool, values: list[int], delay: int = 0) -> None:
+        super().publish(count, gap, soft, values, 0)
+
+    @rule(count=st.integers(1, 3), values=VALUES)
+    def publish_in_a_transaction(self, count: int, values: list[int], delay: int = 0) -> None:
+        super().publish_in_a_transaction(count, values, 0)
+
+    @rule(budget=st.sampled_from((1, 5, 100)))
+    def dispatch(self, budget: int) -> None:
+        self._replace()
+        super().dispatch(budget)
+
+    @rule(key=CONSUMERS)
+    def drain(self, key: tuple[int, int]) -> None:
+        self._replace()
+        super().drain(key)
+
+    @invariant()
+    def check_places(self) -> None:
+        if hasattr(self, "owner"):
+            self._replace()
+            super().check_places()
+
+    def _replace(self) -> None:
+        messages = {n: one for n, one in self.queue.messages.items() if one.key and not one.replaced}
+        seen = {
+            n: one for n, one in messages.items() if one.place in (READY, HELD) or isinstance(one.place, int)
+        }
+        newest = {one.key: number for number, one in sorted(seen.items())}
+        for number, one in seen.items():
+            one.replaced = number < newest[one.key]
+        self.replaced = [number for number in self.queue.at(READY) if self.queue.messages[number].replaced]
+        context: Any = self
+        for feature in self.owner.lifecycle.hooks.serve:
+            feature.serve(context, 0)
+        assert not self.replaced
+
+    def remove_replaced(self, ranges: list[tuple[int, int]]) -> None:
+        assert ranges == ranges_of(self.replaced)
+        for number in self.replaced:
+            self.queue.messages[number].goes(GONE)
+        self.replaced = []
+        for one in ranges:
+            self.queue.settle(self.owner.lifecycle.take_out(*one))
+
+    def log(self, operation: bytes) -> None:
+        (annotation,) = read_operations(operation)
+        assert isinstance(annotation, Annotate)
+        self.queue.state.annotate(annotation)
+
+
 BACKOFF = RedeliveryBackoff(REST_MS, 1.0, REST_MS)
 
 
@@ -251,6 +317,8 @@ TestShallowOwnerAgainstModel = pytest.mark.requirement("D12.1")(ShallowOwnerAgai
 TestShallowOwnerAgainstModel.settings = RUNS_OF_MODEL
 TestBarredOwnerAgainstModel = pytest.mark.requirement("D11.1", "D11.2")(BarredOwnerAgainstModel.TestCase)
 TestBarredOwnerAgainstModel.settings = RUNS_OF_MODEL
+TestLastValueOwnerAgainstModel = pytest.mark.requirement("D16.1")(LastValueOwnerAgainstModel.TestCase)
+TestLastValueOwnerAgainstModel.settings = RUNS_OF_MODEL
 TestRestingBarredOwnerAgainstModel = RestingBarredOwnerAgainstModel.TestCase
 TestRestingBarredOwnerAgainstModel.settings = RUNS_OF_MODEL
 

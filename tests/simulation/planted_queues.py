@@ -30,11 +30,12 @@ from node.delivery.settlements import NO_TOKEN
 from node.message.run import Run
 from node.queue.delivery_state import DeliveryState
 from node.queue.dispatch import QueueOwner
-from node.queue.feature import Incoming, KeptOut
+from node.queue.feature import FeatureContext, Incoming, KeptOut
 from node.queue.features import limits
 from node.queue.features.barrier import Barriers
 from node.queue.features.entry_filter import EntryFilter
 from node.queue.features.group import Group
+from node.queue.features.last_value import LastValues
 from node.queue.features.limits import surplus
 from node.queue.features.ttl import Lifetimes
 from node.queue.leasing import BACK_IN_QUEUE
@@ -429,3 +430,24 @@ def back_beside_themselves() -> AbstractContextManager[object]:
         return source.alive.intersection(first, last)
 
     return mock.patch.object(QueueState, "missing", missing)
+
+
+def deltas_side_by_side() -> AbstractContextManager[object]:
+    """D16: a delta is merged into the last value. With the bug: into the last one that is applied."""
+
+    def forgetful(self: LastValues, key: int, number: int, run: Run, index: int) -> None: ...
+
+    return mock.patch.object(LastValues, "coming", forgetful)
+
+
+def unlogged_replacements() -> AbstractContextManager[object]:
+    """D16: a message that was replaced at its consumer does not come back. With the bug: it does where the
+    owner has changed, and the message that replaced it is settled.
+    """
+    intact = LastValues.serve
+
+    def silent(self: LastValues, context: FeatureContext, now: int) -> None:
+        self._unlogged.clear()
+        intact(self, context, now)
+
+    return mock.patch.object(LastValues, "serve", silent)

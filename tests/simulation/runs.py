@@ -30,32 +30,19 @@ RECOVERIES_EVERY = 8
 RESENDS_EVERY = 16
 """One in so many seeds about consumers is about links whose targets are kept."""
 
-CANCELS_EVERY = 32
-"""One in so many seeds about consumers is about messages that clients give back again and again."""
-
-BACKLOGS_EVERY = 32
-"""One in so many seeds about consumers is about their backlogs."""
-
-FILTERS_EVERY = 32
-"""One in so many seeds about consumers is about filters by the content of messages."""
-
-NAMES_EVERY = 32
-"""One in so many seeds about consumers is about messages that clients settle by bookmark."""
-
-MOVES_EVERY = 32
-"""One in so many seeds about consumers is about messages that clients move from queue to queue."""
-
-BARRIERS_EVERY = 32
-"""One in so many seeds about consumers is about barriers."""
-
-REFUSALS_EVERY = 32
-"""One in so many seeds about consumers is about messages that full queues refuse."""
-
-CUTS_EVERY = 32
-"""One in so many seeds about consumers is about consistent cuts."""
-
-STREAMS_EVERY = 64
-"""One in so many seeds about consumers is about streams."""
+OF_ONE_KIND = (
+    (32, 15, "cancels"),
+    (32, 20, "backlogs"),
+    (64, 36, "values"),
+    (32, 4, "filters"),
+    (32, 28, "bookmarks"),
+    (32, 24, "barriers"),
+    (32, 16, "refusals"),
+    (32, 8, "cuts"),
+    (64, 0, "streams"),
+    (32, 12, "moves"),
+)
+"""(every, remainder, kind): the seeds about consumers with this remainder have trials of one kind."""
 
 GRAVES_EVERY = 4
 """One in so many seeds about leases is about dead letters."""
@@ -210,35 +197,12 @@ def _of_consumers(seed: int, shape: Shape) -> Plan:
         kind = "posts" if seed % (2 * RESENDS_EVERY) >= RESENDS_EVERY else "resends"
         shape.trials = ((kind,),) * 4
         return shape, World(seed).chance("resends").choice(UNRELIABLE), 0.3
-    elif seed % CANCELS_EVERY == 15:
-        shape.trials = (("cancels",),) * 4
-        return shape, World(seed).chance("cancels").choice(UNRELIABLE), 0.3
-    elif seed % BACKLOGS_EVERY == 20:
-        shape.trials = (("backlogs",),) * 4
-        return shape, World(seed).chance("backlogs").choice(UNRELIABLE), 0.3
-    elif seed % FILTERS_EVERY == 4:
-        shape.trials = (("filters",),) * 4
-        return shape, World(seed).chance("filters").choice(UNRELIABLE), 0.3
-    elif seed % NAMES_EVERY == 28:
-        shape.trials = (("bookmarks",),) * 4
-        return shape, World(seed).chance("bookmarks").choice(UNRELIABLE), 0.3
-    elif seed % BARRIERS_EVERY == 24:
-        shape.trials = (("barriers",),) * 4
-        return shape, World(seed).chance("barriers").choice(UNRELIABLE), 0.3
-    elif seed % REFUSALS_EVERY == 16:
-        # Acknowledgements that tell of refusals are lost, and later ones are not.
-        shape.trials = (("refusals",),) * 4
-        shape.network = NetworkFaults(late=0.1, late_s=0.05, overflow=0.01)
-        return shape, World(seed).chance("refusals").choice(UNRELIABLE), 0.3
-    elif seed % CUTS_EVERY == 8:
-        shape.trials = (("cuts",),) * 4
-        return shape, World(seed).chance("cuts").choice(UNRELIABLE), 0.3
-    elif seed % STREAMS_EVERY == 0:
-        shape.trials = (("streams",),) * 4
-        return shape, World(seed).chance("streams").choice(UNRELIABLE), 0.3
-    elif seed % MOVES_EVERY == 12:
-        shape.trials = (("moves",),) * 4
-        return shape, World(seed).chance("moves").choice(UNRELIABLE), 0.3
+    elif found := [kind for every, rest, kind in OF_ONE_KIND if seed % every == rest]:
+        shape.trials = ((found[0],),) * 4
+        if found[0] == "refusals":
+            # Acknowledgements that tell of refusals are lost, and later ones are not.
+            shape.network = NetworkFaults(late=0.1, late_s=0.05, overflow=0.01)
+        return shape, World(seed).chance(found[0]).choice(UNRELIABLE), 0.3
     else:
         shape.trials = (("groups",), ("groups",), ("returns",), ("returns",), ("returns", "single active"))
     return shape, ("lost consumers",), 0.2

@@ -60,6 +60,8 @@ SHOWN_BY = {
     "copies taken for granted": 31,
     "readers ahead of transactions": 384,
     "back beside themselves": 128,
+    "deltas side by side": 228,
+    "replacements that are not logged": 292,
     "gaps behind the past": 192,
     "removed before it is sent": 15,
     "dead letters by an old catalog": 33,

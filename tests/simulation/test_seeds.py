@@ -25,8 +25,11 @@ FOCUSED = {
 }
 """Seeds that are about one kind of fault."""
 
-OF_FILTERS = (68, 100)
+OF_FILTERS = (68, 132)
 """Seeds about consumers that are about filters."""
+
+OF_VALUES = (228, 420)
+"""Seeds about consumers that are about the last values of keys."""
 
 Outcome = tuple[int, int] | str
 """The numbers of confirmed and of redelivered messages, or the report of the seed that failed."""
@@ -122,6 +125,13 @@ def test_consumers_that_share_a_queue_keep_what_they_have(seed: int) -> None:
 @pytest.mark.parametrize("seed", OF_FILTERS)
 def test_queues_and_consumers_have_what_their_filters_take(seed: int) -> None:
     """Also from the next owner; nothing that matches is lost."""
+    kept(seed, Focus.CONSUMERS)
+
+
+@pytest.mark.requirement("D16.1", "D16.2", "D16.6")
+@pytest.mark.parametrize("seed", OF_VALUES)
+def test_no_value_of_a_key_is_lost_and_none_comes_back(seed: int) -> None:
+    """Several clients change the values, and other clients take them, while owners change."""
     kept(seed, Focus.CONSUMERS)
 
 

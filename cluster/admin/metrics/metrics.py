@@ -25,7 +25,7 @@ from cluster.admin.round_trips import RoundTrips
 from cluster.admin.views import NodeView
 from cluster.system import resources
 from cluster.system.resources import DISK, MEMORY
-from node.message.reason import Reason
+from node.message.deaths import REASON_NAMES
 from node.queue.delivery_state import Tally
 from node.queue.dispatch import QueueOwner
 from node.session.traffic import Traffic
@@ -46,6 +46,7 @@ TALLIES: Final[Mapping[str, str]] = {
     "duplicates": "Messages that queues of this node dropped because they had seen their ids.",
     "left_out": "Messages that filters kept out of queues of this node (queue argument x-filter).",
     "unreadable": "Times that a filter asked for the body of a message and could not read it.",
+    "replaced": "Messages that newer ones have replaced in queues of this node (queue argument x-key).",
     "refused": "Messages that queues of this node did not take because they were full.",
 }
 """Help texts of the counters of messages in queues, by field of `Tally`."""
@@ -56,7 +57,7 @@ GIVEN_UP: Final[Mapping[str, tuple[str, str]]] = {
 }
 """The fields of `Tally` that exist for each reason, by what their names begin with: name, meaning."""
 
-REASONS: Final = tuple(reason.name.lower() for reason in Reason)
+REASONS: Final = tuple(reason.name.lower() for reason in REASON_NAMES)
 
 TRAFFIC: Final[Mapping[str, str]] = {
     "published": "Messages published by clients of this node.",

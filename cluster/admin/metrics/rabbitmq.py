@@ -19,7 +19,7 @@ from cluster.admin.views import NodeView
 from cluster.config.identity import DIALECT_VERSION, version
 from cluster.system import resources
 from cluster.system.resources import DISK, MEMORY
-from node.message.reason import Reason
+from node.message.deaths import REASON_NAMES
 from node.queue.delivery_state import Tally
 
 METRIC_PREFIX: Final = "rabbitmq_"
@@ -205,7 +205,7 @@ class RabbitMQNames:
     def _dead_letters(self, sweep: Sweep) -> Iterator[Metric]:
         """A queue with a dead-letter exchange moves its dead letters without loss, whatever it asked for."""
         totals = _tallies(sweep)
-        for reason in Reason:
+        for reason in REASON_NAMES:
             name = reason.name.lower()
             samples = []
             for kind, tally in totals.items():

@@ -209,7 +209,11 @@ def _without(messages: RangeSet, known: RangeMap, value: int) -> list[Span]:
 
 
 def _share(delivery: DeliveryState, former: Feature | None) -> Feature | None:
-    """Keeps the share where the settings ask for no time to live any more: messages keep their expiry."""
+    """Keeps the share where the settings ask for no time to live any more: messages keep their expiry. The
+    messages of a stream have none.
+    """
+    if is_stream(delivery.settings):
+        return None
     if former is None and MESSAGE_TTL.of(delivery.settings) is not None:
         return TimeToLive(delivery)
     return former

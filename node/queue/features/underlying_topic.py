@@ -105,6 +105,7 @@ _OF_EACH_MESSAGE: Final = (
     "x-group-by",
     "x-barrier-expression",
     "x-deduplication-window",
+    "x-key",
 )
 """Arguments that decide about each message when it comes."""
 

@@ -20,6 +20,7 @@ from tests.simulation.trials import (
     order,
     routing,
     streams,
+    values,
 )
 from tests.simulation.trials.trial import PAUSE_S, Kind, Nodes, Trial
 
@@ -67,6 +68,7 @@ OF_CONSUMERS: dict[str, Kind] = {
     "barriers": barriers.barriers,
     "cuts": cuts.cuts,
     "streams": streams.streams,
+    "values": values.values,
 }
 """Only in seeds about consumers."""
 
