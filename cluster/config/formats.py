@@ -14,6 +14,7 @@ from node.message.streams import (
     X_HISTORY,
     X_QUEUE_TYPE,
     X_RECOVERY_POINT,
+    X_SUBSCRIPTION,
     X_UNDERLYING_TOPIC,
 )
 
@@ -37,8 +38,8 @@ With level 15 front ends may change the terms of consumers, gets may have filter
 With level 16 queues may have templates for their dead letters, target depths and barriers.
 With level 17 there are streams, and queues over them. With level 18 queues may be over a pattern of streams.
 With level 19 queues may keep a history, and clients may bring messages back that have left a queue.
-With level 20 queues may keep the last message of each key, and streams state an expiration for queues over
-them.
+With level 20 queues may keep the last message of each key, streams state an expiration for queues over them,
+and readers of streams have subscriptions.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -106,9 +107,10 @@ ARGUMENT_LEVELS: Final[Mapping[str, int]] = {
     X_HISTORY: 19,
     "x-key": 20,
     "x-message-ttl of a stream": 20,
+    X_SUBSCRIPTION: 20,
 }
 """From these levels on owners carry out the arguments of queues with these names, or the value behind one, or
-the argument of the queues that are named there.
+the argument of the queues that are named there; the last one is an argument of consumers.
 """
 
 MOVED_MESSAGES: Final = 13

@@ -98,13 +98,13 @@ class FrontEnd:
         self._cancellations = Cancellations(
             catalog, formats, links, local, context.config.auto_delete_after_s
         )
-        self._drains, self._browsing = Drains(links), BrowsingConsumers(links, Streams(catalog.state))
+        self._browsing = BrowsingConsumers(links, Streams(catalog.state, formats))
         self._consumers: dict[int, Attached] = {}
         self._attaching = Attaching(
             context, local, self._consumers, self._new_consumer, self._cancellations.cancel
         )
         self.backlogs = self._attaching.backlogs
-        self._giving_back = GivingBack(self._consumers, links, formats)
+        self._drains, self._giving_back = Drains(links), GivingBack(self._consumers, links, formats)
         self._gets = Gets(catalog.state, links, local, self._consumers, self._new_consumer)
         self._last_consumer = FIRST_CONSUMER
         self._waiting: dict[Subscriber, None] = {}
@@ -389,6 +389,7 @@ class FrontEnd:
 
     def forget(self, consumer: int) -> None:
         self._consumers.pop(consumer, None)
+        self._browsing.forget(consumer)
 
     def credit(self, consumer: int, limit: int) -> None:
         attached = self._consumers.get(consumer)
@@ -410,6 +411,8 @@ class FrontEnd:
         mine = [] if attached is None else attached.under(lease, ranges)
         if attached is not None and mine:
             attached.link.settle(attached.queue, mine, token_of(lease))
+        elif attached is None:
+            self._browsing.settled(lease, ranges)
 
     def unsettled_of(self, consumer: int) -> list[Range] | None:
         return self._giving_back.unsettled_of(consumer)
@@ -449,6 +452,8 @@ class FrontEnd:
         mine = [] if attached is None else attached.under(lease, ranges)
         if attached is not None and mine:
             attached.link.discard(attached.queue, mine, token_of(lease))
+        elif attached is None:
+            self._browsing.settled(lease, ranges)
 
 
 def _nothing() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from cluster.gateway.browsing import BEGINNING, Bookmark
 from cluster.gateway.link import Links, PartitionLink
+from cluster.gateway.reading import Reading
 from cluster.gateway.refusals import refusal_of
 from cluster.gateway.state import unanswered
 from cluster.gateway.streams import Streams
@@ -21,6 +22,7 @@ from cluster.peers.link_messages import NOT_FOUND, NOTHING_TO_GET, UNREACHABLE
 from node.message.bookmarks import bookmark_of
 from node.message.run import Run, joined
 from node.queue.entry_format import read_run
+from node.ranges.range_set import Range
 from node.ranges.ranked_numbers import HIGHEST_RANK
 from node.refusal import Refusal
 from node.session.ports import ConsumerOptions, QueueRef
@@ -53,6 +55,8 @@ class BrowsingConsumer:
     idle: bool = False
     drains: list[Callable[[], None]] = field(default_factory=list)
     revokes: bool = False
+    reading: Reading | None = None
+    """The subscription of a reader of a stream; None without one."""
 
     @property
     def credit(self) -> int:
@@ -75,6 +79,7 @@ class BrowsingConsumers:
         self.streams = streams
         self._links = links
         self._consumers: dict[int, BrowsingConsumer] = {}
+        self._readings: dict[int, Reading] = {}
 
     def begin(
         self,
@@ -97,6 +102,10 @@ class BrowsingConsumers:
             if refusal is None:
                 if stream:
                     consumer.place = Bookmark(HIGHEST_RANK, value[0])
+                    if options.subscription:
+                        consumer.reading = self._readings[number] = Reading(
+                            self._links, link, queue.id, options.subscription, options.no_ack
+                        )
                 else:
                     consumer.through = value[0]
                 self._consumers[number] = consumer
@@ -104,7 +113,10 @@ class BrowsingConsumers:
             self._ask(consumer)
 
         if stream:
-            self._links.request(link, "stream_place", [*NOTHING_TO_GET, queue.id, *options.offset], began)
+            asked: list[Any] = [*NOTHING_TO_GET, queue.id, *options.offset]
+            if options.subscription:
+                asked.append(options.subscription)
+            self._links.request(link, "stream_place", asked, began)
         else:
             arguments = [*NOTHING_TO_GET, queue.id, number, *BEGINNING, 0, 0, False]
             self._links.request(link, "browse_next", arguments, began)
@@ -138,6 +150,16 @@ class BrowsingConsumers:
             arguments = [*NOTHING_TO_GET, consumer.queue.id, number]
             self._links.request(consumer.link, "stop", arguments, unanswered)
 
+    def settled(self, number: int, ranges: list[Range]) -> None:
+        """A reader has settled messages, which may have ended."""
+        reading = self._readings.get(number)
+        if reading is not None:
+            reading.settled(ranges)
+
+    def forget(self, number: int) -> None:
+        """The client of a reader settles nothing more."""
+        self._readings.pop(number, None)
+
     def _ask(self, consumer: BrowsingConsumer) -> None:
         """Ask for the next messages. An earlier question of the consumer is void: its answer is ignored."""
         if consumer.number not in self._consumers:
@@ -170,6 +192,8 @@ class BrowsingConsumers:
         if not rows and value != UNREACHABLE and value[2:]:
             # The consumer's filter takes none of the messages that the owner has looked at up to there.
             consumer.place = Bookmark(*value[2:])
+            if consumer.reading is not None:
+                consumer.reading.passed(consumer.place.number)
         self._show(consumer, rows)
         if not (rows and consumer.credit):
             consumer.end_drains()
@@ -187,6 +211,8 @@ class BrowsingConsumers:
             consumer.delivered += run.count
             if consumer.stream:
                 run = self._told(consumer, run, number)
+            if consumer.reading is not None:
+                consumer.reading.delivered(number, numbers[-1])
             consumer.subscriber.deliver(consumer.number, run, numbers, redelivered, consumer.number)
 
     def _told(self, consumer: BrowsingConsumer, run: Run, first: int) -> Run:

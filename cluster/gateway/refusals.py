@@ -10,6 +10,7 @@ from cluster.peers.link_messages import (
     NOT_FOUND,
     TAKEN_OUT_FIRST,
     TOO_MANY_FILTERS,
+    TOO_MANY_SUBSCRIPTIONS,
     UNREACHABLE,
 )
 from node.refusal import AccessRefusedError, NotFoundError, PreconditionFailedError, Refusal, ResourceError
@@ -24,6 +25,8 @@ def refusal_of(queue: QueueRef, value: Any) -> Refusal | None:
         return AccessRefusedError(f"{queue} in exclusive use")
     if value == TOO_MANY_FILTERS:
         return ResourceError(f"the consumers of {queue} have too many different filters")
+    if value == TOO_MANY_SUBSCRIPTIONS:
+        return ResourceError(f"{queue} has too many subscriptions")
     if value == TAKEN_OUT_FIRST:
         return PreconditionFailedError(
             f"messages of {queue} cannot be moved or brought back: it removes each before it delivers it"

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from cluster.catalog.membership.formats import Formats
 from cluster.catalog.state import CatalogState
-from node.message.streams import X_HISTORY, X_STREAM_OFFSET
+from node.message.streams import X_HISTORY, X_STREAM_OFFSET, X_SUBSCRIPTION
 from node.refusal import NotImplementedRefusal, PreconditionFailedError
+from node.session.filter_arguments import check_arguments_known
 from node.session.ports import ConsumerOptions, QueueRef
 
 
 class Streams:
     """The streams of the catalog."""
 
-    def __init__(self, state: CatalogState) -> None:
-        self._state = state
+    def __init__(self, state: CatalogState, formats: Formats) -> None:
+        self._state, self._formats = state, formats
 
     def has(self, queue: QueueRef) -> bool:
         """Whether the queue is a stream."""
@@ -44,9 +46,16 @@ class Streams:
 
     def check_reader(self, queue: QueueRef, options: ConsumerOptions) -> bool:
         """Whether a consumer would be a reader of a stream. Raises PreconditionFailedError for a reader that
-        is to take the place of a consumer.
+        is to take the place of a consumer, and for a subscription that the queue cannot have.
         """
         reads = self.has(queue)
+        if options.subscription:
+            known = self._formats.know_argument
+            check_arguments_known(queue.name, queue.vhost, {X_SUBSCRIPTION: True}, known)
+        if options.subscription and not reads:
+            raise PreconditionFailedError(
+                f"invalid arg '{X_SUBSCRIPTION}' for {queue}: readers of streams alone have subscriptions"
+            )
         if reads and options.replaces:
             raise PreconditionFailedError(f"{queue} is a stream, whose readers replace no consumers")
         return reads

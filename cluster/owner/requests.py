@@ -15,7 +15,7 @@ from cluster.owner.renewals import renew
 from cluster.owner.serving import Serving, regrant
 from cluster.owner.settling import NamedMessages, Search, find_named, settle_named
 from cluster.owner.state import OwnerState
-from cluster.owner.streams import place_of
+from cluster.owner.streams import advance, tell_place
 from cluster.owner.targets import attach_target
 from cluster.owner.two_phase_commit import TwoPhaseCommit
 from cluster.owner.undoing import find_undone
@@ -133,25 +133,30 @@ class FrontEndRequests:
             self._front_ends.answer(front_end, request, None)
         elif name in ("renew", "settle_named", "find_named", "find_undone", "show_waiting"):
             self._take_naming(name, front_end, found, arguments)
-        elif name in ("last", "stream_place"):
-            telling = self._tell_last if name == "last" else self._tell_place
-            self._owner.after_proposed(partial(telling, found, *arguments))
+        elif name in ("last", "stream_place", "advance"):
+            self._take_reading(name, found, arguments)
         else:
             # A request of a later release.
             self._front_ends.answer(front_end, request, NOT_FOUND)
+
+    def _take_reading(self, name: str, found: SendAnswer, arguments: list[Any]) -> None:
+        """Carry out a request of a reader of a stream, or of a consumer that browses."""
+        if name == "advance":
+            advance(self._owner, *arguments)
+            telling = partial(found, None)
+        else:
+            telling = partial(self._tell_last if name == "last" else self._tell_place, found, *arguments)
+        self._owner.after_proposed(telling)
 
     def _tell_last(self, found: SendAnswer, _: int) -> None:
         """Answer the last number that the owner has given away."""
         found(self._owner.next_sequence - 1)
 
-    def _tell_place(self, found: SendAnswer, number: int, kind: int, value: int) -> None:
-        """Answer the number behind which a reader of a stream begins."""
-        queue, upto = self._owner.queues.get(number), self._owner.next_sequence - 1
-        if queue is None:
-            found(NOT_FOUND)
-        else:
-            offset = StreamOffset(OffsetKind(kind), value)
-            found([place_of(queue.delivery, offset, upto, self._owner.wall_ms())])
+    def _tell_place(
+        self, found: SendAnswer, number: int, kind: int, value: int, subscription: bytes = b""
+    ) -> None:
+        """Answer the number behind which a reader of a stream begins. The subscription is told since 20."""
+        found(tell_place(self._owner, number, StreamOffset(OffsetKind(kind), value), subscription))
 
     def _take_naming(self, name: str, front_end: int, found: SendAnswer, arguments: list[Any]) -> None:
         """Carry out a request about messages by their numbers, whichever front ends have the messages."""

@@ -44,11 +44,11 @@ removed already.
 FIRST_CONSUMER: Final = 16
 """The lowest number of a front end's consumer; lower numbers are the links of basic.get."""
 
-
 NOT_FOUND: Final = [404, "the queue was deleted"]
 ACCESS_REFUSED: Final = [403, "the queue is in exclusive use"]
 TOO_MANY_FILTERS: Final = [506, "the consumers of the queue have too many different filters"]
 TAKEN_OUT_FIRST: Final = [406, "the queue removes messages before it delivers them"]
+TOO_MANY_SUBSCRIPTIONS: Final = [506, "the stream has too many subscriptions"]
 """The answer of an owner that refuses: a 0-9-1 reply code and its reason."""
 
 NOTHING_TO_GET: Final = (0, False)
@@ -142,7 +142,7 @@ class OwnerPort(Protocol):
         """Carry out a request by name: `get`, `purge`, `count`, `redeliver`, `browse`, `browse_next`,
         `close`, `stop`, `drain`, `undeliverable_here`, `last`, `abandoned`, `close_link`, `attach_target`,
         `renew`, `settle_named`, `find_named`, `find_undone`, `show_waiting`, `barrier_received`,
-        `stream_place`. `result` answers it.
+        `stream_place`, `advance`. `result` answers it.
         """
 
 

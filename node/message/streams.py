@@ -19,6 +19,8 @@ X_STREAM_OFFSET: Final = "x-stream-offset"
 of a stream states its own place.
 """
 
+X_SUBSCRIPTION: Final = "x-subscription"
+"""The argument of a reader that names its subscription (`node.queue.subscriptions`)."""
 
 X_UNDERLYING_TOPIC: Final = "x-underlying-topic"
 """The argument of a queue that gets the messages of the stream with this name, or of all streams whose names
@@ -72,6 +74,10 @@ class OffsetKind(IntEnum):
     """With the first message that the owner took at this time or later, in milliseconds since the epoch."""
     AGE = 5
     """With the first message that the owner took so many milliseconds ago or later."""
+    MOST_RECENT = 6
+    """With the first message behind the place of the reader's subscription; with the oldest message for a new
+    one.
+    """
 
 
 LARGEST_OFFSET: Final = (1 << 63) - 1
@@ -79,7 +85,7 @@ LARGEST_OFFSET: Final = (1 << 63) - 1
 
 
 class StreamOffset(NamedTuple):
-    """`value` counts for the last three kinds."""
+    """`value` counts for numbers, times and ages."""
 
     kind: OffsetKind
     value: int = 0

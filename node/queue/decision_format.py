@@ -11,6 +11,7 @@
     remark      kind u8, queue u64, subject u8, range count u32, length u32, firsts and lasts u64 each, octets
     target      kind u8, queue u64, front end u64, number u64, step u8, length of the link u16, tag count u32,
                 link, lengths of the tags u8 each, tags
+    advance     kind u8, queue u64, number u64, length of the subscription u8, subscription
 
 All numbers are little-endian.
 """
@@ -38,6 +39,7 @@ from node.queue.operations import (
 )
 from node.queue.remarks import Remark, Subject
 from node.queue.seen_ids import DIGEST_OCTETS
+from node.queue.subscriptions import Advance
 from node.queue.targets import TargetStep, UpdateTarget, decode_tags, encode_tags
 from node.queue.transfers import Transfer, decode_transfer_body, encode_transfer_body
 from node.ranges.columns import Buffer, decode_columns, encode_columns, ranges_of_columns
@@ -52,6 +54,7 @@ _COLUMNS = Struct("<BQBI")
 _REFUSE = Struct("<BQQI")
 _REMARK = Struct("<BQBII")
 _TARGET = Struct("<BQQQBHI")
+_ADVANCE = Struct("<BQQB")
 
 
 def encode_annotate(queue: int, aspect: Aspect, spans: Sequence[Span]) -> bytes:
@@ -96,6 +99,11 @@ def encode_remark(remark: Remark) -> bytes:
     queue, subject, ranges, octets = remark
     head = _REMARK.pack(OpKind.REMARK, queue, subject, len(ranges), len(octets))
     return b"".join((head, encode_columns(ranges), octets))
+
+
+def encode_advance(step: Advance) -> bytes:
+    queue, subscription, number = step
+    return _ADVANCE.pack(OpKind.ADVANCE, queue, number, len(subscription)) + subscription
 
 
 def encode_target(update: UpdateTarget) -> bytes:
@@ -153,6 +161,12 @@ def _read_target(data: Buffer, offset: int) -> tuple[UpdateTarget, int]:
     return UpdateTarget(queue, front_end, number, TargetStep(step), link, tags), end
 
 
+def _read_advance(data: Buffer, offset: int) -> tuple[Advance, int]:
+    _, queue, number, size = _ADVANCE.unpack_from(data, offset)
+    start = offset + _ADVANCE.size
+    return Advance(queue, bytes(data[start : start + size]), number), start + size
+
+
 def _read_transferred(data: Buffer, offset: int) -> tuple[Transferred, int]:
     _, partition, number = _PAIR.unpack_from(data, offset)
     return Transferred(partition, number), offset + _PAIR.size
@@ -181,4 +195,5 @@ DECISION_READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]
     OpKind.FORGET_IDS: _read_forget_ids,
     OpKind.REMARK: _read_remark,
     OpKind.TARGET: _read_target,
+    OpKind.ADVANCE: _read_advance,
 }

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from node.delivery.settlements import NO_TOKEN
 from node.message.reason import Reason
 from node.queue.remarks import Remark
+from node.queue.subscriptions import Advance
 from node.queue.targets import UpdateTarget
 from node.queue.transaction_operations import LoggedTransactional, Transactional
 from node.queue.transfers import Transfer
@@ -131,6 +132,7 @@ class OpKind(IntEnum):
     TARGET = 23
     RETURN_CANCELLED = 24
     REFER = 25
+    ADVANCE = 26
     REMEMBER_IDS = 30
     FORGET_IDS = 31
     PREPARE = 40
@@ -391,6 +393,7 @@ Operation = (
     | ForgetIds
     | Remark
     | UpdateTarget
+    | Advance
     | Transactional
 )
 

@@ -45,8 +45,9 @@ from node.queue.operations import (
     Transferred,
     cause_of,
 )
-from node.queue.queue import PLAIN_VERSION, WITH_REMARKS, WITH_TARGETS, QueueState
+from node.queue.queue import PLAIN_VERSION, WITH_REMARKS, WITH_SUBSCRIPTIONS, WITH_TARGETS, QueueState
 from node.queue.remarks import Remark
+from node.queue.subscriptions import Advance
 from node.queue.targets import UpdateTarget
 from node.queue.transaction_operations import LoggedTransactional
 from node.queue.transactions import LOGGED, TransactionTable
@@ -126,7 +127,7 @@ def _columns(rows: Sequence[tuple[int, ...]]) -> Sequence[Sequence[int]]:
     return list(zip(*rows, strict=True)) or [(), (), ()]
 
 
-READABLE_VERSIONS: Final = (1, 2, PLAIN_VERSION, WITH_REMARKS, WITH_TARGETS)
+READABLE_VERSIONS: Final = (1, 2, PLAIN_VERSION, WITH_REMARKS, WITH_TARGETS, WITH_SUBSCRIPTIONS)
 PRUNE_RECORDS: Final = 1024
 
 _HEAD = Struct("<BQQIII")
@@ -319,6 +320,11 @@ class PartitionMachine:
         if state is not None:
             state.update_target(operation)
 
+    def _advance(self, operation: Advance, front_end: int, applied: Applied) -> None:
+        state = self.queues.get(operation.queue)
+        if state is not None:
+            state.advance(operation)
+
     def _refuse(self, operation: Refuse, front_end: int, applied: Applied) -> None:
         self.refusals.add(operation.front_end, operation.number, operation.messages)
 
@@ -417,7 +423,7 @@ class PartitionMachine:
         """Replace the state with a snapshot's. Raises SnapshotFormatError, and changes nothing then."""
         if not data or data[0] not in READABLE_VERSIONS:
             raise SnapshotFormatError(
-                f"snapshot of format version {data[:1].hex()}, this release reads up to {WITH_TARGETS}"
+                f"snapshot of format version {data[:1].hex()}, this release reads up to {WITH_SUBSCRIPTIONS}"
             )
         try:
             version, applied_index, next_sequence, number_count, queue_count, records = _HEAD.unpack_from(
@@ -473,5 +479,6 @@ _APPLIERS: Final[dict[type, Callable[[PartitionMachine, Any, int, Applied], None
     ForgetIds: PartitionMachine._note,
     Remark: PartitionMachine._note,
     UpdateTarget: PartitionMachine._update_target,
+    Advance: PartitionMachine._advance,
     **dict.fromkeys(LOGGED, PartitionMachine._transact),
 }

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from node.queue.operations import Annotate, Aspect, Cause, ForgetIds, RememberIds, Semantics
 from node.queue.remarks import Remark, Remarks, Subject, drop_remarks, put_remark
 from node.queue.seen_ids import SeenIds
+from node.queue.subscriptions import Advance, Subscriptions
 from node.queue.targets import TargetStates, UpdateTarget
 from node.ranges.octet_map import OctetMap
 from node.ranges.range_map import RangeMap, Span
@@ -35,6 +36,9 @@ releases read that do not know them.
 WITH_TARGETS: Final = 5
 """The version of snapshots with the targets that queues keep; as `WITH_REMARKS`."""
 
+WITH_SUBSCRIPTIONS: Final = 6
+"""The version of snapshots with the subscriptions of streams; as `WITH_REMARKS`."""
+
 NONE: Final = RangeSet()
 """The withheld messages of most queues; never changed."""
 
@@ -49,7 +53,8 @@ class QueueState:
     queue takes no more messages, because its deletion is decided. `annotations` has the values that owners
     gave to messages, by aspect; no map in it is empty. `remarks` are octets about messages. `seen` are the
     message ids within the queue's window; None without any. `targets` are those that the queue keeps for the
-    links of clients that send; None without any. `withheld` are the messages of `alive` that a transaction
+    links of clients that send; None without any. `subscriptions` are those of a stream; None without any.
+    `withheld` are the messages of `alive` that a transaction
     has published whose outcome is not known (`node.queue.transactions`). `delivered` is the newest message
     that a consumer may have got, by what the entries that this replica has applied itself say of settled,
     returned and dead messages. It is no part of the snapshot, and replicas may differ in it.
@@ -68,6 +73,7 @@ class QueueState:
         "sealed",
         "seen",
         "semantics",
+        "subscriptions",
         "targets",
         "withheld",
     )
@@ -84,6 +90,7 @@ class QueueState:
         self.remarks: Remarks = {}
         self.seen: SeenIds | None = None
         self.targets: TargetStates | None = None
+        self.subscriptions: Subscriptions | None = None
         self.withheld = NONE
 
     def append(self, first: int, last: int) -> None:
@@ -201,6 +208,12 @@ class QueueState:
         targets.update(step)
         self.targets = targets if len(targets) else None
 
+    def advance(self, step: Advance) -> None:
+        """Carry out a step of a subscription."""
+        subscriptions = self.subscriptions or Subscriptions()
+        subscriptions.advance(step)
+        self.subscriptions = subscriptions if len(subscriptions) else None
+
     def forget(self, front_end: int) -> None:
         """A front end is dead for good."""
         self.attached.discard(front_end)
@@ -262,6 +275,8 @@ class QueueState:
     @property
     def version(self) -> int:
         """The version that a snapshot needs for this queue."""
+        if self.subscriptions is not None:
+            return WITH_SUBSCRIPTIONS
         if self.targets is not None:
             return WITH_TARGETS
         return WITH_REMARKS if self.remarks else PLAIN_VERSION
@@ -285,6 +300,8 @@ class QueueState:
                 parts += (_ASPECTS.pack(subject), octets.encode())
         if version >= WITH_TARGETS:
             parts.append((self.targets or TargetStates()).encode())
+        if version >= WITH_SUBSCRIPTIONS:
+            parts.append((self.subscriptions or Subscriptions()).encode())
         return b"".join(parts)
 
     @classmethod
@@ -315,6 +332,9 @@ class QueueState:
         if version >= WITH_TARGETS:
             targets, offset = TargetStates.decode(data, offset)
             state.targets = targets if len(targets) else None
+        if version >= WITH_SUBSCRIPTIONS:
+            subscriptions, offset = Subscriptions.decode(data, offset)
+            state.subscriptions = subscriptions if len(subscriptions) else None
         return state, offset
 
 

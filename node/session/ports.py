@@ -102,12 +102,12 @@ class ConsumerOptions:
     """The consumer is shown copies: see `node.session.commands.Consume`."""
     offset: StreamOffset = FROM_NEXT
     """The place at which a reader of a stream begins."""
+    subscription: bytes = b""
+    """The subscription of a reader of a stream (`node.queue.subscriptions`); empty for none."""
     filter: bytes = b""
     """The octets of the consumer's selector; empty for none."""
     link: bytes = b""
-    """The link for which the queue is to keep the consumer's messages (`node.delivery.link_terms`); empty for
-    none.
-    """
+    """The link for which the queue is to keep its messages (`node.delivery.link_terms`); empty for none."""
     tells: bool = False
     """Deliveries state their bookmarks, and the ends of their leases (`MessageFormat.with_lease`)."""
     backlog: int = NO_BACKLOG

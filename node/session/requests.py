@@ -56,7 +56,7 @@ from node.session.named_messages import bookmarked, messages_settled, named_mess
 from node.session.permissions import Right, Scope
 from node.session.ports import BrokerPort, ConsumerOptions, DeclaredQueue, Got, QueueCounts, QueueRef
 from node.session.replaying import Replay
-from node.session.stream_offsets import stream_offset
+from node.session.stream_offsets import reading_from
 from node.session.subscriber import Subscriber
 from node.type_names import type_name
 
@@ -271,7 +271,7 @@ class Requests:
             queue = self._port.queue(caller.vhost, command.queue, caller.holder)
             browse = browse or _flag(queue, command.arguments, X_BROWSE)
         topic = None if command.offset is None else self._topic_under(caller, queue)
-        offset, queue = stream_offset(queue, command.offset, topic), topic or queue
+        place, queue = reading_from(queue, command.offset, topic, command.arguments), topic or queue
         known = self._port.knows_expressions
         condition = command.filter or consumer_filter(queue, command.arguments, known=known)
         # No permission mentions the queue of direct replies.
@@ -282,7 +282,7 @@ class Requests:
             _priority(queue, command.arguments),
             command.credit,
             browse,
-            offset,
+            *place,
             entitled(queue, condition, read_filter),
             command.link,
             _flag(queue, command.arguments, X_TELL),

@@ -12,6 +12,7 @@ from cluster.catalog.replica import Catalog
 from cluster.gateway import backlogs, gets
 from cluster.gateway.giving_back import GivingBack
 from cluster.gateway.link import PartitionLink
+from cluster.gateway.reading import Reading
 from cluster.gateway.routes import Routes, Targets
 from cluster.gateway.state import HeldMessages
 from cluster.owner import annotating, browsing, intake, serving, two_phase_commit
@@ -451,3 +452,17 @@ def unlogged_replacements() -> AbstractContextManager[object]:
         intact(self, context, now)
 
     return mock.patch.object(LastValues, "serve", silent)
+
+
+def places_ahead_of_settlements() -> AbstractContextManager[object]:
+    """D17: the place of a subscription is behind every message that is not settled. With the bug: behind the
+    newest one that is.
+    """
+    intact = Reading.settled
+
+    def hasty(self: Reading, ranges: list[Range]) -> None:
+        if ranges:
+            self._front.remove(0, ranges[-1][1])
+        intact(self, ranges)
+
+    return mock.patch.object(Reading, "settled", hasty)

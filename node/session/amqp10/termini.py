@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from node.delivery.settlements import Modification
+from node.message.streams import X_SUBSCRIPTION
 from node.ranges.range_set import RangeSet
 from node.refusal import Refusal, ResourceLockedError
 from node.session.amqp10.filters import filter_set
@@ -61,7 +62,7 @@ from node.wire.amqp10.values import AmqpValue, UInt
 
 LIFETIME: Final = {"lifetime-policy": DeleteOnClose()}
 
-CONSUMER_PROPERTIES: Final = (X_MAX_BACKLOG, X_TELL)
+CONSUMER_PROPERTIES: Final = (X_MAX_BACKLOG, X_TELL, X_SUBSCRIPTION)
 """The properties of links on which the node sends that are arguments of their consumers."""
 
 NO_FILTER: Final = "a subscription to an exchange takes no filter: bind a queue, and attach to the queue"

@@ -180,6 +180,33 @@ def streams(trial: Trial) -> Steps:
         trial.check_taken(every, taken)
     if chance.random() < 0.5:
         yield from _undone(trial, stream.writers[0], stream.over[0], every)
+    yield from _read_on(trial, [number for number, _ in stream.readers[0].came])
+
+
+def _read_on(trial: Trial, numbers: list[int]) -> Steps:
+    """Readers of one subscription, one after the other at any node, miss no message: each begins behind
+    messages that clients have settled.
+    """
+    chance, settled = trial.chance, set[int]()
+    named: dict[str, Any] = {OFFSET: "most-recent", "x-subscription": "audit"}
+    while settled != set(numbers):
+        prover = trial.prover()
+        yield prover.ask(m.BasicQos(0, chance.choice((1, 3, 50))))
+        begun: Any = yield prover.ask(m.BasicConsume(trial.name, arguments=named))
+        assert isinstance(begun, m.BasicConsumeOk)
+        first = True
+        for _ in range(chance.randint(1, 6)):
+            yield from trial.pause()
+            come, prover.deliveries = prover.deliveries, []
+            for one in come:
+                number = one.headers[OFFSET]
+                missed = {each for each in numbers if each < number} - settled if first else set()
+                trial.expect(not missed, f"a reader begins with {number} and misses {missed}")
+                first = False
+                if chance.random() < 0.9:
+                    prover.ack(one)
+                    settled.add(number)
+        yield prover.ask(m.BasicCancel(begun.consumer_tag))
 
 
 def _undone(trial: Trial, prover: Prover, queue: str, every: list[str]) -> Steps:
