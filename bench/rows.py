@@ -27,6 +27,7 @@ from bench.measures import (
 )
 from bench.mixed import crowd, ranks, search, share, through_headers, through_topic
 from bench.reconnecting import reconnect
+from bench.streams import over_stream, past, ten_over_stream
 
 
 class Goal(Enum):
@@ -188,6 +189,50 @@ OF_QUEUES: tuple[Row, ...] = (
         "queue-filter",
         share_of_plain("a filter of the queue by a header, which takes all", 0.9),
         lambda stage: share(stage, {"x-filter": "attempt >= 0"}),
+    ),
+    Row(
+        "queue-groups",
+        share_of_plain("1,000 groups, 10 consumers", 0.5),
+        lambda stage: share(stage, {"x-group-by": "site"}, consumers=10, sites=1000),
+    ),
+    Row(
+        "queue-once",
+        share_of_plain("at-most-once", 0.7),
+        lambda stage: share(stage, {"x-semantics": "at-most-once"}),
+    ),
+    Row(
+        "queue-keys",
+        share_of_plain("the last message of each key, keys all different", 0.4),
+        lambda stage: share(stage, {"x-key": "trace"}),
+    ),
+    Row(
+        "queue-history",
+        share_of_plain("a history", 0.95),
+        lambda stage: share(stage, {"x-history": "1D"}),
+    ),
+    Row("queue-over-stream", share_of_plain("a queue over a stream", 0.95), over_stream),
+    Row(
+        "queue-ten-over-stream",
+        (
+            Figure(
+                "one publish to a stream with 10 queues: share of the rate to 10 queues",
+                "share",
+                "",
+                Goal.AT_LEAST,
+                1,
+            ),
+        ),
+        ten_over_stream,
+    ),
+    Row(
+        "queue-past",
+        (
+            Figure(
+                "a new queue over 1,000,000 past messages: first delivery", "seconds", "s", Goal.AT_MOST, 0.2
+            ),
+        ),
+        past,
+        fresh=True,
     ),
     Row(
         "queue-ranks",

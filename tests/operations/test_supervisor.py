@@ -182,6 +182,24 @@ def test_a_second_request_to_stop_kills_at_once(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+def test_the_end_of_a_process_is_heard_also_when_its_exit_code_was_asked_for_before(tmp_path: Path) -> None:
+    async def body() -> None:
+        cluster = Cluster(tmp_path, 1)
+        (child,) = cluster.supervisor.children
+        child.process = cluster.start(child.node)
+        waiting = asyncio.create_task(child.wait())
+        await asyncio.sleep(0)
+        child.signal(signal.SIGKILL)
+        # The loop does not look at any file meanwhile.
+        while child.process.exit_code() is None:
+            time.sleep(0.001)
+        async with asyncio.timeout(10):
+            await waiting
+        assert child.ended() == -signal.SIGKILL
+
+    asyncio.run(body())
+
+
 def test_stopping_while_nodes_are_not_ready_yet(tmp_path: Path) -> None:
     async def body() -> None:
         cluster = Cluster(tmp_path, n1="waiting")

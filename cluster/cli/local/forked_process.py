@@ -74,7 +74,9 @@ class ForkedProcess:
         assert self._process.pid is not None
         self.pid: int = self._process.pid
         self.sentinel: int = self._process.sentinel
-        """A file descriptor, readable from the end of the process until `exit_code` has returned the code."""
+        """A file descriptor, readable from the end of the process on. It is closed with this object: an event
+        loop that waits for it hears of the end, also when the exit code was asked for before.
+        """
         self._exit_code: int | None = None
 
     def send(self, number: signal.Signals) -> None:
@@ -89,7 +91,6 @@ class ForkedProcess:
             self._exit_code = self._process.exitcode
             if self._exit_code is not None:
                 self._alive.close()
-                self._process.close()
         return self._exit_code
 
     def wait(self, seconds: float) -> int:
