@@ -436,7 +436,7 @@ def back_beside_themselves() -> AbstractContextManager[object]:
 def deltas_side_by_side() -> AbstractContextManager[object]:
     """D16: a delta is merged into the last value. With the bug: into the last one that is applied."""
 
-    def forgetful(self: LastValues, key: int, number: int, run: Run, index: int) -> None: ...
+    def forgetful(self: LastValues, first: int, run: Run, keys: list[Span]) -> None: ...
 
     return mock.patch.object(LastValues, "coming", forgetful)
 

@@ -11,8 +11,10 @@ owner merges it when it comes, and the log has the whole.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
+from itertools import islice
 from typing import Final
 
 from node.expressions.expression import Expression
@@ -82,10 +84,15 @@ class LastValues(Feature):
         """Those of which the log does not have yet that they are replaced."""
         self._gone = RangeSet()
         """Replaced messages that were ready. Consumers and readers see these no more."""
-        self._coming: dict[int, tuple[int, Run, int]] = {}
-        """The newest message of each key that entries bring which are not applied yet: its number, and a run
-        with its index there. In the order in which they come.
+        self._coming: deque[tuple[int, int, Run, list[Span]]] = deque()
+        """Runs that entries bring which are not applied yet: (number of the last message, number of the first
+        message, run, keys by index), in the order in which they come.
         """
+        self._last_coming: dict[int, tuple[int, Run, int]] = {}
+        """The newest message of each key in the first `_indexed` of these runs: its number, the run, and its
+        index there. It is made when a patch asks for it.
+        """
+        self._indexed = 0
         # Before the first turn the owner does not know which ready messages are leased.
         self._served = False
         every = delivery.state.living(0, ABOVE_ALL)
@@ -109,33 +116,48 @@ class LastValues(Feature):
             seen.update(self._delivery.redelivered.intersection(*part))
         return list(seen.ranges())
 
-    def coming(self, key: int, number: int, run: Run, index: int) -> None:
-        """The next entry brings a message with a key."""
-        self._coming.pop(key, None)
-        self._coming[key] = number, run, index
+    def coming(self, first: int, run: Run, keys: list[Span]) -> None:
+        """The next entry brings messages, numbered from `first` on, with these keys by index."""
+        self._coming.append((first + run.count - 1, first, run, keys))
 
     def last_value(self, key: int, context: FeatureContext) -> Run | None:
         """The newest message of a key, also one that is coming; None without one.
 
         Raises DamagedEntryError.
         """
-        number, run, index = self._coming.get(key, (-1, None, 0))
+        for _, first, run, keys in islice(self._coming, self._indexed, None):
+            for _, last, named in keys:
+                self._last_coming[named] = first + last, run, last
+        self._indexed = len(self._coming)
         newest = self._newest.get(key, -1)
-        if run is not None and number > newest:
-            return run.slice(index, 1)
+        found = self._last_coming.get(key)
+        if found is not None and found[0] > newest:
+            return found[1].slice(found[2], 1)
         if newest < 0:
             return None
         soft = self._delivery.soft.runs(newest, newest)
-        ((_, found),) = soft or context.contents(newest, newest)
-        return found
+        ((_, message),) = soft or context.contents(newest, newest)
+        return message
 
     def note(self, spans: Sequence[Span]) -> None:
-        coming = self._coming
-        while coming and (key := next(iter(coming))) and coming[key][0] <= spans[-1][1]:
-            del coming[key]
+        ready, every = self._delivery.ready, (spans[0][0], spans[-1][1])
+        self._came(every[1])
+        all_ready = ready.intersection(*every) == [every]
         for first, last, key in spans:
-            for part in self._delivery.ready.intersection(first, last):
+            if all_ready:
+                self._find(first, last, key)
+                continue
+            for part in ready.intersection(first, last):
                 self._find(*part, key)
+
+    def _came(self, upto: int) -> None:
+        """Messages up to a number are applied."""
+        coming = self._coming
+        while coming and coming[0][0] <= upto:
+            coming.popleft()
+            self._indexed = 0
+        if self._last_coming and not self._indexed:
+            self._last_coming.clear()
 
     def ready(self, first: int, last: int, had: list[Range]) -> None:
         self._take_out(self._outdated.intersection(first, last))
@@ -273,9 +295,9 @@ class Keys(Rule):
         return whole
 
     def taken(self, share: Feature | None, incoming: Incoming, first: int) -> None:
-        if isinstance(share, LastValues):
-            for _, last, key in self._keys(incoming):
-                share.coming(key, first + last, incoming.run, last)
+        keys = self._keys(incoming)
+        if keys and isinstance(share, LastValues):
+            share.coming(first, incoming.run, keys)
 
 
 def _share(delivery: DeliveryState, former: Feature | None) -> Feature | None:
