@@ -85,7 +85,8 @@ class QueueDeclarations:
                 self._answer_present(present, answer)
                 return
             known = self._context.formats.know_argument
-            check_arguments_known(declaration.name, vhost, declaration.arguments, known)
+            absent = self._catalog.state.members.never_started
+            check_arguments_known(declaration.name, vhost, declaration.arguments, known, absent)
             settings = read_queue_arguments(declaration.arguments, declaration.name, vhost)
             placement = self._placement(vhost, declaration, node or self._context.config.node)
         except Refusal as refusal:

@@ -51,7 +51,8 @@ class Streams:
         reads = self.has(queue)
         if options.subscription:
             known = self._formats.know_argument
-            check_arguments_known(queue.name, queue.vhost, {X_SUBSCRIPTION: True}, known)
+            absent = self._state.members.never_started
+            check_arguments_known(queue.name, queue.vhost, {X_SUBSCRIPTION: True}, known, absent)
         if options.subscription and not reads:
             raise PreconditionFailedError(
                 f"invalid arg '{X_SUBSCRIPTION}' for {queue}: readers of streams alone have subscriptions"

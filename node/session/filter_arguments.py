@@ -4,7 +4,7 @@ older release does not know.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -60,14 +60,20 @@ def _both(condition: bytes, read_filter: bytes) -> bytes:
 
 
 def check_arguments_known(
-    name: str, vhost: str, arguments: Mapping[str, Any], known: Callable[[str], bool]
+    name: str,
+    vhost: str,
+    arguments: Mapping[str, Any],
+    known: Callable[[str], bool],
+    never_started: Sequence[str],
 ) -> None:
     """Raises PreconditionFailedError for an argument of a queue that some owner would not carry out: one that
-    is not `known`.
+    is not `known`. Of the nodes that have never started no node knows the release.
     """
     argument = unknown_argument(arguments, known)
     if argument is not None:
-        raise PreconditionFailedError(_not_known(argument, f"queue '{name}' in vhost '{vhost}'"))
+        raise PreconditionFailedError(
+            _not_known(argument, f"queue '{name}' in vhost '{vhost}'", never_started)
+        )
 
 
 def unknown_argument(arguments: Mapping[str, Any], known: Callable[[str], bool]) -> str | None:
@@ -78,8 +84,8 @@ def unknown_argument(arguments: Mapping[str, Any], known: Callable[[str], bool])
     return next((argument for argument in named if not known(argument)), None)
 
 
-def _not_known(argument: str, subject: str) -> str:
-    return (
-        f"invalid arg '{argument}' for {subject}: a node of the cluster runs a release without "
-        f"{argument}; upgrade all nodes first"
-    )
+def _not_known(argument: str, subject: str, never_started: Sequence[str] = ()) -> str:
+    wrong = f"invalid arg '{argument}' for {subject}"
+    if never_started:
+        return f"{wrong}: try again when each node has started; {', '.join(never_started)}: never yet"
+    return f"{wrong}: a node of the cluster runs a release without {argument}; upgrade all nodes first"
