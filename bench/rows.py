@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -78,6 +78,17 @@ def share_of_mixed(title: str) -> tuple[Figure]:
 
 def share_of_plain(title: str, least: float) -> tuple[Figure]:
     return (Figure(f"{title}: share of the mixed rate", "share", "", Goal.AT_LEAST, least),)
+
+
+def share_of(title: str, whole: str) -> tuple[Figure]:
+    return (Figure(f"{title}: share {whole}", "share", "", Goal.AT_LEAST, 1),)
+
+
+def beside_plain(
+    id: str, title: str, least: float, arguments: Mapping[str, object], consumers: int = 1, **options: int
+) -> Row:
+    """A queue with these arguments beside a plain one with the same messages."""
+    return Row(id, share_of_plain(title, least), lambda stage: share(stage, arguments, consumers, **options))
 
 
 def of_sink(program: str, title: str, package: str) -> Row:
@@ -175,76 +186,35 @@ MIXED: tuple[Row, ...] = (
 """Messages as applications send them: each with an id, a time, headers and a length of its own."""
 
 OF_QUEUES: tuple[Row, ...] = (
-    Row(
-        "queue-lease",
-        share_of_plain("lease period", 0.95),
-        lambda stage: share(stage, {"x-lease-period": 600_000}),
+    beside_plain("queue-lease", "lease period", 0.95, {"x-lease-period": 600_000}),
+    beside_plain(
+        "queue-fair", "10 consumers, proportional fairness", 0.95, {"x-fairness": "proportional"}, 10
     ),
-    Row(
-        "queue-fair",
-        share_of_plain("10 consumers, proportional fairness", 0.95),
-        lambda stage: share(stage, {"x-fairness": "proportional"}, consumers=10),
-    ),
-    Row(
+    beside_plain(
         "queue-filter",
-        share_of_plain("a filter of the queue by a header, which takes all", 0.9),
-        lambda stage: share(stage, {"x-filter": "attempt >= 0"}),
+        "a filter of the queue by a header, which takes all",
+        0.9,
+        {"x-filter": "attempt >= 0"},
     ),
-    Row(
-        "queue-groups",
-        share_of_plain("1,000 groups, 10 consumers", 0.5),
-        lambda stage: share(stage, {"x-group-by": "site"}, consumers=10, sites=1000),
-    ),
-    Row(
-        "queue-once",
-        share_of_plain("at-most-once", 0.7),
-        lambda stage: share(stage, {"x-semantics": "at-most-once"}),
-    ),
-    Row(
-        "queue-keys",
-        share_of_plain("the last message of each key, keys all different", 0.4),
-        lambda stage: share(stage, {"x-key": "trace"}),
-    ),
-    Row(
-        "queue-history",
-        share_of_plain("a history", 0.95),
-        lambda stage: share(stage, {"x-history": "1D"}),
-    ),
+    beside_plain("queue-groups", "1,000 groups, 10 consumers", 0.5, {"x-group-by": "site"}, 10, sites=1000),
+    beside_plain("queue-once", "at-most-once", 0.7, {"x-semantics": "at-most-once"}),
+    beside_plain("queue-keys", "the last message of each key, keys all different", 0.4, {"x-key": "trace"}),
+    beside_plain("queue-history", "a history", 0.95, {"x-history": "1D"}),
     Row("queue-over-stream", share_of_plain("a queue over a stream", 0.95), over_stream),
     Row(
         "queue-ten-over-stream",
-        (
-            Figure(
-                "one publish to a stream with 10 queues: share of the rate to 10 queues",
-                "share",
-                "",
-                Goal.AT_LEAST,
-                1,
-            ),
-        ),
+        share_of("one publish to a stream with 10 queues", "of the rate to 10 queues"),
         ten_over_stream,
     ),
     Row(
         "queue-past",
-        (
-            Figure(
-                "a new queue over 1,000,000 past messages: first delivery", "seconds", "s", Goal.AT_MOST, 0.2
-            ),
-        ),
+        (Figure("a new queue over 1,000,000 past messages", "seconds", "s", Goal.AT_MOST, 0.2),),
         past,
         fresh=True,
     ),
     Row(
         "queue-ranks",
-        (
-            Figure(
-                "priorities by an expression, all distinct: share of the rate with 10 priorities",
-                "share",
-                "",
-                Goal.AT_LEAST,
-                1,
-            ),
-        ),
+        share_of("priorities by an expression, all distinct", "of the rate with 10 priorities"),
         ranks,
     ),
     Row(

@@ -11,3 +11,8 @@ own for the answers to its requests.
 
 X_REPLACE: Final = "x-replace"
 """The argument of a consumer that takes the place of the one with its tag, and keeps the messages of that."""
+
+X_LEASE_LINGER: Final = "x-lease-linger"
+"""The argument of a consumer whose unsettled messages the queue keeps for a while when its client is gone, in
+milliseconds.
+"""

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from cluster.catalog.definitions import PartitionKind
+from cluster.catalog.effective import settings_of
 from cluster.gateway.backlogs import Backlogs
 from cluster.gateway.commits import Attached
 from cluster.gateway.context import GatewayContext
@@ -20,7 +22,8 @@ from cluster.gateway.refusals import refusal_of
 from cluster.gateway.state import NO_HOLDER, LinkConsumer
 from cluster.peers.link_messages import Delivery
 from node.delivery.backlog import NO_BACKLOG
-from node.names import X_REPLACE
+from node.delivery.link_terms import LinkTerms, link_terms
+from node.names import X_LEASE_LINGER, X_REPLACE
 from node.queue.features.registry import rules_of
 from node.queue.settings import PLAIN, QueueSettings
 from node.refusal import PreconditionFailedError, Refusal
@@ -44,6 +47,7 @@ class Attaching:
         """`new_consumer` adds to the consumers; `cancel`: see `Cancellations.cancel`."""
         self._state, self._links, self._local = context.catalog.state, context.links, local
         self._consumers, self._formats = consumers, context.formats
+        self._front_end = context.config.front_end
         self._new_consumer, self._cancel = new_consumer, cancel
         self.backlogs = Backlogs(self._state, local, consumers)
 
@@ -56,8 +60,11 @@ class Attaching:
         received: int | None = None,
     ) -> None:
         """Start a consumer. Answers its number, or a refusal. One that has `received` so many messages from
-        another queue counts on from there, without credit.
+        another queue counts on from there, without credit. Raises PreconditionFailedError where the queue
+        cannot keep the consumer's messages.
         """
+        if options.link and not link_terms(options.link).identity:
+            self._check_keeps(queue)
         number = self._new_consumer(self._links.to(queue.partition), queue.id)
         attached = self._consumers[number]
         backlog = self.backlogs.begin(attached, options.backlog, no_ack=options.no_ack)
@@ -83,10 +90,28 @@ class Attaching:
             holder=number if described.by_consumer else NO_HOLDER,
             single_active=described.takes_turns,
             filter=options.filter,
-            link=options.link,
+            link=self._link_of(number, options.link),
             tells=options.tells,
             backlog=options.backlog if self._formats.know_backlogs() else NO_BACKLOG,
         )
+
+    def _link_of(self, number: int, octets: bytes) -> bytes:
+        """A link without a name is the consumer's own: no other consumer of the cluster attaches it."""
+        if not octets or link_terms(octets).identity:
+            return octets
+        return LinkTerms(b"%d\0%d" % (self._front_end, number), link_terms(octets).kept_s).encode()
+
+    def _check_keeps(self, queue: QueueRef) -> None:
+        """Raises PreconditionFailedError where the queue keeps none for links (`cluster.owner.links`)."""
+        defined = self._state.queues_by_id.get(queue.id)
+        settings = PLAIN if defined is None else settings_of(self._state, defined)
+        described = rules_of(settings).described
+        partition = None if defined is None else self._state.partitions[defined.partition]
+        in_memory = partition is None or partition.kind is PartitionKind.TRANSIENT
+        by_itself = described.by_consumer or described.takes_turns or described.leases_end
+        if in_memory or settings.at_most_once or by_itself:
+            wrong = f"invalid arg '{X_LEASE_LINGER}' for {queue}"
+            raise PreconditionFailedError(f"{wrong}: the queue keeps no messages of consumers that are gone")
 
     def _attached(
         self, queue: QueueRef, consumer: LinkConsumer, answer: Consumed, value: Any, _: Delivery | None

@@ -253,9 +253,9 @@ class Description:
     use by a client; None for never. `by_consumer`: front ends must tell a new owner which of their consumers
     has which message. `takes_turns`: one consumer at a time is active, and front ends must tell a new owner
     which one. `backlog_cap`: the most that the backlog of a consumer may be (`node.delivery.backlog`).
-    `strict_leases`: a consumer alone settles the messages that it has. `stream`: the queue keeps its messages
-    for all readers. `recovery_point`: where in the stream under it the past begins that the new queue has;
-    None for no past.
+    `strict_leases`: a consumer alone settles the messages that it has. `leases_end`: leases lapse after a
+    period. `stream`: the queue keeps its messages for all readers. `recovery_point`: where in the stream
+    under it the past begins that the new queue has; None for no past.
     """
 
     dead_letters: DeadLetterTarget | None = None
@@ -265,6 +265,7 @@ class Description:
     takes_turns: bool = False
     backlog_cap: int = NO_BACKLOG
     strict_leases: bool = False
+    leases_end: bool = False
     stream: bool = False
     recovery_point: StreamOffset | None = None
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from node.delivery.backlog import NO_BACKLOG
 from node.delivery.deeds import Became, Deed, MoveTarget, ReplayTarget
 from node.message.bookmarks import bookmark_of
 from node.names import REPLY_TO, X_REPLACE
@@ -20,7 +19,6 @@ from node.session.commands import (
     COMPLETED,
     NOTHING,
     X_BROWSE,
-    X_MAX_BACKLOG,
     X_TELL,
     Answered,
     Bind,
@@ -48,6 +46,7 @@ from node.session.commands import (
     SettleMessages,
     Unbind,
 )
+from node.session.consumer_arguments import backlog_asked, flag_of, lingering, priority_of
 from node.session.filter_arguments import (
     consumer_filter,
     entitled,
@@ -269,25 +268,26 @@ class Requests:
             reply_to, browse = queue.name, False
         else:
             queue = self._port.queue(caller.vhost, command.queue, caller.holder)
-            browse = browse or _flag(queue, command.arguments, X_BROWSE)
+            browse = browse or flag_of(queue, command.arguments, X_BROWSE)
         topic = None if command.offset is None else self._topic_under(caller, queue)
         place, queue = reading_from(queue, command.offset, topic, command.arguments), topic or queue
         known = self._port.knows_expressions
         condition = command.filter or consumer_filter(queue, command.arguments, known=known)
         # No permission mentions the queue of direct replies.
         read_filter = b"" if reply_to else self._port.permissions.read_filter(caller.scope)
+        lingers = lingering(queue, command.arguments)
         options = ConsumerOptions(
             command.settled,
             command.exclusive,
-            _priority(queue, command.arguments),
+            priority_of(queue, command.arguments),
             command.credit,
             browse,
             *place,
             entitled(queue, condition, read_filter),
-            command.link,
-            _flag(queue, command.arguments, X_TELL),
-            _backlog(queue, command.arguments),
-            command.replaces if _flag(queue, command.arguments, X_REPLACE) else 0,
+            command.link or (lingers if self._port.knows_links and not command.settled else b""),
+            flag_of(queue, command.arguments, X_TELL),
+            backlog_asked(queue, command.arguments),
+            command.replaces if flag_of(queue, command.arguments, X_REPLACE) else 0,
         )
 
         def attached(consumer: int, refusal: Refusal | None) -> None:
@@ -414,41 +414,6 @@ def _alternate(vhost: str, command: DeclareExchange) -> str | None:
             f"in vhost '{vhost}'"
         )
     return name
-
-
-def _priority(queue: QueueRef, arguments: dict[str, Any]) -> int:
-    priority = arguments.get("x-priority", 0)
-    if not isinstance(priority, int) or isinstance(priority, bool):
-        raise _misfit(queue, "x-priority", _expected("integer", priority))
-    return priority
-
-
-def _flag(queue: QueueRef, arguments: dict[str, Any], argument: str) -> bool:
-    """Whether the consumer asks for what this argument stands for. Raises PreconditionFailedError."""
-    asked = arguments.get(argument, False)
-    if not isinstance(asked, bool):
-        raise _misfit(queue, argument, _expected("boolean", asked))
-    return asked
-
-
-def _backlog(queue: QueueRef, arguments: dict[str, Any]) -> int:
-    """The backlog that the consumer asks for, or NO_BACKLOG. Raises PreconditionFailedError."""
-    if X_MAX_BACKLOG not in arguments:
-        return NO_BACKLOG
-    backlog = arguments[X_MAX_BACKLOG]
-    if not isinstance(backlog, int) or isinstance(backlog, bool):
-        raise _misfit(queue, X_MAX_BACKLOG, _expected("integer", backlog))
-    if backlog < 0:
-        raise _misfit(queue, X_MAX_BACKLOG, f"{{value_negative,{backlog}}}")
-    return int(backlog)
-
-
-def _expected(kind: str, value: object) -> str:
-    return f'"expected {kind}, got {type_name(value)}"'
-
-
-def _misfit(queue: QueueRef, argument: str, reason: str) -> PreconditionFailedError:
-    return PreconditionFailedError(f"invalid arg '{argument}' for {queue}: {reason}")
 
 
 _HANDLERS: Final[dict[type[Any], Callable[[Requests, Caller, Any, Answered], None]]] = {

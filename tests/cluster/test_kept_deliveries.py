@@ -46,7 +46,7 @@ def test_the_node_grants_the_unsettled_state_for_as_long_as_asked(site: Site, cl
 @pytest.mark.sentence(
     "1.0/2.6.3-2", "1.0/2.6.13-3", "1.0/2.6.13-6", "1.0/2.7.3-4", "1.0/3.4.6-3", "1.0/3.4.6-4", "1.0/3.4.6-5"
 )
-@pytest.mark.requirement("B7.1", "B7.4", "B7.5", "B7.7", "X5")
+@pytest.mark.requirement("B7.1", "B7.4", "B7.5", "B7.7", "X5.1")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_message_waits_for_its_link_and_no_other_consumer_gets_it(
     site: Site, client: Client, way: str

@@ -30,7 +30,7 @@ from tests.wire.amqp10.performatives import credit, receiver, settled
 __all__ = ["client", "site"]
 
 
-@pytest.mark.requirement("B7.9", "X5")
+@pytest.mark.requirement("B7.9", "X5.1", "X5.2")
 @pytest.mark.parametrize("killed", ["owner", "front end", "both"])
 @pytest.mark.parametrize("power", [True, False])
 def test_deliveries_are_kept_whichever_node_dies(

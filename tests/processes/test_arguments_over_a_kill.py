@@ -453,7 +453,7 @@ def test_where_a_queue_is_and_on_how_many_nodes(trial: Trial) -> None:
 # -- B7: deliveries that outlive their link -------------------------------------------------------
 
 
-@pytest.mark.requirement("B7.7", "B7.9", "X5")
+@pytest.mark.requirement("B7.7", "B7.9", "X5.1", "X5.2")
 def test_a_link_handles_each_message_once_though_its_node_and_the_owner_are_killed(trial: Trial) -> None:
     """The client is at the owner: the log alone has which messages are the link's."""
     trial.declare(x_queue_type="quorum")
