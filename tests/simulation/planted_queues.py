@@ -27,7 +27,7 @@ from cluster.owner.state import OwnerState
 from cluster.peers.consumer_terms import ConsumerTerms
 from cluster.peers.held_leases import HeldLeases
 from cluster.peers.link_messages import Ranges
-from node.delivery.settlements import NO_TOKEN
+from node.delivery.settlements import NO_TOKEN, Outcome
 from node.message.run import Run
 from node.queue.delivery_state import DeliveryState
 from node.queue.dispatch import QueueOwner
@@ -466,3 +466,12 @@ def places_ahead_of_settlements() -> AbstractContextManager[object]:
         intact(self, ranges)
 
     return mock.patch.object(Reading, "settled", hasty)
+
+
+def leases_that_do_not_linger() -> AbstractContextManager[object]:
+    """X5: a message stays with its consumer's link when the client has gone. With the bug it goes back."""
+
+    def hasty(self: GivingBack, lease: int, ranges: Ranges) -> None:
+        self.give_back(lease, ranges, Outcome.LOST, None)
+
+    return mock.patch.object(GivingBack, "abandon", hasty)

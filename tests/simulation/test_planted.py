@@ -62,6 +62,7 @@ SHOWN_BY = {
     "back beside themselves": 256,
     "places ahead of settlements": 64,
     "deltas side by side": 228,
+    "leases that do not linger": 244,
     "replacements that are not logged": 292,
     "gaps behind the past": 192,
     "removed before it is sent": 15,

@@ -28,6 +28,9 @@ FOCUSED = {
 OF_FILTERS = (68, 132)
 """Seeds about consumers that are about filters."""
 
+OF_LINGERING = (52, 372)
+"""Seeds about consumers that are about leases that linger."""
+
 OF_VALUES = (228, 420)
 """Seeds about consumers that are about the last values of keys."""
 
@@ -132,6 +135,13 @@ def test_queues_and_consumers_have_what_their_filters_take(seed: int) -> None:
 @pytest.mark.parametrize("seed", OF_VALUES)
 def test_no_value_of_a_key_is_lost_and_none_comes_back(seed: int) -> None:
     """Several clients change the values, and other clients take them, while owners change."""
+    kept(seed, Focus.CONSUMERS)
+
+
+@pytest.mark.requirement("X5.1")
+@pytest.mark.parametrize("seed", OF_LINGERING)
+def test_leases_linger_when_the_client_is_gone(seed: int) -> None:
+    """No other consumer gets the messages before their time is over, whichever node owns the queue."""
     kept(seed, Focus.CONSUMERS)
 
 

@@ -14,6 +14,7 @@ from tests.simulation.trials import (
     filters,
     keeping,
     limits,
+    lingering,
     looks,
     moving,
     naming,
@@ -69,6 +70,7 @@ OF_CONSUMERS: dict[str, Kind] = {
     "cuts": cuts.cuts,
     "streams": streams.streams,
     "values": values.values,
+    "lingering": lingering.lingering,
 }
 """Only in seeds about consumers."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from math import inf
 
@@ -28,6 +29,34 @@ NAMING = 0.06
 """The probability that a client names a message, each time that consumers act."""
 
 
+def settle_named(
+    trial: Trial,
+    received: Received,
+    deed: Deed,
+    answered: Callable[[dict[Became, list[Range]], Refusal | None], None],
+) -> None:
+    """Settle a message of the trial's queue by the bookmark that its consumer was told, at any node. Raises
+    LostError where no node is ready.
+    """
+    nodes = trial.nodes.ready_nodes()
+    if not nodes:
+        raise LostError
+    node = trial.chance.choice(nodes)
+    port = trial.nodes.place(node).front_ends.of(node)
+    bookmark = received.headers["x-bookmark"]
+    assert isinstance(bookmark, str)
+
+    def ask() -> None:
+        try:
+            queue: QueueRef = port.queue("/", trial.name, 0)
+        except Refusal:
+            return
+        number = number_of_bookmark(queue.id, bookmark)
+        port.settle_named(queue, Named(deed, [(number, number)]), answered)
+
+    node.input(ask)
+
+
 class Namer:
     """Settles messages of a trial's queue by bookmark, at any node.
 
@@ -49,9 +78,6 @@ class Namer:
     def settle(self, held: Held, deed: Deed) -> None:
         """Name the message of a delivery."""
         trial, body = self._trial, held.received.body
-        nodes = trial.nodes.ready_nodes()
-        if not nodes:
-            raise LostError
         if deed is Deed.CANCEL:
             # From now on the message may come to another consumer.
             held.outcome, self._open[held] = Outcome.RETURNED, inf
@@ -59,20 +85,7 @@ class Namer:
             self.cancelled.append(held)
         else:
             self.touched.add(body)
-        node = trial.chance.choice(nodes)
-        port = trial.nodes.place(node).front_ends.of(node)
-        bookmark = held.received.headers["x-bookmark"]
-        assert isinstance(bookmark, str)
-
-        def ask() -> None:
-            try:
-                queue: QueueRef = port.queue("/", trial.name, 0)
-            except Refusal:
-                return
-            number = number_of_bookmark(queue.id, bookmark)
-            port.settle_named(queue, Named(deed, [(number, number)]), partial(self._answered, held, deed))
-
-        node.input(ask)
+        settle_named(trial, held.received, deed, partial(self._answered, held, deed))
 
     def _answered(
         self, held: Held, deed: Deed, became: dict[Became, list[Range]], refusal: Refusal | None
