@@ -22,7 +22,7 @@ from cluster.gateway.refusals import refusal_of
 from cluster.gateway.state import NO_HOLDER, LinkConsumer
 from cluster.peers.link_messages import Delivery
 from node.delivery.backlog import NO_BACKLOG
-from node.delivery.link_terms import LinkTerms, link_terms
+from node.delivery.link_terms import OWN, LinkTerms, link_terms
 from node.names import X_LEASE_LINGER, X_REPLACE
 from node.queue.features.registry import rules_of
 from node.queue.settings import PLAIN, QueueSettings
@@ -99,7 +99,8 @@ class Attaching:
         """A link without a name is the consumer's own: no other consumer of the cluster attaches it."""
         if not octets or link_terms(octets).identity:
             return octets
-        return LinkTerms(b"%d\0%d" % (self._front_end, number), link_terms(octets).kept_s).encode()
+        identity = OWN + b"%d %d" % (self._front_end, number)
+        return LinkTerms(identity, link_terms(octets).kept_s).encode()
 
     def _check_keeps(self, queue: QueueRef) -> None:
         """Raises PreconditionFailedError where the queue keeps none for links (`cluster.owner.links`)."""

@@ -18,6 +18,11 @@ SOURCE: Final = b"\xff"
 no link on which a client sends has such an identity.
 """
 
+OWN: Final = b"\xfe"
+"""The first octet of the identity of a link that a consumer has for itself, as `SOURCE`: no client attaches
+it.
+"""
+
 REMEMBERED_LEASES: Final = 4096
 """The most leases that are not read from their octets again: a link has one for all of its messages."""
 

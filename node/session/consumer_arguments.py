@@ -40,14 +40,15 @@ def backlog_asked(queue: QueueRef, arguments: Mapping[str, Any]) -> int:
     return backlog
 
 
-def lingering(queue: QueueRef, arguments: Mapping[str, Any]) -> bytes:
+def lingering(queue: QueueRef, arguments: Mapping[str, Any], *, settled: bool) -> bytes:
     """The link without a name that a consumer has for itself (`node.delivery.link_terms`), for the time that
-    its messages are kept when its client is gone; empty where they go back at once.
+    its messages are kept when its client is gone; empty where they go back at once, as for a consumer whose
+    deliveries are `settled` when they are made.
     """
     linger_ms = _integer(queue, arguments, X_LEASE_LINGER)
     if not 0 <= linger_ms <= LONGEST_LINGER_MS:
         raise _misfit(queue, X_LEASE_LINGER, f"{{value_out_of_range,{linger_ms}}}")
-    return LinkTerms(b"", -(-linger_ms // 1000)).encode() if linger_ms else b""
+    return LinkTerms(b"", -(-linger_ms // 1000)).encode() if linger_ms and not settled else b""
 
 
 def _integer(queue: QueueRef, arguments: Mapping[str, Any], argument: str) -> int:

@@ -275,7 +275,7 @@ class Requests:
         condition = command.filter or consumer_filter(queue, command.arguments, known=known)
         # No permission mentions the queue of direct replies.
         read_filter = b"" if reply_to else self._port.permissions.read_filter(caller.scope)
-        lingers = lingering(queue, command.arguments)
+        own = lingering(queue, command.arguments, settled=command.settled)
         options = ConsumerOptions(
             command.settled,
             command.exclusive,
@@ -284,7 +284,7 @@ class Requests:
             browse,
             *place,
             entitled(queue, condition, read_filter),
-            command.link or (lingers if self._port.knows_links and not command.settled else b""),
+            command.link or (own if own and self._port.knows_links else b""),
             flag_of(queue, command.arguments, X_TELL),
             backlog_asked(queue, command.arguments),
             command.replaces if flag_of(queue, command.arguments, X_REPLACE) else 0,

@@ -149,5 +149,6 @@ def test_without_the_argument_a_message_goes_back_at_once(site: Site, arguments:
 def test_a_wrong_time_is_refused(site: Site, wrong: Any) -> None:
     client = site.client("n1")
     client.declare(QUEUE)
-    with pytest.raises(ChannelClosedError, match=r"406 .*invalid arg 'x-lease-linger'"):
-        client.consume(QUEUE, arguments={"x-lease-linger": wrong})
+    for no_ack in (False, True):
+        with pytest.raises(ChannelClosedError, match=r"406 .*invalid arg 'x-lease-linger'"):
+            site.client("n1").consume(QUEUE, no_ack=no_ack, arguments={"x-lease-linger": wrong})
