@@ -54,10 +54,10 @@ class QueueState:
     gave to messages, by aspect; no map in it is empty. `remarks` are octets about messages. `seen` are the
     message ids within the queue's window; None without any. `targets` are those that the queue keeps for the
     links of clients that send; None without any. `subscriptions` are those of a stream; None without any.
-    `withheld` are the messages of `alive` that a transaction
-    has published whose outcome is not known (`node.queue.transactions`). `delivered` is the newest message
-    that a consumer may have got, by what the entries that this replica has applied itself say of settled,
-    returned and dead messages. It is no part of the snapshot, and replicas may differ in it.
+    `withheld` are the messages of `alive` that a transaction has published whose outcome is not known
+    (`node.queue.transactions`). `delivered` is the newest message that a consumer may have got, by what the
+    entries that this replica has applied itself say of settled, returned and dead messages. It is no part of
+    the snapshot, and replicas may differ in it.
     """
 
     __slots__ = (

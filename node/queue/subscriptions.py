@@ -37,11 +37,6 @@ class Subscriptions:
     def __len__(self) -> int:
         return len(self._places)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Subscriptions) and self._places == other._places
-
-    __hash__ = None  # type: ignore[assignment]
-
     def place(self, name: bytes) -> int | None:
         """The place of a subscription; None for one that has read nothing."""
         return self._places.get(name)

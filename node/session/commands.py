@@ -140,9 +140,8 @@ class Consume:
     settled: bool = False
     exclusive: bool = False
     arguments: dict[str, Any] = field(default_factory=dict)
-    """`x-priority`, `X_MAX_BACKLOG`, `X_TELL`, `X_BROWSE`, `node.names.X_LEASE_LINGER`,
-    `node.names.X_REPLACE`, and
-    `x-filter` (`node.session.filter_arguments`).
+    """`x-priority`, `X_MAX_BACKLOG`, `X_TELL`, `X_BROWSE`, `node.names.X_LEASE_LINGER`, `X_SUBSCRIPTION`
+    (`node.message.streams`), `node.names.X_REPLACE`, and `x-filter` (`node.session.filter_arguments`).
     """
     browse: bool = False
     offset: Any = None

@@ -187,12 +187,16 @@ def test_the_end_of_a_process_is_heard_also_when_its_exit_code_was_asked_for_bef
         cluster = Cluster(tmp_path, 1)
         (child,) = cluster.supervisor.children
         child.process = cluster.start(child.node)
+        process = child.process
+
+        def end() -> None:
+            # The loop looks at no file between the signal and the exit code.
+            process.send(signal.SIGKILL)
+            assert process.wait(10) == -signal.SIGKILL
+
         waiting = asyncio.create_task(child.wait())
-        await asyncio.sleep(0)
-        child.signal(signal.SIGKILL)
-        # The loop does not look at any file meanwhile.
-        while child.process.exit_code() is None:
-            time.sleep(0.001)
+        # Behind the first step of the task.
+        asyncio.get_running_loop().call_soon(end)
         async with asyncio.timeout(10):
             await waiting
         assert child.ended() == -signal.SIGKILL

@@ -91,7 +91,7 @@ class Watcher:
 
 
 def values(trial: Trial) -> Steps:
-    """No consumer gets a value that is older than one that has come before, and none is lost."""
+    """No consumer gets a value that is older than one that has come before."""
     yield from trial.chance.choice((_deltas, _wholes))(trial)
 
 
@@ -111,8 +111,8 @@ def _wholes(trial: Trial) -> Steps:
 
 
 def _deltas(trial: Trial) -> Steps:
-    """Deltas of several clients make one value after the other. The queue over the stream has the last value
-    of each key, and another queue has all.
+    """Deltas of several clients make one value after the other, and none is lost. The queue over the stream
+    has the last value of each key, and another queue has all.
     """
     chance, writers = trial.chance, Writers(trial)
     first, stream, each = writers.provers[0], f"{trial.name} all", f"{trial.name} each"
