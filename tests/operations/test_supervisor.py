@@ -81,6 +81,36 @@ def test_all_nodes_start_are_announced_and_stop_cleanly(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+def test_stopped_during_a_slow_start_it_starts_no_other_node_and_gives_the_first_its_time(
+    tmp_path: Path,
+) -> None:
+    """On a loaded machine the fork server imports for longer than nodes have to end."""
+
+    async def body() -> None:
+        cluster = Cluster(tmp_path)
+        started, grace = list[str](), 0.5
+
+        def slowly(node: LocalNode) -> ForkedProcess:
+            started.append(node.name)
+            loop.call_soon_threadsafe(supervisor.stop)
+            time.sleep(2 * grace)
+            return cluster.start(node)
+
+        loop = asyncio.get_running_loop()
+        supervisor = Supervisor(
+            cluster.nodes,
+            restart=True,
+            report=cluster.said.append,
+            on_all_ready=cluster.pids.update,
+            start=slowly,
+            stop_grace_s=grace,
+        )
+        assert await supervisor.run() == 0
+        assert (started, cluster.said) == (["n1"], [])
+
+    asyncio.run(body())
+
+
 def test_a_killed_node_is_reported_and_started_again(tmp_path: Path) -> None:
     async def body() -> None:
         cluster = Cluster(tmp_path)

@@ -142,6 +142,9 @@ class Supervisor:
         self._stopping.set()
         for child in self.children:
             child.signal(signal.SIGTERM)
+        # A node that is being started gets its signal once it has a process, and has its time from then on.
+        async with self._starting:
+            pass
         done, _ = await asyncio.wait((running,), timeout=self._stop_grace_s)
         if not done:
             for child in self.children:
@@ -154,6 +157,8 @@ class Supervisor:
     async def _keep_running(self, child: Child) -> None:
         while not self._stopping.is_set():
             async with self._starting:
+                if self._stopping.is_set():
+                    return
                 # In a thread, as the first start waits until the fork server has imported the nodes' code.
                 child.process = await asyncio.to_thread(self._start, child.node)
             if self._stopping.is_set():
