@@ -224,7 +224,7 @@ class QueueOwner:
                     share = -(-min(len(delivery.ready), budget) // turns)
                 turns -= 1
                 consumer = line.popleft()
-                granted = self._serve(grants, fit, consumer, min(budget, share), not line)
+                granted = self._serve(grants, fit, consumer, min(budget, share), turns)
                 budget -= granted
                 if not granted:
                     stopped.append(consumer)
@@ -240,11 +240,11 @@ class QueueOwner:
         return grants
 
     def _serve(
-        self, grants: list[Grant], fit: Fit | None, consumer: Consumer, share: int, alone: bool
+        self, grants: list[Grant], fit: Fit | None, consumer: Consumer, share: int, rivals: int
     ) -> int:
         """Grant the consumer up to `share` messages within its credit; return how many.
 
-        `alone`: no other consumer stands in the line.
+        `rivals`: how many other consumers are still to be served in this turn.
         """
         granted = 0
         share = min(share, consumer.limit - consumer.sent)
@@ -252,7 +252,7 @@ class QueueOwner:
         if self.lifecycle.hooks.room and not removal:
             share = self._room(consumer, share)
         while granted < share:
-            offered = self._offered(consumer, share - granted, alone, granted > 0)
+            offered = self._offered(consumer, share - granted, rivals, granted > 0)
             grant = self._grant(consumer, offered, removal, fit) if offered else None
             if grant is None:
                 break
@@ -398,9 +398,7 @@ class QueueOwner:
                 low = end + 1
         return grants
 
-    def _offered(
-        self, consumer: Consumer, limit: int, alone: bool = True, begun: bool = False
-    ) -> list[Range]:
+    def _offered(self, consumer: Consumer, limit: int, rivals: int = 0, begun: bool = False) -> list[Range]:
         """The next messages for the consumer, up to `limit`; see `Order.offered`."""
         delivery = self.delivery
         ready = delivery.ready
@@ -409,7 +407,7 @@ class QueueOwner:
             return []
         kept = None if consumer.undeliverable is None else consumer.undeliverable.numbers
         more = 0 if kept is None or ready.by_consumer else len(kept)
-        offered = ready.offered(consumer, limit + more, alone=alone, begun=begun)
+        offered = ready.offered(consumer, limit + more, rivals=rivals, begun=begun)
         if delivery.offered_to != ABOVE_ALL:
             offered = up_to(delivery.offered_to, offered)
         self.unfinished = self.unfinished or ready.unfinished

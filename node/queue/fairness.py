@@ -20,8 +20,8 @@ from node.delivery.backlog import NO_BACKLOG, backlog_of
 from node.queue.consumers import Consumer
 from node.queue.delivery_state import DeliveryState, Fairness
 
-Serve = Callable[[Consumer, int, bool], int]
-"""(consumer, messages, whether the consumer is alone in the line) -> how many it has been granted."""
+Serve = Callable[[Consumer, int, int], int]
+"""(consumer, messages, how many others are to be served in this turn) -> how many it has been granted."""
 
 Admits = Callable[[Consumer, int], int]
 """(consumer, messages) -> how many of them the queue's features let it have."""
@@ -42,7 +42,7 @@ def _first_found(delivery: DeliveryState, line: deque[Consumer], budget: int, se
     stopped: list[Consumer] = []
     while line and budget > 0 and delivery.ready:
         consumer = line.popleft()
-        granted = serve(consumer, budget, not line)
+        granted = serve(consumer, budget, 0)
         budget -= granted
         if consumer.sent >= consumer.limit:
             consumer.in_line = False
@@ -69,17 +69,18 @@ def _in_proportion(
             break
         shares = in_proportion(unused, windows, messages)
         granted = [0] * len(waiting)
-        for i in served_first(unused, windows, shares):
-            granted[i] = serve(waiting[i], shares[i], len(waiting) == 1)
+        first = served_first(unused, windows, shares)
+        for rivals, i in zip(range(len(first) - 1, -1, -1), first, strict=True):
+            granted[i] = serve(waiting[i], shares[i], rivals)
             if not granted[i]:
                 stopped.append(waiting[i])
         others = [] if any(granted) else [i for i, share in enumerate(shares) if not share and unused[i]]
         left = messages
-        for i in others:
+        for rivals, i in zip(range(len(others) - 1, -1, -1), others, strict=True):
             # None of the first can have the messages. One pass asks all the others, each for an equal share:
             # a step for each of them would cost the square of their number.
             shares[i] = -(-messages // len(others))
-            granted[i] = serve(waiting[i], min(shares[i], left), False) if left else 0
+            granted[i] = serve(waiting[i], min(shares[i], left), rivals) if left else 0
             left -= granted[i]
             if not granted[i]:
                 stopped.append(waiting[i])

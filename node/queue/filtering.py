@@ -349,21 +349,21 @@ class FilteredOrder(Order):
 
     # -- serving --------------------------------------------------------------------------------
 
-    def offered(self, consumer: Consumer, limit: int, *, alone: bool, begun: bool) -> list[Range]:
+    def offered(self, consumer: Consumer, limit: int, *, rivals: int, begun: bool) -> list[Range]:
         view = None if consumer.selector is None else self._views.get(consumer.selector.data)
         if view is None:
-            found = self.whole.offered(consumer, limit, alone=alone, begun=begun)
+            found = self.whole.offered(consumer, limit, rivals=rivals, begun=begun)
             self.unfinished = self.whole.unfinished
             return found
         while True:
-            found = view.ready.offered(consumer, limit, alone=alone, begun=begun)
+            found = view.ready.offered(consumer, limit, rivals=rivals, begun=begun)
             self.unfinished = view.ready.unfinished
             next_unseen = view.unseen.front()
             if next_unseen is None:
                 view.steps = None
                 return found
             found = view.unseen.ahead(found, next_unseen[0])
-            if found or (self.by_consumer and begun and not alone):
+            if found or (self.by_consumer and begun and rivals):
                 return found
             left = self._steps if view.steps is None else view.steps
             if left <= 0:
@@ -407,9 +407,9 @@ class FilteredOrder(Order):
             view.unseen.remove(first, last)
             view.ready.claim(consumer, first, last)
 
-    def done(self, first: int, last: int) -> None:
+    def done(self, ranges: list[Range]) -> None:
         for order in self._orders():
-            order.done(first, last)
+            order.done(ranges)
 
     def rest(self, first: int, last: int) -> None:
         for order in self._orders():

@@ -260,8 +260,7 @@ class Lifecycle:
         count = lease.remove_all(ranges) if lease is not None else 0
         leased = count == count_of(ranges)
         if delivery.ready.by_consumer:
-            for part in ranges if leased else delivery.unleased(ranges):
-                delivery.ready.done(*part)
+            delivery.ready.done(ranges if leased else delivery.unleased(ranges))
         for feature in self.hooks.settle:
             feature.settle(ranges)
         if delivery.redelivered:
@@ -322,7 +321,7 @@ class Lifecycle:
             delivery.timed.end(parts)
         for part in parts:
             place.remove(*part)
-            delivery.ready.done(*part)
+            delivery.ready.done([part])
             for feature in self.hooks.return_:
                 feature.return_(*part)
             # A consumer that had lost its lease may have settled some of the messages meanwhile.
@@ -439,7 +438,7 @@ class Lifecycle:
         if delivery.timed is not None:
             for other, part in delivery.timed.outranked(front_end, leases.all()):
                 delivery.lease_of(other).remove(*part)
-                delivery.ready.done(*part)
+                delivery.ready.done([part])
                 accepted.append(part)
         for part in accepted:
             self._take_over(front_end, part, consumers, leases, until)

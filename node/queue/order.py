@@ -82,10 +82,11 @@ class Order:
     # -- serving --------------------------------------------------------------------------------
 
     @abstractmethod
-    def offered(self, consumer: Consumer, limit: int, *, alone: bool, begun: bool) -> list[Range]:
+    def offered(self, consumer: Consumer, limit: int, *, rivals: int, begun: bool) -> list[Range]:
         """Up to `limit` messages that the consumer may have now, in the order of delivery.
 
-        `alone`: no other consumer stands in the line. `begun`: the consumer has got messages in this turn.
+        `rivals`: how many other consumers are still to be served in this turn. `begun`: the consumer has got
+        messages in this turn.
         """
 
     @abstractmethod
@@ -96,7 +97,7 @@ class Order:
         """Messages are leased to the consumer without an offer."""
         self.remove(first, last)
 
-    def done(self, first: int, last: int) -> None:
+    def done(self, ranges: list[Range]) -> None:
         """Leased messages are settled or given back. The caller adds those that are ready again
         with `add`.
         """
@@ -134,7 +135,7 @@ class PlacedOrder(Order):
                 return ranges[:i] + ([(first, number - 1)] if first < number else [])
         return ranges
 
-    def offered(self, consumer: Consumer, limit: int, *, alone: bool, begun: bool) -> list[Range]:
+    def offered(self, consumer: Consumer, limit: int, *, rivals: int, begun: bool) -> list[Range]:
         return self.fronts(limit)
 
 
@@ -184,7 +185,7 @@ class ReadyByAge(PlacedOrder):
     def fronts(self, limit: int) -> list[Range]:
         return self._ready.fronts(limit)
 
-    def offered(self, consumer: Consumer, limit: int, *, alone: bool, begun: bool) -> list[Range]:
+    def offered(self, consumer: Consumer, limit: int, *, rivals: int, begun: bool) -> list[Range]:
         return self._ready.fronts(limit)
 
     def hand_over(self, consumer: ConsumerKey, ranges: list[Range], count: int) -> None:

@@ -63,6 +63,15 @@ class RangeMap:
         return f"RangeMap({list(self.all())})"
 
     @property
+    def last(self) -> int | None:
+        """The largest number with a value; None when empty."""
+        return self._lasts[-1] if self._lasts else None
+
+    def front(self) -> Span | None:
+        """The first span; None when empty."""
+        return self._at(0, 0) if self._starts else None
+
+    @property
     def span_count(self) -> int:
         """The number of spans."""
         return sum(map(len, self._starts))

@@ -9,16 +9,29 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from node.queue.consumers import ConsumerKey
-from node.queue.features import group as by_group
-from node.queue.features.group import NO_GROUP, ReadyByGroup
-from node.ranges.range_map import RangeMap
-from node.ranges.range_set import RangeSet
+from node.queue import ready_by_group
+from node.queue.consumers import Consumer, ConsumerKey
+from node.queue.ready_by_group import NO_GROUP, ReadyByGroup
+from node.ranges.range_map import RangeMap, Span
+from node.ranges.range_set import Range, RangeSet, count_of, numbers_of
 from tests.queue.test_ranges import numbers
 
 A, B = (5, 16), (6, 16)
 CONSUMERS = st.sampled_from((A, B, (5, 17)))
 READY, RESTING = "ready", "resting"
+
+
+def offered(ready: ReadyByGroup, key: ConsumerKey | None, limit: int, rivals: int = 0) -> list[Range]:
+    """The messages that the order offers a consumer in the end; None stands for basic.get."""
+    consumer = Consumer(*(key or (9, 1)), 0, False, False, key is not None, 0, limit)
+    found = ready.offered(consumer, limit, rivals=rivals, begun=False)
+    while not found and ready.unfinished:
+        found = ready.offered(consumer, limit, rivals=rivals, begun=False)
+    return found
+
+
+def take(ready: ReadyByGroup, consumer: ConsumerKey, *ranges: Range) -> None:
+    ready.hand_over(consumer, list(ranges), count_of(list(ranges)))
 
 
 @dataclass
@@ -32,17 +45,17 @@ class ByGroupAgainstList(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.scan = by_group.SCAN
-        by_group.SCAN = 3
+        self.scan = ready_by_group.SCAN
+        ready_by_group.SCAN = 3
         self.groups = RangeMap()
-        self.ready = ReadyByGroup(self.groups.span, RangeSet())
+        self.ready = ReadyByGroup(self.groups.cover, RangeSet())
         self.model: dict[int, Message] = {}
         self.next = 1
 
         self.publish([1, 2, 1, 1, 3, 2, 1, 0, 1, 1], 0)
 
     def teardown(self) -> None:
-        by_group.SCAN = self.scan
+        ready_by_group.SCAN = self.scan
 
     def given(self) -> list[int]:
         return [number for number, message in self.model.items() if isinstance(message.place, tuple)]
@@ -75,25 +88,39 @@ class ByGroupAgainstList(RuleBasedStateMachine):
         limit=st.integers(1, 6),
         times=st.integers(1, 4),
         getting=st.booleans(),
-        alone=st.booleans(),
+        rivals=st.integers(0, 2),
+        cut=st.integers(0, 6),
     )
-    def give_out(self, consumer: ConsumerKey, limit: int, times: int, getting: bool, alone: bool) -> None:
+    def give_out(
+        self, consumer: ConsumerKey, limit: int, times: int, getting: bool, rivals: int, cut: int
+    ) -> None:
+        """The owner may grant fewer than the first messages that are offered."""
         for _ in range(times):
             asking = None if getting else consumer
-            front = self.ready.front_for(asking, 1 if getting else limit, alone)
-            while front is None and self.ready.unfinished:
-                front = self.ready.front_for(asking, 1 if getting else limit, alone)
-            oldest = min((number for number in self.model if self.may_have(asking, number)), default=None)
-            if front is None:
-                assert oldest is None
+            free = self.free_groups()
+            ranges = offered(self.ready, asking, limit, rivals)
+            if not ranges:
+                assert not any(self.may_have(asking, number) for number in self.model)
                 return
-            assert front[0] == oldest
-            assert front[1] - front[0] < limit
-            assert alone or len({self.model[n].group for n in range(front[0], front[1] + 1)}) == 1
-            for number in range(front[0], front[1] + 1):
-                assert self.may_have(asking, number)
+            found = list(numbers_of(ranges))
+            assert len(found) <= (1 if getting else limit)
+            oldest = min(number for number in self.model if self.may_have(asking, number))
+            assert found[0] == oldest
+            assert found == sorted(found)
+            taken = {self.model[number].group for number in found} & free
+            assert not rivals or len(taken) <= max(1, -(-len(free) // (rivals + 1)))
+            granted = found[: cut or None]
+            for number in granted:
+                assert self.may_have(consumer if number != found[0] else asking, number)
                 self.model[number].place = consumer
-            self.ready.take(consumer, *front)
+            take(self.ready, consumer, *((number, number) for number in granted))
+
+    def free_groups(self) -> set[int]:
+        """The groups that no consumer holds, in which a message is ready, and none rests."""
+        by_group: dict[int, set[str | ConsumerKey]] = {}
+        for message in self.model.values():
+            by_group.setdefault(message.group, set()).add(message.place)
+        return {group for group, places in by_group.items() if places == {READY} or group == NO_GROUP}
 
     @rule(data=st.data(), back=st.sampled_from((None, READY, RESTING)))
     def come_back(self, data: st.DataObject, back: str | None) -> None:
@@ -101,7 +128,7 @@ class ByGroupAgainstList(RuleBasedStateMachine):
         if not given:
             return
         number = data.draw(st.sampled_from(given))
-        self.ready.done(number, number)
+        self.ready.done([(number, number)])
         if back is None:
             self.groups.remove(number, number)
             del self.model[number]
@@ -116,9 +143,9 @@ class ByGroupAgainstList(RuleBasedStateMachine):
     def one_of_several_comes_back(
         self, consumer: ConsumerKey, limit: int, data: st.DataObject, back: str
     ) -> None:
-        self.give_out(consumer, limit, 2, False, True)
+        self.give_out(consumer, limit, 2, False, 0, 0)
         self.come_back(data, back)
-        self.give_out(consumer, limit, 1, False, True)
+        self.give_out(consumer, limit, 1, False, 0, 0)
 
     @rule(consumer=CONSUMERS, data=st.data())
     def claim(self, consumer: ConsumerKey, data: st.DataObject) -> None:
@@ -171,6 +198,9 @@ class ByGroupAgainstList(RuleBasedStateMachine):
         busy = {message.group for message in self.model.values() if message.place != READY} - {NO_GROUP}
         assert busy <= self.ready._groups.keys()
         assert all(group.parked or key in busy for key, group in self.ready._groups.items())
+        for holder, parked in self.ready._supply.items():
+            of_holder = [group for group in self.ready._groups.values() if group.holder == holder]
+            assert parked == sum(len(group.parked) for group in of_holder)
 
 
 TestByGroupAgainstList = pytest.mark.requirement("X3.1", "X3.2")(ByGroupAgainstList.TestCase)
@@ -180,35 +210,62 @@ TestByGroupAgainstList.settings = settings(max_examples=150, stateful_step_count
 def test_what_waits_for_a_busy_group_is_looked_at_once() -> None:
     """The backlog of a slow consumer's group costs the turns of other consumers nothing."""
     groups = RangeMap((number, number, 1 + number % 2) for number in range(1, 10_001))
-    asked = []
+    looked = 0
 
-    def group_at(number: int) -> tuple[int, int | None]:
-        asked.append(number)
-        return groups.span(number)
+    def groups_of(first: int, last: int) -> list[Span]:
+        nonlocal looked
+        looked += last - first + 1
+        return groups.cover(first, last)
 
-    ready = ReadyByGroup(group_at, RangeSet([(1, 10_000)]))
-    assert ready.front_for(A, 1, True) == (1, 1)
-    ready.take(A, 1, 1)
-    assert ready.front_for(B, 1, True) == (2, 2)
-    ready.take(B, 2, 2)
-    while ready.front_for((7, 16), 1, True) is None and ready.unfinished:
-        assert len(asked) < 100_000
-    asked.clear()
-    assert ready.front_for((7, 16), 1, True) is None
-    assert ready.front_for(A, 5, True) == (3, 3)
-    ready.done(1, 1)
-    assert ready.front_for((7, 16), 5, True) == (3, 3)
-    assert not asked
+    ready = ReadyByGroup(groups_of, RangeSet([(1, 10_000)]))
+    assert offered(ready, A, 1) == [(1, 1)]
+    take(ready, A, (1, 1))
+    assert offered(ready, B, 1) == [(2, 2)]
+    take(ready, B, (2, 2))
+    assert offered(ready, (7, 16), 1) == []
+    assert looked == 10_000
+    assert offered(ready, A, 2) == [(3, 3), (5, 5)]
+    ready.done([(1, 1)])
+    assert offered(ready, (7, 16), 2) == [(3, 3), (5, 5)]
+    assert looked == 10_000
+
+
+def test_no_more_is_looked_at_than_consumers_need() -> None:
+    """Each group that has been looked at is an object."""
+    groups = RangeMap((number, number, number) for number in range(1, 100_001))
+    ready = ReadyByGroup(groups.cover, RangeSet([(1, 100_000)]))
+    for _ in range(50):
+        assert len(ready._groups) <= 1000
+        ranges = offered(ready, A, 100, rivals=9)
+        assert count_of(ranges) == 100
+        take(ready, A, *ranges)
+        ready.done(ranges)
+
+
+def test_rivals_leave_each_other_an_equal_share_of_the_groups() -> None:
+    groups = RangeMap((number, number, 1 + number % 6) for number in range(1, 601))
+    ready = ReadyByGroup(groups.cover, RangeSet([(1, 600)]))
+    found = {}
+    for rivals, consumer in ((2, A), (1, B), (0, (7, 16))):
+        ranges = offered(ready, consumer, 200, rivals)
+        found[consumer] = {groups.get(number) for number in numbers_of(ranges)}
+        assert count_of(ranges) == 200
+        take(ready, consumer, *ranges)
+    assert sorted(map(len, found.values())) == [2, 2, 2]
+    assert not ready
 
 
 def test_a_consumer_that_is_gone_leaves_nothing_behind() -> None:
     groups = RangeMap([(1, 4, 9)])
-    ready = ReadyByGroup(groups.span, RangeSet([(1, 4)]))
-    ready.take(A, 1, 2)
-    ready.front_for(B, 9, True)
-    ready.done(1, 2)
-    ready.take(B, 3, 4)
-    ready.done(3, 4)
+    ready = ReadyByGroup(groups.cover, RangeSet([(1, 4)]))
+    assert offered(ready, A, 2) == [(1, 2)]
+    take(ready, A, (1, 2))
+    assert offered(ready, B, 9) == []
+    ready.done([(1, 2)])
+    assert offered(ready, B, 9) == [(3, 4)]
+    take(ready, B, (3, 4))
+    ready.done([(3, 4)])
     assert not ready._groups
     assert not ready._bound
     assert set(ready._heads) <= {None}
+    assert not any(ready._supply.values())

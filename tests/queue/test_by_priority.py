@@ -149,9 +149,9 @@ class ByRankAgainstList(LeveledAgainstList):
 
 
 TestByPriorityAgainstList = pytest.mark.requirement("A20.1")(ByPriorityAgainstList.TestCase)
-TestByPriorityAgainstList.settings = settings(max_examples=200, stateful_step_count=30)
+TestByPriorityAgainstList.settings = settings(max_examples=100, stateful_step_count=30)
 TestByRankAgainstList = pytest.mark.requirement("D10.3")(ByRankAgainstList.TestCase)
-TestByRankAgainstList.settings = settings(max_examples=200, stateful_step_count=30)
+TestByRankAgainstList.settings = settings(max_examples=100, stateful_step_count=30)
 
 
 def test_messages_alike_stay_one_range() -> None:

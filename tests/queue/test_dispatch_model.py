@@ -291,7 +291,7 @@ def drive(model: OwnerAgainstModel, clock: tuple[int, int], early: str | None, d
     model.check_places()
 
 
-RUNS_OF_MODEL = settings(max_examples=60, stateful_step_count=40)
+RUNS_OF_MODEL = settings(max_examples=40, stateful_step_count=40)
 
 TestOwnerAgainstModel = OwnerAgainstModel.TestCase
 TestOwnerAgainstModel.settings = RUNS_OF_MODEL

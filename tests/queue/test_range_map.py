@@ -124,7 +124,7 @@ class RangeMapAgainstDict(RuleBasedStateMachine):
 
 
 TestRangeMapAgainstDict = RangeMapAgainstDict.TestCase
-TestRangeMapAgainstDict.settings = settings(max_examples=200, stateful_step_count=30)
+TestRangeMapAgainstDict.settings = settings(max_examples=100, stateful_step_count=30)
 
 
 def test_the_largest_number_can_have_a_value() -> None:

@@ -16,9 +16,14 @@ from node.expressions.expression import Expression
 from node.expressions.nodes import encode_tree
 from node.expressions.parsing import Dialect, parse_expression
 from node.expressions.selector import Selector
-from node.message.run import Run
+from node.message.run import OWN_METHODS, Run
+from node.queue.feature import Incoming, Notes
+from node.queue.features.group import Groups, group_named, group_of
 from node.queue.filtering import Looking
+from node.queue.operations import Aspect
+from node.queue.ready_by_group import NO_GROUP
 from node.queue.values import Values
+from node.ranges.range_map import RangeMap
 from node.ranges.range_set import numbers_of
 from node.wire.amqp091 import contents, native
 from node.wire.amqp10 import facts
@@ -100,6 +105,33 @@ def test_values_of_messages_of_amqp_1_0(text: str, octets: list[bytes]) -> None:
     wanted = [by_itself(data, run.slice(index, 1)) for index in range(run.count)]
     found = list(Values(Expression(data)).stretches(run))
     assert repr([value for _, count, value in found for _ in range(count)]) == repr(wanted)
+
+
+@given(
+    st.lists(st.tuples(tables, st.integers(1, 3)), min_size=1, max_size=5),
+    st.sampled_from(["attempt", "trace", "n", "absent", "group_id", "message_id", "routing_key"]),
+)
+def test_groups_of_a_run_are_those_of_its_messages(rows: list[tuple[bytes, int]], name: str) -> None:
+    lists = [table_of(one) for one, times in rows for _ in range(times)]
+    of_headers = run_with([listed(0x2000, one) for one in lists])
+    with_ids = run_with([listed(0x0080, short(b"id%d" % (at % 3))) for at in range(len(lists))], OWN_METHODS)
+    for run in (of_headers, with_ids):
+        rule, wanted = Groups(name), [group_by_itself(run.slice(at, 1), name) for at in range(run.count)]
+        for _ in range(2):
+            notes: Notes = {}
+            rule.decide(Incoming(run), 7, 0, notes)
+            found = RangeMap(notes.get(Aspect.GROUP, ()))
+            assert [found.get(7 + at, NO_GROUP) for at in range(run.count)] == wanted
+
+
+def group_by_itself(one: Run, name: str) -> int:
+    """The group of the one message of a run, by all its properties."""
+    messages = format_of(one)
+    if name == "routing_key":
+        ((key, _),) = messages.by_key(one)
+        return group_named(key.encode())
+    _, _, properties = next(messages.properties_in(one))
+    return group_of(messages, properties, name)
 
 
 @pytest.mark.parametrize("text", TEXTS)
