@@ -35,6 +35,9 @@ from node.wire.amqp091.properties import (
 _SIZES: Final = Struct(">3xI4xQ")
 """A content header frame up to its properties: the frame's payload size, the body's size."""
 
+_ONE_TEXT: Final = Struct(">BcI")
+"""In a key: the number of a header's name, its type and the octets of its text."""
+
 _CACHED: Final = 4096
 
 PROPERTIES_AT: Final = FRAME.size + HEADER_FIXED
@@ -208,6 +211,16 @@ def told_headers(run: Run, names: tuple[str, ...]) -> list[tuple[int, int, bytes
 
 def headers_of_key(key: bytes, names: tuple[str, ...]) -> Table:
     """The headers in a key of `told_headers`; none where a header stands there twice."""
+    begin = len(NO_HEADERS)
+    if len(key) >= begin + _ONE_TEXT.size:
+        # Most keys are one text.
+        number, kind, length = _ONE_TEXT.unpack_from(key, begin)
+        text = key[begin + _ONE_TEXT.size :]
+        if kind == b"S" and length == len(text):
+            try:
+                return {names[number]: text.decode("utf-8")}
+            except UnicodeDecodeError:
+                return {names[number]: text}
     try:
         return read_numbered(key, len(NO_HEADERS), names)
     except FieldSyntaxError:
