@@ -24,7 +24,7 @@ pytestmark = pytest.mark.interpreted
 
 
 @pytest.mark.parametrize("name", KINDS)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_every_message_arrives_as_it_was_said(name: str, data: st.DataObject) -> None:
     family, kind = KINDS[name]
@@ -36,7 +36,7 @@ def test_every_message_arrives_as_it_was_said(name: str, data: st.DataObject) ->
 
 
 @pytest.mark.parametrize("name", KINDS)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_what_has_not_the_form_of_its_kind_raises_one_error(name: str, data: st.DataObject) -> None:
     family, kind = KINDS[name]

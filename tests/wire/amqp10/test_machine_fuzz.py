@@ -193,7 +193,7 @@ def likely(random: Random) -> Step:
 
 
 @given(st.integers(0, 2**64 - 1))
-@settings(max_examples=600)
+@settings(max_examples=300)
 def test_well_formed_frames_in_any_order(seed: int) -> None:
     random = Random(seed)
     broker = Broker(begun(limits=LIMITS, max_frame_size=512))
