@@ -186,6 +186,12 @@ class Partitions(Observer):
         if owner is not None:
             owner.drop_queue(queue.id)
 
+    def views_changed(self, queue: QueueDefinition) -> None:
+        """The views over a queue changed: its owner has them as settings."""
+        owner = self.owners.get(queue.partition)
+        if owner is not None:
+            owner.configure(queue.id, settings_of(self._catalog.state, queue))
+
     def policies_changed(self, vhost: str) -> None:
         """The policies of the virtual host changed: give owners the settings of its queues."""
         state = self._catalog.state

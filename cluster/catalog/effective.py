@@ -9,6 +9,7 @@ from cluster.catalog.policy_settings import arguments_over
 from cluster.catalog.redeclaration import TYPE_ARGUMENT
 from cluster.catalog.state import CatalogState
 from node.queue.settings import QueueSettings
+from node.queue.view_terms import with_views
 
 
 def queue_type(state: CatalogState, queue: QueueDefinition) -> str:
@@ -39,8 +40,10 @@ def applied_to_queue(state: CatalogState, queue: QueueDefinition) -> AppliedPoli
 
 
 def settings_of(state: CatalogState, queue: QueueDefinition) -> QueueSettings:
-    """The settings of the queue by its declaration, its policies, and the stream under it."""
+    """The settings of the queue by its declaration, its policies, the stream under it, and the views over
+    it.
+    """
     topic = state.topics.under(queue.vhost, queue.name)
     arguments = queue.arguments if topic is None else arguments_over(topic.arguments, queue.arguments)
     found = state.policies.settings(queue.vhost, resource_kind(state, queue), queue.name, arguments)
-    return found.by(queue.semantics)
+    return with_views(found.by(queue.semantics), state.views.terms_over(queue.vhost, queue.name))

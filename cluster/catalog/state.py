@@ -32,6 +32,7 @@ from cluster.catalog.policies import Policies
 from cluster.catalog.recent_requests import RecentRequests
 from cluster.catalog.redeclaration import check_redeclared
 from cluster.catalog.topics import Topics
+from cluster.catalog.views import Views
 from cluster.catalog.virtual_host import VirtualHost, exchange_from_plain, vhost_to_plain
 from cluster.catalog.witnesses import Witnesses
 from cluster.peers.packing import pack, pack_joined, unpack
@@ -99,6 +100,7 @@ class CatalogState:
         self.default_queue_type = default_queue_type
         """The type of durable queues whose virtual host has no other default; the same on all nodes."""
         self.policies = Policies(self._policies_changed, self.vhost)
+        self.views = Views(self.queue, observer.views_changed)
         self._commands: dict[str, Callable[..., Any]] = {
             "start_node": self._start_node,
             "forget_member": self._forget_member,
@@ -116,6 +118,7 @@ class CatalogState:
             "forget_local_queue": self._forget_local_queue,
             **self.access.commands,
             **self.policies.commands,
+            **self.views.commands,
             **self.members.commands,
             **self.table.commands,
             **self.witnesses.commands,
@@ -396,6 +399,7 @@ class CatalogState:
         del self.queues[queue.vhost, queue.name]
         del self.queues_by_id[queue.id]
         self.topics.remove(queue)
+        self.views.forget_queue(queue.vhost, queue.name)
         self._queue_counts[queue.vhost] -= 1
         self.table.queues[queue.partition] -= 1
         self.vhosts[queue.vhost].remove_queue(queue.name)
@@ -416,6 +420,7 @@ class CatalogState:
             "vhosts": {name: vhost_to_plain(vhost) for name, vhost in self.vhosts.items()},
             "access": self.access.to_plain(),
             "policies": self.policies.to_plain(),
+            "views": self.views.to_plain(),
             "witnesses": self.witnesses.to_plain(),
             "recent": sorted((origin, recent.to_plain()) for origin, recent in self._recent.items()),
             "retired": self._retired,
@@ -439,6 +444,7 @@ class CatalogState:
         self._queue_counts = Counter(queue.vhost for queue in queues)
         self.access.restore(plain.get("access"), list(plain["vhosts"]))
         self.policies.restore(plain.get("policies"))
+        self.views.restore(plain.get("views"))
         self.vhosts.clear()
         for name, host in plain["vhosts"].items():
             self.vhosts[name] = VirtualHost(Exchanges(name), {})

@@ -18,7 +18,7 @@ from node.message.streams import (
     X_UNDERLYING_TOPIC,
 )
 
-FORMAT_LEVEL: Final = 20
+FORMAT_LEVEL: Final = 21
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
@@ -39,7 +39,7 @@ With level 16 queues may have templates for their dead letters, target depths an
 With level 17 there are streams, and queues over them. With level 18 queues may be over a pattern of streams.
 With level 19 queues may keep a history, and clients may bring messages back that have left a queue.
 With level 20 queues may keep the last message of each key, streams state an expiration for queues over them,
-and readers of streams have subscriptions.
+and readers of streams have subscriptions. With level 21 the catalog has views over queues.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -122,6 +122,9 @@ UNDONE: Final = 19
 """From this level on owners take references to messages from front ends, and partitions carry out those that
 name messages which the queue has (`node.queue.operations.Refer`).
 """
+
+VIEWS: Final = 21
+"""From this level on nodes carry out the catalog's commands about views, and owners have views."""
 
 LINKS_IN_LOGS: Final = 14
 """From this level on nodes read, in the terms of a consumer, that the log has that the consumer has its link

@@ -32,6 +32,7 @@ from cluster.gateway.routes import Routes, Targets
 from cluster.gateway.state import Confirmation, LinkConsumer
 from cluster.gateway.streams import Streams
 from cluster.gateway.targets import FrontEndTargets
+from cluster.gateway.views import TakeRows, ViewReading, ViewVersion
 from cluster.peers.link_messages import FIRST_CONSUMER
 from node.delivery.deeds import Deed, Named
 from node.delivery.settlements import Modification, Outcome, Settlement, consumer_of, token_of
@@ -326,6 +327,17 @@ class FrontEnd:
     def browse(self, queue: QueueRef, behind: Bookmark, wanted: int, filter: bytes, answer: Browsed) -> None:
         """See `cluster.gateway.owner_requests.OwnerRequests.browse`."""
         self._requests.browse(queue, behind, wanted, filter, answer)
+
+    @property
+    def knows_views(self) -> bool:
+        """Whether all members of the cluster have views."""
+        return self._formats.know_views()
+
+    def read_view(
+        self, queue: QueueRef, name: str, known: ViewVersion, wait_ms: int, answer: TakeRows
+    ) -> None:
+        """See `cluster.gateway.views.ViewReading`."""
+        ViewReading(self._links, queue, name, answer).begin(known, wait_ms)
 
     def get(self, queue: QueueRef, no_ack: bool, answer: TakeGot, filter: bytes = b"") -> None:
         self._browsing.streams.refuse(queue, "basic.get")

@@ -19,6 +19,7 @@ from cluster.owner.streams import advance, tell_place
 from cluster.owner.targets import attach_target
 from cluster.owner.two_phase_commit import TwoPhaseCommit
 from cluster.owner.undoing import find_undone
+from cluster.owner.views import ViewQuestion, ask_view
 from cluster.peers.link_messages import (
     GET_LINK,
     GET_LINK_KEPT,
@@ -133,14 +134,17 @@ class FrontEndRequests:
             self._front_ends.answer(front_end, request, None)
         elif name in ("renew", "settle_named", "find_named", "find_undone", "show_waiting"):
             self._take_naming(name, front_end, found, arguments)
-        elif name in ("last", "stream_place", "advance"):
+        elif name in ("last", "stream_place", "advance", "view"):
             self._take_reading(name, found, arguments)
         else:
             # A request of a later release.
             self._front_ends.answer(front_end, request, NOT_FOUND)
 
     def _take_reading(self, name: str, found: SendAnswer, arguments: list[Any]) -> None:
-        """Carry out a request of a reader of a stream, or of a consumer that browses."""
+        """Carry out a request of a reader of a stream or a view, or of a consumer that browses."""
+        if name == "view":
+            ask_view(self._owner, self._serving, ViewQuestion(*arguments), found)
+            return
         if name == "advance":
             advance(self._owner, *arguments)
             telling = partial(found, None)

@@ -378,7 +378,7 @@ def serve(owner: OwnerState, serving: Serving, now: float) -> None:
             before_serving(owner, number, queue, owner.wall_ms())
         _hand_out(owner, serving, number, queue, outgoing)
         if queue.lifecycle.attended:
-            after_serving(owner, number, queue)
+            after_serving(owner, number, queue, serving.looks)
         # Consumers with credit have got their messages, and limits have been applied: a basic.get that was
         # sent behind publishes gets a message that they have left (0-9-1 §4.7).
         if queue.served and serving.admit_gets(queue, number):

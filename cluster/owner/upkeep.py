@@ -15,6 +15,7 @@ from cluster.owner.state import OwnerState
 from cluster.owner.targets import close_overdue
 from node.queue.dispatch import QueueOwner
 from node.queue.entry_format import encode_seal_queue
+from node.queue.filtering import LookBudget
 from node.queue.operations import ANY_MESSAGES
 
 
@@ -35,12 +36,17 @@ def before_serving(owner: OwnerState, number: int, queue: QueueOwner, now: int) 
             feature.serve(context, now)
 
 
-def after_serving(owner: OwnerState, number: int, queue: QueueOwner) -> None:
-    """Call the features' `served`, and set the time at which the queue has to be looked at again."""
+def after_serving(owner: OwnerState, number: int, queue: QueueOwner, looks: LookBudget) -> None:
+    """Call the features' `served`, have views look at messages, and set the time at which the queue has to be
+    looked at again. Raises DamagedEntryError.
+    """
     if queue.lifecycle.hooks.served:
         context, complete = QueueContext(owner, number), queue.served
         for feature in queue.lifecycle.hooks.served:
             feature.served(context, complete=complete)
+    views = queue.delivery.views
+    if views is not None and views.look(queue.delivery.deepest, queue.read_messages, looks):
+        owner.serve_again(number)
     if queue.delivery.scheduled:
         owner.alarms.set(number, queue.delivery.scheduled.wake)
     if queue.delivery.timed:

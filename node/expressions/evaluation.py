@@ -24,6 +24,7 @@ from node.expressions.nodes import (
     NOT,
     OR,
     PATH,
+    ROW,
     STANDARD,
     LiteralValue,
     Node,
@@ -217,6 +218,17 @@ def _is_null(node: Node) -> Evaluation:
     return evaluate
 
 
+def _row(node: Node) -> Evaluation:
+    condition, *parts = [evaluation_of(part) for part in node.parts]
+
+    def evaluate(facts: Facts) -> object:
+        if condition(facts) is not True:
+            return None
+        return tuple([part(facts) for part in parts])
+
+    return evaluate
+
+
 # -- arithmetic -------------------------------------------------------------------------------------
 
 
@@ -255,6 +267,7 @@ _COMPILERS: Final[dict[str, Callable[[Node], Evaluation]]] = {
     IN: _in,
     LIKE: _like,
     IS_NULL: _is_null,
+    ROW: _row,
     NEGATED: _negated,
 }
 """By operator; all others are arithmetic."""

@@ -30,6 +30,8 @@ LIKE: Final = "like"
 IN: Final = "in"
 BETWEEN: Final = "between"
 IS_NULL: Final = "null"
+ROW: Final = "row"
+"""The values of all parts but the first, where the first is true. No text stands for it."""
 COMPARISONS: Final = frozenset(("=", "<>", "<", "<=", ">", ">="))
 ARITHMETIC: Final = frozenset(("+", "-", "*", "/", "%", DIVIDED))
 NAMES: Final = frozenset((STANDARD, APPLICATION, EXTENSION))
@@ -58,6 +60,7 @@ _PARTS: Final[dict[str, tuple[int, int]]] = {
     IN: (2, MAX_NODES),
     BETWEEN: (3, 3),
     IS_NULL: (1, 1),
+    ROW: (1, MAX_NODES),
     **dict.fromkeys((*COMPARISONS, *ARITHMETIC), (2, 2)),
     **{name: (one.least, one.most or MAX_NODES) for name, one in FUNCTIONS.items()},
 }

@@ -21,6 +21,7 @@ from node.queue.queue import QueueState
 from node.queue.schedule import Schedule
 from node.queue.settings import QueueSettings
 from node.queue.transient import SoftMessages
+from node.queue.viewed import ViewedMessages
 from node.ranges.range_map import ABOVE_ALL, Span
 from node.ranges.range_set import Range, RangeSet
 
@@ -109,8 +110,9 @@ class DeliveryState:
     their deadlines, in milliseconds since the epoch. `awaited` are the front ends that may have the messages
     in `held`. `granted` is the newest message that an owner has ever delivered. `token` is that of the newest
     lease in `timed`: the term of the owner, and below it a count. `filtered` is `ready` where a consumer has
-    a filter, and None elsewhere. `term` is the owner's term. `fresh`: no former owner can have leased a
-    message of the queue. `backlog_cap` is the cap on the backlogs of consumers (`node.delivery.backlog`).
+    a filter, and None elsewhere. `views` are the views over the queue; None without one. `term` is the
+    owner's term. `fresh`: no former owner can have leased a message of the queue. `backlog_cap` is the cap on
+    the backlogs of consumers (`node.delivery.backlog`).
     `deepest` is the last message that the queue shows (`node.queue.features.target_depth`), and `offered_to`
     the last one that consumers may get (`node.queue.features.barrier`).
     """
@@ -143,6 +145,7 @@ class DeliveryState:
         "term",
         "timed",
         "token",
+        "views",
     )
 
     def __init__(self, state: QueueState, settings: QueueSettings, term: int, fresh: bool) -> None:
@@ -155,6 +158,7 @@ class DeliveryState:
         self.deepest = self.offered_to = ABOVE_ALL
         self.ready: Order = ReadyByAge(RangeSet())
         self.filtered: FilteredOrder | None = None
+        self.views: ViewedMessages | None = None
         self.scheduled: Schedule | None = None
         self.held = RangeSet()
         self.leases: dict[int, RangeSet] = {}

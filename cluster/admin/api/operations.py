@@ -24,6 +24,7 @@ from cluster.admin.api import (
     unsupported_views,
     user_views,
     vhost_views,
+    views_over_queues,
 )
 from cluster.admin.api.routing import Endpoint
 
@@ -47,6 +48,7 @@ _MODULES: Final = (
     unsupported_views,
     user_views,
     vhost_views,
+    views_over_queues,
 )
 
 OPERATIONS: Final[list[Endpoint]] = [

@@ -32,6 +32,7 @@ from cluster.config.formats import (
     QUEUE_EXPRESSIONS,
     REMARKS,
     UNDONE,
+    VIEWS,
 )
 
 
@@ -127,6 +128,10 @@ class Formats:
     def know_undoing(self) -> bool:
         """Whether all members bring messages back that have left a queue."""
         return self.everywhere >= UNDONE
+
+    def know_views(self) -> bool:
+        """Whether all members have views in the catalog, and over the queues that they own."""
+        return self.everywhere >= VIEWS
 
     def know_changed_terms(self) -> bool:
         """Whether all members let front ends change the terms of consumers."""

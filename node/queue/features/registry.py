@@ -32,6 +32,7 @@ from node.queue.features import (
     target_depth,
     ttl,
     underlying_topic,
+    views,
 )
 from node.queue.hooks import FeatureRegistry, Rules
 from node.queue.order import Arranging
@@ -62,6 +63,7 @@ FEATURES: Final[tuple[Declaration, ...]] = (
     backoff.FEATURE,
     dead_letters.FEATURE,
     filters.FEATURE,
+    views.FEATURE,
 )
 """In the order in which their hooks are called."""
 

@@ -1,0 +1,85 @@
+"""Reads the rows of a view from the owner of its queue, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from cluster.gateway.link import Links
+from cluster.gateway.refusals import refusal_of
+from cluster.peers.link_messages import NOTHING_TO_GET
+from node.refusal import NotFoundError, Refusal
+from node.session.ports import QueueRef
+
+MOST_ROWS: Final = 100_000
+"""With so many rows a reading ends: all of them are in memory."""
+
+
+class ViewVersion(NamedTuple):
+    """The version of a view's rows, which its owner counts in its term."""
+
+    term: int = 0
+    number: int = 0
+
+
+UNKNOWN_VERSION: Final = ViewVersion()
+"""No view has this version."""
+
+
+class ViewRows(NamedTuple):
+    """The rows of a view, as values of the fields with these names.
+
+    The rows lack `behind` messages. `awaited`: the queue has a new owner, which does not know yet of some
+    messages whether consumers have them. `at_once`: all rows are of one moment. `cut`: there are more rows.
+    """
+
+    version: ViewVersion
+    behind: int
+    awaited: bool
+    at_once: bool
+    cut: bool
+    fields: list[str]
+    rows: list[list[Any]]
+
+
+TakeRows = Callable[[ViewRows | None, Refusal | None], None]
+"""Takes the rows, or a refusal."""
+
+
+class ViewReading:
+    """One reading of a view."""
+
+    def __init__(self, links: Links, queue: QueueRef, name: str, answer: TakeRows) -> None:
+        self._links, self._queue, self._name, self._answer = links, queue, name, answer
+        self._rows = list[list[Any]]()
+        self._first: ViewVersion | None = None
+
+    def begin(self, known: ViewVersion, wait_ms: int) -> None:
+        """Read the rows, where they have the version `known` up to `wait_ms` milliseconds later."""
+        self._ask(0, known, wait_ms)
+
+    def _ask(self, behind: int, known: ViewVersion, wait_ms: int) -> None:
+        arguments = [*NOTHING_TO_GET, self._queue.id, self._name, behind, *known, wait_ms]
+        self._links.request(self._links.to(self._queue.partition), "view", arguments, self._answered)
+
+    def _answered(self, value: Any, _: object) -> None:
+        refusal = refusal_of(self._queue, value)
+        if value is None:
+            refusal = NotFoundError(f"no view '{self._name}' over {self._queue}")
+        if refusal is not None:
+            self._answer(None, refusal)
+            return
+        term, number, behind, awaited, fields, rows, last = value
+        version = ViewVersion(term, number)
+        if self._first is not None and term != self._first.term:
+            # The rows of another owner have other numbers.
+            self._rows, self._first = [], None
+            self._ask(0, UNKNOWN_VERSION, 0)
+            return
+        self._first = self._first or version
+        self._rows += rows
+        if last and len(self._rows) < MOST_ROWS:
+            self._ask(last, UNKNOWN_VERSION, 0)
+            return
+        at_once = version == self._first
+        self._answer(ViewRows(version, behind, awaited, at_once, bool(last), fields, self._rows), None)
