@@ -28,6 +28,7 @@ from bench.measures import (
 from bench.mixed import crowd, ranks, search, share, through_headers, through_topic
 from bench.reconnecting import reconnect
 from bench.streams import over_stream, past, ten_over_stream
+from bench.views import viewed
 
 
 class Goal(Enum):
@@ -200,6 +201,7 @@ OF_QUEUES: tuple[Row, ...] = (
     beside_plain("queue-once", "at-most-once", 0.7, {"x-semantics": "at-most-once"}),
     beside_plain("queue-keys", "the last message of each key, keys all different", 0.4, {"x-key": "trace"}),
     beside_plain("queue-history", "a history", 0.95, {"x-history": "1D"}),
+    Row("queue-view", share_of_plain("a view of 1,000 groups", 0.5), viewed),
     Row("queue-over-stream", share_of_plain("a queue over a stream", 0.95), over_stream),
     Row(
         "queue-ten-over-stream",

@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "exchanges": "exchanges",
     "bindings": "bindings",
     "policies": "policies",
+    "views": "views",
     "connections": "connections",
     "definitions": "definitions",
     "cluster": "cluster",

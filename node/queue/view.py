@@ -31,6 +31,9 @@ _CHANGE_STEPS: Final = 4
 _OCTETS_A_STEP: Final = 64
 """A run with so many octets takes a step more."""
 
+_REMEMBERED: Final = 4096
+"""So many different contributions are remembered, to be shared."""
+
 PAGE_ROWS: Final = 1000
 """The most rows of a page."""
 
@@ -94,6 +97,7 @@ class View:
         "_looked",
         "_looking",
         "_matching",
+        "_remembered",
         "_unseen",
         "_values",
         "terms",
@@ -122,6 +126,7 @@ class View:
         self._gone = RangeSet()
         """Messages that have left the queue, and whose contributions the view still has."""
         self._contributions: dict[int, Contribution] = {}
+        self._remembered: dict[Contribution, Contribution] = {}
         self._groups: dict[tuple[Any, ...], ViewGroup] = {}
         self._by_number: dict[int, ViewGroup] = {}
         self._ids = RangeSet()
@@ -246,11 +251,22 @@ class View:
         return taken + len(run.raw) // _OCTETS_A_STEP
 
     def _contribution(self, row: tuple[Any, ...]) -> Contribution:
+        """The contribution of a message with these values, in one object for many messages where values are
+        alike.
+        """
         groupings, functions = self.terms.groupings, self.terms.functions
-        return Contribution(
-            tuple([grouping_of(value) for value in row[:groupings]]),
-            tuple([operand_of(*each) for each in zip(functions, row[groupings:], strict=True)]),
-        )
+        values = tuple([grouping_of(value) for value in row[:groupings]])
+        group = self._groups.get(values)
+        if group is not None:
+            values = group.values
+        operands = tuple([operand_of(*each) for each in zip(functions, row[groupings:], strict=True)])
+        made = Contribution(values, operands)
+        if any(isinstance(operand, float) for operand in operands):
+            # A double and a long that are equal must stay apart.
+            return made
+        if len(self._remembered) >= _REMEMBERED:
+            self._remembered.clear()
+        return self._remembered.setdefault(made, made)
 
     # -- groups ---------------------------------------------------------------------------------
 

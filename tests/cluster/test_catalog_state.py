@@ -266,9 +266,12 @@ def test_a_snapshot_restores_everything() -> None:
     }  # fmt: skip
     catalog.do("declare_exchange", vhost="/", exchange=exchange)
     catalog.do("bind", **binding("e", "a", "x.*"))
+    view = {"name": "v", "queue": "a", "filter": "", "group_by": ["/c"], "fields": {"n": "COUNT(*)"}}
+    assert catalog.do("put_view", vhost="/", view=view)
     restored = CatalogState(Recorder())
     restored.restore(catalog.state.snapshot())
     assert restored.snapshot() == catalog.state.snapshot()
+    assert restored.views.terms_over("/", "a") == catalog.state.views.terms_over("/", "a") != ()
     assert restored.vhost("/").exchanges.route("e", "x.y") == {"a"}
     assert restored.apply(encode_command(FRONT_END, catalog.requests, "declare_vhost", {"vhost": "z"})) == []
 

@@ -11,6 +11,8 @@ from cluster.admin.api.errors import ApiError, bad_request
 from cluster.admin.api.fields import Fields
 from cluster.admin.api.internal_channel import checked
 from cluster.admin.api.policy_views import OPERATOR_COMPONENT, read_policy
+from cluster.admin.api.views_over_queues import read_view_definition
+from cluster.catalog.views import ViewDefinition
 from node.routing.exchange import DEFAULT_EXCHANGE, RESERVED_PREFIX
 from node.routing.matching import Destination, DestinationKind
 from node.session.commands import Bind, DeclareExchange, DeclareQueue
@@ -52,12 +54,13 @@ class Definitions:
     bindings: list[DefinedBinding] = field(default_factory=list)
     policies: list[tuple[str, bool, dict[str, Any]]] = field(default_factory=list)
     """Virtual host, whether it is an operator policy, and the policy in plain form."""
+    views: list[tuple[str, ViewDefinition]] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
 
     def needed_vhosts(self) -> set[str]:
         """Virtual hosts that entries are in."""
         placed: list[Any] = [*self.permissions, *self.topic_permissions, *self.limits]
-        placed += [*self.exchanges, *self.queues, *self.policies]
+        placed += [*self.exchanges, *self.queues, *self.policies, *self.views]
         return {entry[0] for entry in placed} | {one.vhost for one in self.bindings}
 
 
@@ -80,6 +83,8 @@ class DefinitionReader:
         self._read_exchanges()
         self._read_queues()
         self.read.bindings = [self._binding(entry) for entry in self._file.objects("bindings")]
+        views = self._file.objects("views")
+        self.read.views = [(self._place(one), read_view_definition(_name(one), one)) for one in views]
         return self.read
 
     def _read_cluster(self) -> None:

@@ -1,7 +1,8 @@
-"""Carries out definitions: users and virtual hosts, then exchanges, queues and bindings, many at a time.
+"""Carries out definitions: users and virtual hosts, then exchanges, queues, bindings and views, many at a
+time.
 
-An import replaces users, permissions and descriptions, and leaves existing exchanges, queues and bindings as
-they are: importing a file twice changes nothing. Queues are spread over the nodes.
+An import replaces users, permissions, descriptions and views, and leaves existing exchanges, queues and
+bindings as they are: importing a file twice changes nothing. Queues are spread over the nodes.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from cluster.admin.api.policy_views import set_policy
 from cluster.admin.api.services import Services
 from cluster.admin.api.user_views import set_user
 from cluster.admin.api.vhost_views import set_vhost
+from cluster.admin.api.views_over_queues import set_view
+from cluster.catalog.views import ViewDefinition
 from node.message.streams import X_UNDERLYING_TOPIC
 from node.refusal import Refusal
 from node.routing.exchange import Exchange, asked_kind
@@ -61,6 +64,7 @@ class DefinitionImport:
             ([one for one in found.queues if not _is_over_stream(one)], self._queue),
             ([one for one in found.queues if _is_over_stream(one)], self._queue),
             (found.bindings, self._binding),
+            (found.views, self._view),
         ):
             await self._carry_out(entries, carry_out)  # type: ignore[arg-type]
         if self._refusals:
@@ -142,6 +146,9 @@ class DefinitionImport:
         await decided(
             lambda answer: bind(entry.vhost, binding, entry.arguments, lambda refusal: answer(None, refusal))
         )
+
+    async def _view(self, entry: tuple[str, ViewDefinition]) -> None:
+        await set_view(self._services, *entry)
 
 
 def _is_over_stream(entry: tuple[str, DeclareQueue]) -> bool:

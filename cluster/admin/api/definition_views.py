@@ -20,6 +20,7 @@ from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 from cluster.admin.api.user_views import user_definition
 from cluster.admin.api.vhost_views import vhost_definition
+from cluster.admin.api.views_over_queues import view_definitions
 from cluster.catalog.definitions import parse_local_queue_name
 from cluster.config.identity import DIALECT_VERSION
 from node.routing.exchange import DEFAULT_EXCHANGE, RESERVED_PREFIX
@@ -50,6 +51,7 @@ async def export_definitions(services: Services, call: Call) -> dict[str, Any]:
         "queues": [row for vhost in vhosts for row in _queues(services, vhost)],
         "exchanges": [row for vhost in vhosts for row in _exchanges(services, vhost)],
         "bindings": [row for vhost in vhosts for row in _bindings(services, vhost)],
+        **_views(services, *vhosts),
     }
 
 
@@ -62,6 +64,7 @@ async def export_definitions_of_vhost(services: Services, call: Call) -> dict[st
         "queues": _queues(services, call.vhost),
         "exchanges": _exchanges(services, call.vhost),
         "bindings": _bindings(services, call.vhost),
+        **_views(services, call.vhost),
     }
     plain = {name: [_without_vhost(row) for row in found] for name, found in rows.items()}
     return {"rabbit_version": DIALECT_VERSION, **plain}
@@ -99,6 +102,17 @@ def _bindings(services: Services, vhost: str) -> Iterator[dict[str, Any]]:
                 continue
         del row["properties_key"]
         yield row
+
+
+def _views(services: Services, *vhosts: str) -> dict[str, list[dict[str, Any]]]:
+    """The views of virtual hosts; no field where there are none, as RabbitMQ has none."""
+    rows = [
+        row
+        for vhost in vhosts
+        for row in view_definitions(services, vhost)
+        if not services.state.queues[vhost, row["queue"]].exclusive
+    ]
+    return {"views": rows} if rows else {}
 
 
 # -- in -------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ LONGEST_WAIT_S: Final = 20
 MOST_OCTETS_OF_NAME: Final = 255
 
 
-def view_rows(services: Services, vhost: str) -> Iterator[dict[str, Any]]:
+def view_definitions(services: Services, vhost: str) -> Iterator[dict[str, Any]]:
     """The definitions of the views of a virtual host."""
     for view in services.state.views.in_vhost(vhost):
         yield {"vhost": vhost, **_said(view)}
@@ -68,7 +68,7 @@ def _is_expression(value: object) -> bool:
 async def list_views(services: Services, call: Call) -> Rows:
     """The definitions of views over queues."""
     vhosts = visible_vhosts(services, call)
-    return Rows(row for one in vhosts for row in view_rows(services, one))
+    return Rows(row for one in vhosts for row in view_definitions(services, one))
 
 
 endpoints.on("GET", "/views/{vhost}")(list_views)
@@ -118,19 +118,23 @@ async def put_view(services: Services, call: Call) -> Status:
     are aggregates or expressions of `group_by`.
     """
     view = read_view_definition(call.path["name"], call.fields())
-    queue = services.state.queues.get((call.vhost, view.queue))
-    if queue is None:
-        raise bad_request(f"no queue '{view.queue}' in vhost '{call.vhost}' that a view could be over")
-    if queue.exclusive:
-        raise bad_request(f"queue '{view.queue}' in vhost '{call.vhost}' is exclusive, and has no views")
-    if not services.front_end.knows_views:
-        raise bad_request("upgrade all nodes first: one runs a release without views")
     former = services.state.views.get(call.vhost, view.name)
     async with internal_channel(services.front_end, call.identity, call.vhost) as channel:
         for name in {view.queue} if former is None else {view.queue, former.queue}:
             channel.check_configurable(name)
-    new = await _submit(services, "put_view", {"vhost": call.vhost, "view": _said(view)})
-    return CREATED if new else DONE
+    return CREATED if await set_view(services, call.vhost, view) else DONE
+
+
+async def set_view(services: Services, vhost: str, view: ViewDefinition) -> bool:
+    """Set a view; returns whether it is new. Raises ApiError and Refusal."""
+    queue = services.state.queues.get((vhost, view.queue))
+    if queue is None:
+        raise bad_request(f"no queue '{view.queue}' in vhost '{vhost}' that a view could be over")
+    if queue.exclusive:
+        raise bad_request(f"queue '{view.queue}' in vhost '{vhost}' is exclusive, and has no views")
+    if not services.front_end.knows_views:
+        raise bad_request("upgrade all nodes first: one runs a release without views")
+    return bool(await _submit(services, "put_view", {"vhost": vhost, "view": _said(view)}))
 
 
 @endpoints.on("DELETE", "/views/{vhost}/{name}", Audience.MANAGEMENT)
