@@ -29,6 +29,7 @@ from cluster.peers.held_leases import HeldLeases
 from cluster.peers.link_messages import Ranges
 from node.delivery.settlements import NO_TOKEN, Outcome
 from node.message.run import Run
+from node.queue.consumers import ConsumerKey
 from node.queue.delivery_state import DeliveryState
 from node.queue.dispatch import QueueOwner
 from node.queue.feature import FeatureContext, Incoming, KeptOut
@@ -46,6 +47,7 @@ from node.queue.ready_by_group import Group
 from node.queue.remarks import Subject, put_remark
 from node.queue.settings import QueueSettings
 from node.queue.targets import TargetStates, TargetStep, UpdateTarget
+from node.queue.viewed import ViewedOrder
 from node.ranges.range_map import ABOVE_ALL, Span
 from node.ranges.range_set import Range, merged
 from node.session.permissions import Scope
@@ -475,3 +477,12 @@ def leases_that_do_not_linger() -> AbstractContextManager[object]:
         self.give_back(lease, ranges, Outcome.LOST, None)
 
     return mock.patch.object(GivingBack, "abandon", hasty)
+
+
+def leased_messages_in_views() -> AbstractContextManager[object]:
+    """D15.3: a message leaves the rows of views when it is leased. With the bug it stays."""
+
+    def hasty(self: ViewedOrder, consumer: ConsumerKey, ranges: list[Range], count: int) -> None:
+        self.whole.hand_over(consumer, ranges, count)
+
+    return mock.patch.object(ViewedOrder, "hand_over", hasty)

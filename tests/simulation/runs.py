@@ -33,6 +33,7 @@ RESENDS_EVERY = 16
 OF_ONE_KIND = (
     (32, 15, "cancels"),
     (64, 52, "lingering"),
+    (64, 31, "views"),
     (32, 20, "backlogs"),
     (64, 36, "values"),
     (32, 4, "filters"),

@@ -63,6 +63,7 @@ SHOWN_BY = {
     "places ahead of settlements": 64,
     "deltas side by side": 228,
     "leases that do not linger": 244,
+    "leased messages in views": 31,
     "replacements that are not logged": 292,
     "gaps behind the past": 192,
     "removed before it is sent": 15,

@@ -31,6 +31,9 @@ OF_FILTERS = (68, 132)
 OF_LINGERING = (52, 372)
 """Seeds about consumers that are about leases that linger."""
 
+OF_VIEWS = (95, 159)
+"""Seeds about consumers that are about views over queues."""
+
 OF_VALUES = (228, 420)
 """Seeds about consumers that are about the last values of keys."""
 
@@ -142,6 +145,15 @@ def test_no_value_of_a_key_is_lost_and_none_comes_back(seed: int) -> None:
 @pytest.mark.parametrize("seed", OF_LINGERING)
 def test_leases_linger_when_the_client_is_gone(seed: int) -> None:
     """No other consumer gets the messages before their time is over, whichever node owns the queue."""
+    kept(seed, Focus.CONSUMERS)
+
+
+@pytest.mark.requirement("D15.2", "D15.3")
+@pytest.mark.parametrize("seed", OF_VIEWS)
+def test_views_equal_a_recount(seed: int) -> None:
+    """A view that does not lag behind has the messages that are ready at the owner, whichever node that is,
+    and in the end all that no client has settled.
+    """
     kept(seed, Focus.CONSUMERS)
 
 

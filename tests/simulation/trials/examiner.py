@@ -21,6 +21,7 @@ from tests.simulation.trials import (
     order,
     routing,
     streams,
+    summing,
     values,
 )
 from tests.simulation.trials.trial import PAUSE_S, Kind, Nodes, Trial
@@ -71,6 +72,7 @@ OF_CONSUMERS: dict[str, Kind] = {
     "streams": streams.streams,
     "values": values.values,
     "lingering": lingering.lingering,
+    "views": summing.summing,
 }
 """Only in seeds about consumers."""
 

@@ -143,6 +143,10 @@ class Trial:
         # The body is made anew, and is the same.
         return answer, {**arguments, "dead_letter_template": "{{data}}"}
 
+    def put_view(self, name: str, terms: dict[str, Any]) -> Answer:
+        """Define a view over the trial's queue, at any node, as its HTTP API does."""
+        return self._administer("put_view", {"view": {"name": name, "queue": self.name, **terms}})
+
     def put_policy(self, definition: dict[str, Any]) -> Answer:
         """Set a policy for the queues of this trial, at any node, as its HTTP API does."""
         policy = {
@@ -150,17 +154,17 @@ class Trial:
             "definition": definition,
         }  # fmt: skip
         self.policies = [self.name]
-        return self._administer("put_policy", {"policy": policy})
+        return self._administer("put_policy", {"operator": False, "policy": policy})
 
     def drop_policy(self) -> Answer:
-        return self._administer("delete_policy", {"name": self.name})
+        return self._administer("delete_policy", {"operator": False, "name": self.name})
 
     def _administer(self, command: str, arguments: dict[str, Any]) -> Answer:
         """Give a command to the catalog at the node of one of the trial's clients."""
         answer = Answer()
         node = self.provers[-1].node
         self.provers[-1].wait_for(answer)
-        full = {"vhost": "/", "operator": False, **arguments}
+        full = {"vhost": "/", **arguments}
 
         def submit() -> None:
             node.broker.catalog.submit(command, full, answered)
