@@ -32,7 +32,7 @@ from cluster.gateway.routes import Routes, Targets
 from cluster.gateway.state import Confirmation, LinkConsumer
 from cluster.gateway.streams import Streams
 from cluster.gateway.targets import FrontEndTargets
-from cluster.gateway.views import TakeRows, ViewReading, ViewVersion
+from cluster.gateway.views import FrontEndViews
 from cluster.peers.link_messages import FIRST_CONSUMER
 from node.delivery.deeds import Deed, Named
 from node.delivery.settlements import Modification, Outcome, Settlement, consumer_of, token_of
@@ -63,6 +63,7 @@ from node.session.ports import (
 )
 from node.session.subscriber import Subscriber
 from node.session.traffic import ExchangeFlow
+from node.session.view_port import ViewPort
 from node.wire.scram import ScramExchange
 
 
@@ -92,9 +93,8 @@ class FrontEnd:
         self._routes = Routes(context.replica, access, links, local)
         self._requests = OwnerRequests(links, self._routes, self._commits, formats)
         self._deletions = QueueDeletions(catalog, formats, local, self.churn, self._requests.ask)
-        self._access = access
+        self._access, self._connections = access, connections
         self.permissions: Permissions = access
-        self._connections = connections
         self._descriptions, self._redirects = Descriptions(catalog.state, links, local), Redirects(context)
         self._cancellations = Cancellations(
             catalog, formats, links, local, context.config.auto_delete_after_s
@@ -106,6 +106,7 @@ class FrontEnd:
         )
         self.backlogs = self._attaching.backlogs
         self._drains, self._giving_back = Drains(links), GivingBack(self._consumers, links, formats)
+        self.views: ViewPort = FrontEndViews(catalog.state, links, self.queue)
         self._gets = Gets(catalog.state, links, local, self._consumers, self._new_consumer)
         self._last_consumer = FIRST_CONSUMER
         self._waiting: dict[Subscriber, None] = {}
@@ -332,12 +333,6 @@ class FrontEnd:
     def knows_views(self) -> bool:
         """Whether all members of the cluster have views."""
         return self._formats.know_views()
-
-    def read_view(
-        self, queue: QueueRef, name: str, known: ViewVersion, wait_ms: int, answer: TakeRows
-    ) -> None:
-        """See `cluster.gateway.views.ViewReading`."""
-        ViewReading(self._links, queue, name, answer).begin(known, wait_ms)
 
     def get(self, queue: QueueRef, no_ack: bool, answer: TakeGot, filter: bytes = b"") -> None:
         self._browsing.streams.refuse(queue, "basic.get")

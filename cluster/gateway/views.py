@@ -3,47 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from cluster.catalog.state import CatalogState
 from cluster.gateway.link import Links
 from cluster.gateway.refusals import refusal_of
 from cluster.peers.link_messages import NOTHING_TO_GET
-from node.refusal import NotFoundError, Refusal
+from node.refusal import NotFoundError
 from node.session.ports import QueueRef
+from node.session.view_port import UNKNOWN_VERSION, TakeRows, ViewRows, ViewVersion
 
 MOST_ROWS: Final = 100_000
 """With so many rows a reading ends: all of them are in memory."""
 
 
-class ViewVersion(NamedTuple):
-    """The version of a view's rows, which its owner counts in its term."""
+class FrontEndViews:
+    """Implements `node.session.view_port.ViewPort`."""
 
-    term: int = 0
-    number: int = 0
+    def __init__(self, state: CatalogState, links: Links, queue: Callable[[str, str, int], QueueRef]) -> None:
+        """`queue` is `node.session.ports.BrokerPort.queue`."""
+        self._state, self._links, self._queue = state, links, queue
 
+    def queue_of(self, vhost: str, view: str) -> str:
+        """The queue under a view. Raises NotFoundError."""
+        found = self._state.views.get(vhost, view)
+        if found is None:
+            raise NotFoundError(f"no view '{view}' in vhost '{vhost}'")
+        return found.queue
 
-UNKNOWN_VERSION: Final = ViewVersion()
-"""No view has this version."""
-
-
-class ViewRows(NamedTuple):
-    """The rows of a view, as values of the fields with these names.
-
-    The rows lack `behind` messages. `awaited`: the queue has a new owner, which does not know yet of some
-    messages whether consumers have them. `at_once`: all rows are of one moment. `cut`: there are more rows.
-    """
-
-    version: ViewVersion
-    behind: int
-    awaited: bool
-    at_once: bool
-    cut: bool
-    fields: list[str]
-    rows: list[list[Any]]
-
-
-TakeRows = Callable[[ViewRows | None, Refusal | None], None]
-"""Takes the rows, or a refusal."""
+    def read(
+        self, vhost: str, view: str, holder: int, known: ViewVersion, wait_ms: int, answer: TakeRows
+    ) -> None:
+        """See `node.session.view_port.ViewPort`."""
+        queue = self._queue(vhost, self.queue_of(vhost, view), holder)
+        ViewReading(self._links, queue, view, answer).begin(known, wait_ms)
 
 
 class ViewReading:

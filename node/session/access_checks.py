@@ -9,6 +9,7 @@ DeleteQueue      the queue
 PurgeQueue                                                       the queue
 Get                                                              the queue
 Consume                                                          the queue
+ReadView                                                         the queue under the view
 
 FindExchange, FindQueue and DescribeQueue need no right. Unbind and ListBindings need the rights of Bind. A
 right marked * is needed only where the command has the argument, and the exchange or queue is not there yet.
@@ -40,6 +41,7 @@ from node.session.commands import (
     Get,
     ListBindings,
     PurgeQueue,
+    ReadView,
     RenewLeases,
     SettleMessages,
     Unbind,
@@ -161,6 +163,15 @@ class AccessChecks:
                 "the user may read a part of its messages"
             )
 
+    def _read_view(self, scope: Scope, holder: int, command: ReadView) -> None:
+        queue = self._port.views.queue_of(scope.vhost, command.view)
+        self._queue(scope, Right.READ, queue)
+        if self._port.permissions.read_filter(scope):
+            raise AccessRefusedError(
+                f"view '{command.view}' over queue '{queue}' in vhost '{scope.vhost}' refused for user "
+                f"'{scope.user}': the user may read a part of its messages"
+            )
+
     def _settle(self, scope: Scope, holder: int, command: SettleMessages) -> None:
         self._read(scope, holder, command)
         if command.deed is Deed.UNDO:
@@ -180,4 +191,5 @@ _CHECKS: Final[dict[type[Any], Callable[[AccessChecks, Scope, int, Any], None]]]
     Get: AccessChecks._read,
     RenewLeases: AccessChecks._read,
     SettleMessages: AccessChecks._settle,
+    ReadView: AccessChecks._read_view,
 }

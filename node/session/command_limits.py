@@ -23,6 +23,7 @@ from node.session.commands import (
     Get,
     ListBindings,
     PurgeQueue,
+    ReadView,
     RenewLeases,
     SettleMessages,
     Unbind,
@@ -83,6 +84,7 @@ _CALLED: Final[dict[type[Any], str]] = {
     Get: "basic.get",
     RenewLeases: "lease renewal",
     SettleMessages: "settlement",
+    ReadView: "view",
 }
 
 
@@ -102,6 +104,8 @@ def _parts(command: Command) -> tuple[tuple[str, ...], dict[str, Any]]:
         return (command.queue, *(name for name in command.target if name is not None)), {}
     if isinstance(command, PurgeQueue | Get | RenewLeases | SettleMessages):
         return (command.queue,), {}
+    if isinstance(command, ReadView):
+        return (command.view,), {}
     if isinstance(command, Cancel):
         return (), {}
     return (command.name,), {}

@@ -20,6 +20,7 @@ from node.ranges.range_set import Range
 from node.refusal import Refusal
 from node.routing.matching import Binding, Destination
 from node.session.ports import Got, QueueDeclaration, QueueDescription
+from node.session.view_port import ViewRows, ViewVersion
 
 # -- commands -------------------------------------------------------------------------------------
 
@@ -208,6 +209,17 @@ class SettleMessages:
     condition: bytes = b""
 
 
+@dataclass(frozen=True, slots=True)
+class ReadView:
+    """Read the rows of a view, where they have the version `known` up to `wait_ms` milliseconds later.
+    Result: ViewRead.
+    """
+
+    view: str
+    known: ViewVersion
+    wait_ms: int
+
+
 Command = (
     DeclareExchange
     | FindExchange
@@ -225,6 +237,7 @@ Command = (
     | Get
     | RenewLeases
     | SettleMessages
+    | ReadView
 )
 
 
@@ -311,6 +324,11 @@ class MessagesSettled:
     left: tuple[str, str] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ViewRead:
+    found: ViewRows
+
+
 COMPLETED: Final = Completed()
 NOTHING: Final = Nothing()
 
@@ -325,6 +343,7 @@ Result = (
     | Nothing
     | LeasesRenewed
     | MessagesSettled
+    | ViewRead
 )
 
 Answered = Callable[[Result | Refusal], None]

@@ -25,14 +25,13 @@ from node.session.logins import Login
 from node.session.permissions import GrantedRights, Permissions, Scope
 from node.session.subscriber import Subscriber
 from node.session.traffic import ExchangeFlow
+from node.session.view_port import ViewPort
 from node.wire.scram import ScramExchange
 
 
 @dataclass(frozen=True, slots=True)
 class QueueRef:
-    """A queue that exists: `id` is unique in the cluster, and `partition` is the partition that has
-    its log.
-    """
+    """A queue that exists. `id` is unique in the cluster; `partition` is the one that has its log."""
 
     name: str
     partition: int
@@ -225,6 +224,7 @@ class BrokerPort(Protocol):
 
     permissions: Permissions
     targets: TargetPort
+    views: ViewPort
 
     def ready(self) -> bool:
         """Whether this node's catalog is up to date. A session takes no input of its client while

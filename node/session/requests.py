@@ -40,11 +40,13 @@ from node.session.commands import (
     PurgeQueue,
     QueueDescribed,
     QueueFound,
+    ReadView,
     Removed,
     RenewLeases,
     Result,
     SettleMessages,
     Unbind,
+    ViewRead,
 )
 from node.session.consumer_arguments import backlog_asked, flag_of, lingering, priority_of
 from node.session.filter_arguments import (
@@ -57,6 +59,7 @@ from node.session.ports import BrokerPort, ConsumerOptions, DeclaredQueue, Got, 
 from node.session.replaying import Replay
 from node.session.stream_offsets import reading_from
 from node.session.subscriber import Subscriber
+from node.session.view_port import ViewRows
 from node.type_names import type_name
 
 
@@ -232,6 +235,15 @@ class Requests:
 
         self._port.when_visible(partial(self._port.count, queue, counted))
 
+    def _read_view(self, caller: Caller, command: ReadView, answered: Answered) -> None:
+        def read(rows: ViewRows | None, refusal: Refusal | None) -> None:
+            if rows is not None:
+                answered(ViewRead(rows))
+            elif refusal is not None:
+                answered(refusal)
+
+        self._port.views.read(caller.vhost, command.view, caller.holder, command.known, command.wait_ms, read)
+
     def _list_bindings(self, caller: Caller, command: ListBindings, answered: Answered) -> None:
         def visible() -> None:
             found = self._port.bindings(caller.vhost, command.source, command.destination)
@@ -368,6 +380,7 @@ _KEEPING_NAMES: Final = (
     Get,
     RenewLeases,
     SettleMessages,
+    ReadView,
 )
 """The commands that RabbitMQ does not take line ends out of."""
 
@@ -433,4 +446,5 @@ _HANDLERS: Final[dict[type[Any], Callable[[Requests, Caller, Any, Answered], Non
     Get: Requests._get,
     RenewLeases: Requests._renew_leases,
     SettleMessages: Requests._settle_messages,
+    ReadView: Requests._read_view,
 }

@@ -9,12 +9,19 @@ import pytest
 from cluster.catalog.views import MOST_OVER_QUEUE
 from cluster.gateway.views import UNKNOWN_VERSION, ViewRows, ViewVersion
 from node.refusal import NotFoundError, PreconditionFailedError, Refusal
+from node.wire.amqp10.management import MANAGEMENT_ADDRESS
 from tests.cluster.kept_links import owner, site
 from tests.cluster.kinds import KINDS, declare
+from tests.cluster.links import LinkClient
 from tests.cluster.test_settling_by_bookmark import QUEUE
 from tests.cluster.test_topics import TOPIC, publish
 from tests.cluster.test_undoing import back, over
+from tests.inside import state_of
+from tests.session.test_amqp10_management import parsed
 from tests.site import Site
+from tests.wire.amqp10.peer import transfer
+from tests.wire.amqp10.performatives import credit, receiver, sender
+from tests.wire.amqp10.test_management import request
 
 __all__ = ["site"]
 
@@ -31,15 +38,14 @@ class Reading:
     """A question for the rows of a view, which waits for its answer."""
 
     def __init__(
-        self, site: Site, node: str, queue: str, name: str = NAME,
+        self, site: Site, node: str, name: str = NAME,
         known: ViewVersion = UNKNOWN_VERSION, wait_ms: int = 0,
     ) -> None:  # fmt: skip
         self.site = site
         self.answers: list[ViewRows | Refusal | None] = []
         front_end = site.front_end(node)
-        ref = front_end.queue("/", queue, 0)
         take = self.answered
-        site.nodes[node].input(lambda: front_end.read_view(ref, name, known, wait_ms, take))
+        site.nodes[node].input(lambda: front_end.views.read("/", name, 0, known, wait_ms, take))
 
     def answered(self, rows: ViewRows | None, refusal: Refusal | None) -> None:
         self.answers.append(refusal or rows)
@@ -54,21 +60,21 @@ class Reading:
         return answer
 
 
-def read(site: Site, node: str, queue: str, name: str = NAME) -> ViewRows:
+def read(site: Site, node: str, name: str = NAME) -> ViewRows:
     """The rows of a view that lags behind no more."""
-    found = [Reading(site, node, queue, name).answer]
+    found = [Reading(site, node, name).answer]
 
     def whole() -> bool:
         if found[-1].behind or found[-1].awaited:
-            found.append(Reading(site, node, queue, name).answer)
+            found.append(Reading(site, node, name).answer)
         return not (found[-1].behind or found[-1].awaited)
 
     site.until(whole)
     return found[-1]
 
 
-def rows(site: Site, node: str, queue: str, name: str = NAME) -> list[list[Any]]:
-    return sorted(read(site, node, queue, name).rows, key=str)
+def rows(site: Site, node: str, name: str = NAME) -> list[list[Any]]:
+    return sorted(read(site, node, name).rows, key=str)
 
 
 def order(customer: str, price: float) -> bytes:
@@ -86,13 +92,13 @@ def test_rows_follow_the_queue_from_any_node(site: Site, kind: str, mode: int) -
     queue = declare(client, kind)
     client.confirms(client.publish(queue, order("a", 1), order("b", 2), delivery_mode=mode))
     define(site, queue)
-    assert rows(site, "n3", queue) == [["a", 1, 1], ["b", 1, 2]]
+    assert rows(site, "n3") == [["a", 1, 1], ["b", 1, 2]]
     client.confirms(client.publish(queue, order("a", 0.5), b"no JSON", delivery_mode=mode))
     for node in site.nodes:
-        assert rows(site, node, queue) == [["a", 2, 1.5], ["b", 1, 2], [None, 1, None]]
+        assert rows(site, node) == [["a", 2, 1.5], ["b", 1, 2], [None, 1, None]]
     assert client.bodies(queue)[1:] == [order("b", 2), order("a", 0.5), b"no JSON"]
-    assert rows(site, "n2", queue) == []
-    assert read(site, "n2", queue).fields == ["c", "n", "sum"]
+    assert rows(site, "n2") == []
+    assert read(site, "n2").fields == ["c", "n", "sum"]
 
 
 @pytest.mark.requirement("D15.3")
@@ -102,24 +108,24 @@ def test_leased_messages_leave_the_rows_and_come_back_on_return(site: Site, pref
     client.declare("q")
     define(site, "q")
     client.confirms(client.publish("q", order("a", 1), order("a", 2), order("b", 4)))
-    assert rows(site, "n3", "q") == [["a", 2, 3], ["b", 1, 4]]
+    assert rows(site, "n3") == [["a", 2, 3], ["b", 1, 4]]
     consumer = site.client("n3")
     consumer.consume("q", prefetch=prefetch)
     site.until(lambda: len(consumer.deliveries) == prefetch)
     left = [["a", 1, 2], ["b", 1, 4]] if prefetch == 1 else [["b", 1, 4]]
-    assert rows(site, "n1", "q") == left
+    assert rows(site, "n1") == left
     consumer.close()
     site.until(lambda: client.depth("q") == 3)
-    assert rows(site, "n1", "q") == [["a", 2, 3], ["b", 1, 4]]
+    assert rows(site, "n1") == [["a", 2, 3], ["b", 1, 4]]
     taker = site.client("n1")
     taker.consume("q", prefetch=3)
     site.until(lambda: len(taker.deliveries) == 3)
-    assert rows(site, "n2", "q") == []
+    assert rows(site, "n2") == []
     taker.ack(taker.deliveries[0])
     taker.nack(taker.deliveries[2], requeue=False)
     taker.close()
     site.until(lambda: client.depth("q") == 1)
-    assert rows(site, "n2", "q") == [["a", 1, 2]]
+    assert rows(site, "n2") == [["a", 1, 2]]
 
 
 @pytest.mark.requirement("D15.3")
@@ -128,9 +134,9 @@ def test_at_most_once_deliveries_leave_the_rows(site: Site) -> None:
     client.declare("q", semantics="at-most-once")
     define(site, "q")
     client.confirms(client.publish("q", order("a", 1), order("b", 2)))
-    assert rows(site, "n2", "q") == [["a", 1, 1], ["b", 1, 2]]
+    assert rows(site, "n2") == [["a", 1, 1], ["b", 1, 2]]
     assert client.get("q") is not None
-    assert rows(site, "n2", "q") == [["b", 1, 2]]
+    assert rows(site, "n2") == [["b", 1, 2]]
 
 
 @pytest.mark.requirement("D15.2")
@@ -141,13 +147,13 @@ def test_what_expires_is_purged_or_delayed_is_not_in_the_rows(site: Site) -> Non
     client.confirms(client.publish("q", order("a", 1), expiration="200"))
     client.confirms(client.publish("q", order("b", 1), headers={"x-delay": 400}))
     client.confirms(client.publish("q", order("c", 1)))
-    assert rows(site, "n2", "q") == [["a", 1, 1], ["c", 1, 1]]
+    assert rows(site, "n2") == [["a", 1, 1], ["c", 1, 1]]
     site.run(0.3)
-    assert rows(site, "n2", "q") == [["c", 1, 1]]
+    assert rows(site, "n2") == [["c", 1, 1]]
     site.run(0.3)
-    assert rows(site, "n2", "q") == [["b", 1, 1], ["c", 1, 1]]
+    assert rows(site, "n2") == [["b", 1, 1], ["c", 1, 1]]
     client.purge("q")
-    assert rows(site, "n2", "q") == []
+    assert rows(site, "n2") == []
 
 
 @pytest.mark.requirement("D15.2")
@@ -156,10 +162,10 @@ def test_a_view_of_a_queue_with_a_target_depth_has_what_the_queue_shows(site: Si
     client.declare("q", target_queue_depth=2)
     define(site, "q")
     client.confirms(client.publish("q", *(order("a", n) for n in range(4))))
-    assert rows(site, "n2", "q") == [["a", 2, 1]]
+    assert rows(site, "n2") == [["a", 2, 1]]
     taken = client.get("q")
     assert taken is not None and taken.body == order("a", 0)
-    assert rows(site, "n2", "q") == [["a", 2, 3]]
+    assert rows(site, "n2") == [["a", 2, 3]]
 
 
 @pytest.mark.requirement("D15.2")
@@ -170,7 +176,7 @@ def test_the_past_and_the_filter_of_a_view(site: Site) -> None:
     client.confirms(client.publish("q", *bodies))
     fields = {"least": "MIN(/p)", "most": "MAX(/p)", "avg": "AVG(/p)", "n": "COUNT(/p)"}
     define(site, "q", filter="/c = 'b' AND /p > 10", group_by=[], fields=fields)
-    assert read(site, "n3", "q").rows == [[11, 1999, 1005.0, 995]]
+    assert read(site, "n3").rows == [[11, 1999, 1005.0, 995]]
 
 
 @pytest.mark.requirement("D15.2")
@@ -182,10 +188,10 @@ def test_a_view_over_a_stream_has_all_that_the_stream_keeps(site: Site) -> None:
     define(site, "over", "w")
     publish(client, order("a", 1).decode(), order("b", 2).decode())
     assert client.get("over") is not None
-    assert rows(site, "n3", TOPIC) == [["a", 1, 1], ["b", 1, 2]]
-    assert rows(site, "n3", "over", "w") == [["b", 1, 2]]
+    assert rows(site, "n3") == [["a", 1, 1], ["b", 1, 2]]
+    assert rows(site, "n3", "w") == [["b", 1, 2]]
     site.run(1.5)
-    assert rows(site, "n3", TOPIC) == []
+    assert rows(site, "n3") == []
 
 
 @pytest.mark.requirement("D15.2")
@@ -193,11 +199,11 @@ def test_messages_that_are_brought_back_are_in_the_rows(site: Site) -> None:
     client = over(site)
     define(site, QUEUE)
     publish(client, order("a", 1).decode(), order("b", 2).decode())
-    assert rows(site, "n2", QUEUE) == [["a", 1, 1], ["b", 1, 2]]
+    assert rows(site, "n2") == [["a", 1, 1], ["b", 1, 2]]
     client.drain(QUEUE)
-    assert rows(site, "n2", QUEUE) == []
+    assert rows(site, "n2") == []
     back(site)
-    assert rows(site, "n2", QUEUE) == [["a", 1, 1], ["b", 1, 2]]
+    assert rows(site, "n2") == [["a", 1, 1], ["b", 1, 2]]
 
 
 # -- owners and definitions ------------------------------------------------------------------------------
@@ -218,12 +224,12 @@ def test_the_next_owner_works_the_rows_out_anew(site: Site, power: bool) -> None
     site.until(lambda: len(consumer.deliveries) == 3)
     site.nodes[first].stop(power=power)
     left = [["a", 3, 4 + 6 + 8], ["b", 4, 3 + 5 + 7 + 9]]
-    assert rows(site, near, "q") == left
+    assert rows(site, near) == left
     site.nodes[first].start()
-    assert rows(site, far, "q") == left
+    assert rows(site, far) == left
     consumer.close()
     site.until(lambda: client.depth("q") == 10)
-    assert rows(site, near, "q") == [["a", 5, 20], ["b", 5, 25]]
+    assert rows(site, near) == [["a", 5, 20], ["b", 5, 25]]
 
 
 @pytest.mark.requirement("D15.2")
@@ -235,20 +241,29 @@ def test_definitions_come_change_and_go_with_their_queue(site: Site) -> None:
     client.confirms(client.publish("r", order("a", 2), order("b", 3)))
     define(site, "q")
     define(site, "q", group_by=[], fields={"n": "COUNT(*)"})
-    assert read(site, "n2", "q").rows == [[1]]
+    assert read(site, "n2").rows == [[1]]
     define(site, "r")
-    assert rows(site, "n2", "r") == [["a", 1, 2], ["b", 1, 3]]
-    with pytest.raises(NotFoundError, match="no view 'v' over queue 'q'"):
-        read(site, "n2", "q")
+    assert rows(site, "n2") == [["a", 1, 2], ["b", 1, 3]]
+    assert viewed(site) == {"r"}
     site.submit("n2", "delete_view", {"vhost": "/", "name": NAME})
-    with pytest.raises(NotFoundError, match="no view 'v'"):
-        read(site, "n2", "r")
+    with pytest.raises(NotFoundError, match="no view 'v' in vhost '/'"):
+        read(site, "n2")
+    assert viewed(site) == set()
     define(site, "r")
     client.delete("r")
     client.declare("r")
     with pytest.raises(NotFoundError, match="no view 'v'"):
-        read(site, "n2", "r")
+        read(site, "n2")
     assert all(not list(node.broker.catalog.state.views.in_vhost("/")) for node in site.nodes.values())
+
+
+def viewed(site: Site) -> set[str]:
+    """The queues of whose messages their owners have views."""
+    site.run(0.05)
+    owners = [one for node in site.nodes.values() for one in node.broker.owners.values() if one.active]
+    queues = {id: queue for one in owners for id, queue in state_of(one).queues.items()}
+    names = {queue.id: queue.name for queue in site.nodes["n1"].broker.catalog.state.queues.values()}
+    return {names[id] for id, queue in queues.items() if queue.delivery.views is not None}
 
 
 @pytest.mark.requirement("D15.2")
@@ -262,7 +277,7 @@ def test_a_restarted_cluster_has_its_views(site: Site) -> None:
     for node in site.nodes.values():
         node.start()
     site.until(lambda: all(node.ready for node in site.nodes.values()))
-    assert rows(site, "n2", "q") == [["a", 1, 1]]
+    assert rows(site, "n2") == [["a", 1, 1]]
 
 
 @pytest.mark.requirement("D15.2")
@@ -277,12 +292,32 @@ def test_a_policy_keeps_the_views_and_consumers_with_filters_do(site: Site) -> N
     policy = {"name": "p", "pattern": ".*", "apply_to": "all", "priority": 0}
     policy |= {"definition": {"max-length": 100}}
     site.submit("n1", "put_policy", {"vhost": "/", "operator": False, "policy": policy})
-    assert rows(site, "n3", "q") == [["a", 1, 3], ["b", 1, 1]]
+    assert rows(site, "n3") == [["a", 1, 3], ["b", 1, 1]]
     site.submit("n1", "delete_view", {"vhost": "/", "name": NAME})
     define(site, "q")
     consumer.close()
     site.until(lambda: client.depth("q") == 3)
-    assert rows(site, "n3", "q") == [["a", 2, 5], ["b", 1, 1]]
+    assert rows(site, "n3") == [["a", 2, 5], ["b", 1, 1]]
+
+
+@pytest.mark.requirement("D15.2", "D15.3")
+def test_a_client_of_amqp_1_0_reads_a_view(site: Site) -> None:
+    client = site.client("n1")
+    client.declare("q")
+    define(site, "q")
+    client.confirms(client.publish("q", order("a", 1), order("b", 2)))
+    client.consume("q", prefetch=1)
+    site.until(lambda: client.deliveries)
+    pair = (
+        sender(0, MANAGEMENT_ADDRESS, "pair"),
+        receiver(1, MANAGEMENT_ADDRESS, "pair"),
+        credit(10, handle=1),
+    )
+    reader = LinkClient(site, "n3", *pair)
+    reader.send(transfer(1, request(f"/views/{NAME}", "GET", None, message_id="id"), settled=True))
+    (payload,) = reader.payloads
+    _, status, body = parsed(payload)
+    assert (status, body["rows"], body["complete"]) == (200, [{"c": "b", "n": 1, "sum": 2}], True)
 
 
 # -- following -------------------------------------------------------------------------------------------
@@ -294,15 +329,15 @@ def test_a_reader_follows_the_versions_of_a_view(site: Site) -> None:
     client.declare("q")
     define(site, "q")
     client.confirms(client.publish("q", order("a", 1)))
-    known = read(site, "n3", "q").version
-    following = Reading(site, "n3", "q", known=known, wait_ms=20_000)
+    known = read(site, "n3").version
+    following = Reading(site, "n3", known=known, wait_ms=20_000)
     site.run(1)
     assert not following.answers
     client.confirms(client.publish("q", order("b", 1)))
     answer = following.answer
     assert sorted(answer.rows) == [["a", 1, 1], ["b", 1, 1]]
     assert answer.version > known
-    late = Reading(site, "n3", "q", known=answer.version, wait_ms=500)
+    late = Reading(site, "n3", known=answer.version, wait_ms=500)
     site.run(0.4)
     assert not late.answers
     site.run(0.2)
@@ -317,12 +352,12 @@ def test_a_follower_hears_of_the_next_owner_and_of_the_end_of_the_queue(site: Si
     client.confirms(client.publish("q", order("a", 1)))
     first = owner(site)
     near, far = (name for name in site.nodes if name != first)
-    known = read(site, near, "q").version
-    following = Reading(site, near, "q", known=known, wait_ms=20_000)
+    known = read(site, near).version
+    following = Reading(site, near, known=known, wait_ms=20_000)
     site.run(0.1)
     site.nodes[first].stop(power=True)
     assert following.answer.version.term > known.term
-    last = Reading(site, far, "q", known=read(site, far, "q").version, wait_ms=20_000)
+    last = Reading(site, far, known=read(site, far).version, wait_ms=20_000)
     site.run(0.1)
     site.client(near).delete("q")
     with pytest.raises(NotFoundError, match="no queue 'q'"):
@@ -358,6 +393,6 @@ def test_rows_come_page_by_page(site: Site) -> None:
     client.declare("q")
     client.confirms(client.publish("q", *(order(f"c{n}", n) for n in range(2500))))
     define(site, "q")
-    found = read(site, "n3", "q")
+    found = read(site, "n3")
     assert (len(found.rows), found.at_once, found.cut) == (2500, True, False)
     assert sorted(found.rows, key=lambda row: row[2]) == [[f"c{n}", 1, n] for n in range(2500)]

@@ -14,6 +14,7 @@ from node.refusal import AccessRefusedError, NotFoundError, PreconditionFailedEr
 from node.routing.matching import Binding, Destination, DestinationKind
 from node.session.amqp10.management import arguments_hash, routed
 from node.session.ports import DeclaredQueue, QueueDeclaration, QueueDescription, QueueRef
+from node.session.view_port import UNKNOWN_VERSION, TakeRows, ViewRows, ViewVersion
 from node.wire.amqp091.fields import Timestamp
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.decoding import read_value
@@ -39,6 +40,7 @@ class Catalog(NodeBroker):
         self.exchanges: dict[str, Any] = {}
         self.bound: dict[Binding, Mapping[str, Any]] = {}
         self.purged: list[str] = []
+        self.views = SteadyViews()
 
     def queue(self, vhost: str, name: str, holder: int) -> QueueRef:
         self._refuse(f"queue {name}")
@@ -92,6 +94,25 @@ class Catalog(NodeBroker):
         return [
             one for one in self.bound.items() if (one[0].source, one[0].destination) == (source, destination)
         ]
+
+
+class SteadyViews:
+    """Views of which `sums`, over the queue `q`, is the only one. `asked` has the questions for its rows."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[ViewVersion, int]] = []
+
+    def queue_of(self, vhost: str, view: str) -> str:
+        if view != "sums":
+            raise NotFoundError(f"no view '{view}' in vhost '{vhost}'")
+        return "q"
+
+    def read(
+        self, vhost: str, view: str, holder: int, known: ViewVersion, wait_ms: int, answer: TakeRows
+    ) -> None:
+        self.asked.append((known, wait_ms))
+        rows = [["Ada", 2, 1.5], [None, 1, None], [True, 1, 2**63 - 1]]
+        answer(ViewRows(ViewVersion(3, 7), 2, False, True, False, ["c", "n", "sum"], rows), None)
 
 
 class ManagingClient:
@@ -161,6 +182,25 @@ def test_queues(manager: ManagingClient) -> None:
         404,
         404,
     ]
+
+
+@pytest.mark.requirement("D15.2")
+def test_views(manager: ManagingClient) -> None:
+    rows = [
+        {"c": "Ada", "n": 2, "sum": 1.5},
+        {"c": None, "n": 1, "sum": None},
+        {"c": True, "n": 1, "sum": 2**63 - 1},
+    ]
+    shown = {"version": "3.7", "behind": 2, "complete": False, "at_once": True, "rows": rows}
+    assert manager.ask("GET", "/views/sums") == (200, shown)
+    assert manager.ask("GET", "/views/sums?after=3.6&wait=1.5") == (200, shown)
+    assert manager.broker.views.asked == [(UNKNOWN_VERSION, 0), (ViewVersion(3, 6), 1500)]
+    for path, status in (
+        ("/views/none", 404), ("/views/sums?after=x", 400), ("/views/sums?after=1.2&wait=21", 400),
+        ("/views/sums?after=1.2&wait=x", 400), ("/views/" + "n" * 256, 400), ("/views", 404),
+    ):  # fmt: skip
+        assert manager.ask("GET", path)[0] == status
+    assert manager.ask("PUT", "/views/sums", {})[0] == 405
 
 
 def test_arguments_that_amqp_1_0_has_no_type_for_are_told(manager: ManagingClient) -> None:

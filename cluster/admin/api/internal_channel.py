@@ -14,12 +14,11 @@ from cluster.admin.api.decision_timeout import in_time
 from cluster.admin.api.errors import ApiError, bad_request
 from cluster.gateway.broker_port import FrontEnd
 from cluster.gateway.browsing import Bookmark, Shown
-from cluster.gateway.views import ViewRows, ViewVersion
 from node.delivery.settlements import Outcome
 from node.message.bookmarks import bookmark_of
 from node.message.run import Run
 from node.ranges.range_set import Numbers
-from node.refusal import AccessRefusedError, Refusal
+from node.refusal import Refusal
 from node.session.access_checks import AccessChecks
 from node.session.command_limits import CommandLimitError, check_command
 from node.session.commands import Command, FindQueue, Get, Result
@@ -122,25 +121,6 @@ class InternalChannel:
     def check_configurable(self, queue: str) -> None:
         """Raises AccessRefusedError where the user may not configure the queue."""
         self._port.permissions.check_queue(self._core.scope, Right.CONFIGURE, queue)
-
-    async def view(self, queue: str, name: str, known: ViewVersion, wait_ms: int) -> ViewRows:
-        """The rows of a view over a queue that the user may read; while they have the version `known`, up to
-        `wait_ms` milliseconds later. Raises Refusal and ApiError.
-        """
-        self._access.check(self._core.scope, self._core.holder, checked(Get(queue)))
-        if self._port.permissions.read_filter(self._core.scope):
-            raise AccessRefusedError(f"the user may read a part of the messages of queue '{queue}' alone")
-        ref = self._queue(queue)
-
-        def read(rows: ViewRows | None, refusal: Refusal | None) -> None:
-            if refusal is None:
-                self._set(rows)
-            else:
-                self._refuse(refusal)
-
-        rows = await self._answered(lambda: self._port.read_view(ref, name, known, wait_ms, read))
-        assert isinstance(rows, ViewRows)
-        return rows
 
     async def settle_all(self, queue: str, *, requeue: bool) -> None:
         """Give back all messages of the queue that are held, or reject them for good. Returns when the queue

@@ -17,13 +17,11 @@ from cluster.admin.api.responses import CREATED, DONE, Rows, Status
 from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 from cluster.catalog.views import ViewDefinition
-from cluster.gateway.views import UNKNOWN_VERSION, ViewVersion
 from node.queue.view_terms import ViewError
+from node.session.commands import ReadView, ViewRead
+from node.session.view_port import followed
 
 endpoints = Endpoints()
-
-LONGEST_WAIT_S: Final = 20
-"""The most that a client may wait for other rows, in seconds."""
 
 MOST_OCTETS_OF_NAME: Final = 255
 
@@ -81,35 +79,23 @@ async def show_view(services: Services, call: Call) -> dict[str, Any]:
     version.
     """
     view = found(services.state.views.get(call.vhost, call.path["name"]))
-    known, wait_ms = _followed(call)
+    try:
+        known, wait_ms = followed(call.query.get("after", ""), call.query.get("wait", ""))
+    except ValueError as error:
+        raise bad_request(f"after is no version, or wait no number of seconds: {error}") from None
     async with internal_channel(services.front_end, call.identity, call.vhost) as channel:
-        read = await channel.view(view.queue, view.name, known, wait_ms)
+        result = await channel.call(ReadView(view.name, known, wait_ms))
+    assert isinstance(result, ViewRead)
+    read = result.found
     return {
         "vhost": call.vhost,
         **_said(view),
-        "version": ".".join(map(str, read.version)),
+        "version": str(read.version),
         "behind": read.behind,
-        "complete": not (read.behind or read.awaited or read.cut),
+        "complete": read.complete,
         "at_once": read.at_once,
         "rows": [dict(zip(read.fields, row, strict=True)) for row in read.rows],
     }
-
-
-def _followed(call: Call) -> tuple[ViewVersion, int]:
-    """The version for another than which the client waits, and for how many milliseconds at most. Raises
-    ApiError.
-    """
-    after = call.query.get("after", "")
-    if not after:
-        return UNKNOWN_VERSION, 0
-    try:
-        term, number = (int(part) for part in after.split("."))
-        wait_s = float(call.query.get("wait", "0"))
-    except ValueError:
-        raise bad_request("after is no version, or wait no number of seconds") from None
-    if not 0 <= wait_s <= LONGEST_WAIT_S or not (0 <= term < 2**63 and 0 <= number < 2**63):
-        raise bad_request(f"wait is not from 0 to {LONGEST_WAIT_S} seconds, or after no version")
-    return ViewVersion(term, number), round(wait_s * 1000)
 
 
 @endpoints.on("PUT", "/views/{vhost}/{name}", Audience.MANAGEMENT)

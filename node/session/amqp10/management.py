@@ -7,6 +7,7 @@ status codes of RabbitMQ 4.
     POST             /bindings                  bind a queue or an exchange to an exchange
     GET              /bindings?src=EXCHANGE&dstq=QUEUE&key=KEY
     DELETE           /bindings/src=EXCHANGE;dstq=QUEUE;key=KEY;args=
+    GET              /views/VIEW                read a view over a queue, as the HTTP API does
     PUT              /auth/tokens               renew the access token of the connection
 
 Names are percent-encoded. A binding to an exchange has `dste` for `dstq`. The requests of a link are carried
@@ -45,12 +46,15 @@ from node.session.commands import (
     PurgeQueue,
     QueueDescribed,
     QueueFound,
+    ReadView,
     Removed,
     Result,
     Unbind,
+    ViewRead,
 )
 from node.session.core import MachineSession, SessionCore
 from node.session.ports import Authenticated, Identity, QueueDeclaration
+from node.session.view_port import followed
 from node.wire.amqp10.argument_values import ArgumentError, amqp_map, field_table, text_of
 from node.wire.amqp10.connection import Connection
 from node.wire.amqp10.effects import RequestEffect
@@ -250,6 +254,16 @@ class Management:
                 return
         self._respond(link, (DONE, None))
 
+    # -- views ----------------------------------------------------------------------------------
+
+    def get_view(self, link: IncomingLink, parameters: dict[str, str], _: AmqpValue) -> None:
+        """Read the rows of a view. Raises RequestError."""
+        try:
+            known, wait_ms = followed(parameters.get("after", ""), parameters.get("wait", ""))
+        except ValueError as error:
+            raise RequestError(BAD, f"after is no version, or wait no number of seconds: {error}") from None
+        self._do(link, ReadView(parameters["view"], known, wait_ms), _shown_view)
+
     # -- tokens ---------------------------------------------------------------------------------
 
     def put_token(self, link: IncomingLink, _: dict[str, str], body: AmqpValue) -> None:
@@ -280,6 +294,7 @@ ROUTES: Final[dict[tuple[str, ...], dict[str, RequestHandler]]] = {
     ("exchanges", "{exchange}"): {"PUT": Management.put_exchange, "DELETE": Management.delete_exchange},
     ("bindings",): {"POST": Management.post_binding, "GET": Management.get_bindings},
     ("bindings", "{binding}"): {"DELETE": Management.delete_binding},
+    ("views", "{view}"): {"GET": Management.get_view},
     ("auth", "tokens"): {"PUT": Management.put_token},
 }
 """The handlers by the segments of the path and the method."""
@@ -417,6 +432,19 @@ def _shown_queue(vhost: str, status: int, result: Result) -> Response:
         "replicas": list(queue.replicas),
         "message_count": ULong(result.ready),
         "consumer_count": UInt(result.consumers),
+    }
+
+
+def _shown_view(result: Result) -> Response:
+    """The response with the rows of a view."""
+    assert isinstance(result, ViewRead)
+    read = result.found
+    return OK, {
+        "version": str(read.version),
+        "behind": ULong(read.behind),
+        "complete": read.complete,
+        "at_once": read.at_once,
+        "rows": [amqp_map(dict(zip(read.fields, row, strict=True))) for row in read.rows],
     }
 
 

@@ -7,10 +7,10 @@ import re
 from collections import Counter
 from typing import Any, Final
 
-from cluster.gateway.views import UNKNOWN_VERSION, ViewRows
 from node.queue.dispatch import QueueOwner
 from node.queue.view import View
 from node.refusal import Refusal
+from node.session.view_port import UNKNOWN_VERSION, ViewRows
 from node.wire.amqp091 import methods as m
 from tests.inside import state_of
 from tests.simulation.scripts import Answer, LostError, Steps
@@ -99,11 +99,9 @@ class Summing:
 
         def ask() -> None:
             try:
-                queue = port.queue("/", self.trial.name, 0)
+                port.views.read("/", self.view, 0, UNKNOWN_VERSION, 0, answered)
             except Refusal:
                 answer.give(None)
-                return
-            port.read_view(queue, self.view, UNKNOWN_VERSION, 0, answered)
 
         node.input(ask)
         # The node may end before it answers.
