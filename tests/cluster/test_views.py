@@ -345,6 +345,50 @@ def test_a_reader_follows_the_versions_of_a_view(site: Site) -> None:
 
 
 @pytest.mark.requirement("D15.2")
+@pytest.mark.parametrize("way", ["purge", "get", "expiry", "return"])
+def test_a_follower_hears_of_what_leaves_and_comes_back(site: Site, way: str) -> None:
+    client = site.client("n1")
+    client.declare("q")
+    define(site, "q")
+    client.confirms(client.publish("q", order("a", 1), expiration="1500"))
+    other = site.client("n2")
+    if way == "return":
+        assert other.get("q", no_ack=False) is not None
+    before = read(site, "n3")
+    following = Reading(site, "n3", known=before.version, wait_ms=20_000)
+    site.run(0.2)
+    assert not following.answers
+    if way == "purge":
+        assert other.purge("q") == 1
+    elif way == "get":
+        assert other.get("q") is not None
+    elif way == "return":
+        other.close()
+    else:
+        site.run(1.5)
+    site.run(0.3)
+    assert following.answers
+    assert following.answer.rows == ([["a", 1, 1]] if way == "return" else [])
+
+
+@pytest.mark.requirement("D15.2")
+def test_a_view_that_lags_behind_says_so(site: Site) -> None:
+    client = site.client("n1")
+    client.declare("q")
+    count = 20_000
+    for first in range(0, count, 1000):
+        client.confirms(client.publish("q", *(order("a", n) for n in range(first, first + 1000))))
+    define(site, "q")
+    lagging = Reading(site, "n3").answer
+    assert 0 < lagging.behind < count and not lagging.complete
+    assert sum(n for _, n, _ in lagging.rows) + lagging.behind == count
+    consumer = site.client("n2")
+    consumer.consume("q", prefetch=100)
+    site.until(lambda: len(consumer.deliveries) == 100)
+    assert rows(site, "n3") == [["a", count - 100, sum(range(100, count))]]
+
+
+@pytest.mark.requirement("D15.2")
 def test_a_follower_hears_of_the_next_owner_and_of_the_end_of_the_queue(site: Site) -> None:
     client = site.client("n1")
     client.declare("q")
