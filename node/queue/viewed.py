@@ -149,8 +149,8 @@ class ViewedOrder(Order):
         self.whole.claim(consumer, first, last)
         self._views.remove(first, last)
 
-    def done(self, first: int, last: int) -> None:
-        self.whole.done(first, last)
+    def done(self, ranges: list[Range]) -> None:
+        self.whole.done(ranges)
 
     def rest(self, first: int, last: int) -> None:
         self.whole.rest(first, last)
@@ -178,8 +178,8 @@ class ViewedOrder(Order):
     def unseen(self) -> Range | None:
         return self.whole.unseen()
 
-    def offered(self, consumer: Consumer, limit: int, *, alone: bool, begun: bool) -> list[Range]:
-        found = self.whole.offered(consumer, limit, alone=alone, begun=begun)
+    def offered(self, consumer: Consumer, limit: int, *, rivals: int, begun: bool) -> list[Range]:
+        found = self.whole.offered(consumer, limit, rivals=rivals, begun=begun)
         self.unfinished = self.whole.unfinished
         return found
 
