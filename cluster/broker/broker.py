@@ -481,6 +481,9 @@ class Broker:
     def knows_targets(self) -> bool:
         return self.formats.know_targets()
 
+    def keeps_histories(self) -> bool:
+        return self.formats.keep_histories()
+
     def owner_dirty(self, partition: int) -> None:
         if not self._dirty_owners:
             self.wanted()

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
-from node.message.streams import STREAM_TYPE, X_QUEUE_TYPE
+from node.message.streams import STREAM_TYPE, X_HISTORY, X_HISTORY_OF, X_QUEUE_TYPE
 from node.names import REPLY_TO
 from node.queue.features.arguments import read_arguments
 from node.queue.operations import Semantics
@@ -120,6 +120,11 @@ class QueueDefinition:
     def stream(self) -> bool:
         """Whether the queue keeps its messages for all readers."""
         return self.arguments.get(X_QUEUE_TYPE) == STREAM_TYPE
+
+    @property
+    def historic(self) -> bool:
+        """Whether the queue has a history, or keeps the history of another one."""
+        return not self.arguments.keys().isdisjoint((X_HISTORY, X_HISTORY_OF))
 
     @property
     def settings(self) -> QueueSettings:

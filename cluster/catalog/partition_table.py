@@ -34,6 +34,8 @@ class PartitionTable:
         self.partitions: dict[int, PartitionDefinition] = {}
         self.queues: Counter[int] = Counter()
         """How many queues each partition holds."""
+        self.histories: Counter[int] = Counter()
+        """How many of these have a history, or keep one."""
         self.last = FIRST_QUEUE_PARTITION - 1
         self._observer = observer
         self.commands: dict[str, Callable[..., Any]] = {
@@ -66,18 +68,25 @@ class PartitionTable:
     def remove(self, partition: PartitionDefinition) -> None:
         """Remove a partition that has no queues any more. Its id is not used again."""
         del self.partitions[partition.id]
-        del self.queues[partition.id]
+        del self.queues[partition.id], self.histories[partition.id]
         self._observer.partition_removed(partition)
 
-    def place(self, replicas: tuple[str, ...], size: int, share: int) -> PartitionDefinition:
+    def place(
+        self, replicas: tuple[str, ...], size: int, share: int, apart: bool | None = None
+    ) -> PartitionDefinition:
         """The partition for a new queue, among the partitions with these replicas in this order.
 
         It is the one with the fewest queues; a new one where each has `share` queues, up to
-        `PARTITIONS_ALIKE`. With `share` 0 one partition takes any number.
+        `PARTITIONS_ALIKE`. With `share` 0 one partition takes any number. `apart`: partitions with histories
+        alone, or, if False, those without alone; None for all.
         """
         size = size or len(replicas)
         alike = [
-            one for one in self.replicated() if one.replicas == replicas and (one.size == size or not share)
+            one
+            for one in self.replicated()
+            if one.replicas == replicas
+            and (one.size == size or not share)
+            and (apart is None or apart is bool(self.histories[one.id]) or not self.queues[one.id])
         ]
         if not alike:
             return self.add(PartitionKind.REPLICATED, replicas, size=size)
@@ -135,9 +144,11 @@ class PartitionTable:
     def to_plain(self) -> list[dict[str, Any]]:
         return [to_plain(partition) for partition in self.partitions.values()]
 
-    def restore(self, plain: list[dict[str, Any]], last: int, queues: Iterable[int]) -> None:
-        """Restore from a snapshot; `queues` has the partition of each queue."""
+    def restore(
+        self, plain: list[dict[str, Any]], last: int, queues: Iterable[int], histories: Iterable[int]
+    ) -> None:
+        """Restore from a snapshot; `queues` has the partition of each queue, `histories` of those apart."""
         partitions = map(partition_from_plain, plain)
         self.partitions = {partition.id: partition for partition in partitions}
         self.last = last
-        self.queues = Counter(queues)
+        self.queues, self.histories = Counter(queues), Counter(histories)

@@ -298,6 +298,7 @@ class CatalogState:
         transient: bool,
         size: int = 0,
         share: int = 0,
+        apart: bool | None = None,
         **fields: Any,
     ) -> dict[str, Any]:
         self.vhost(vhost)
@@ -309,7 +310,7 @@ class CatalogState:
         history = history_of(vhost, name, arguments) if topic is None and X_HISTORY in arguments else None
         self.check_queue_limit(vhost, name, 0 if history is None else 1)
         if topic is None:
-            partition = self._place(tuple(replicas), transient, fields["front_end"], size, share)
+            partition = self._place(tuple(replicas), transient, fields["front_end"], size, share, apart)
         else:
             partition = self.partitions[topic.partition]
         if history is not None:
@@ -325,6 +326,7 @@ class CatalogState:
         self.topics.add(queue)
         self._queue_counts[queue.vhost] += 1
         self.table.queues[partition] += 1
+        self.table.histories[partition] += queue.historic
         self.vhost(queue.vhost).exchanges.add_queue(queue.name)
         self._observer.queue_added(queue)
         return queue
@@ -350,7 +352,13 @@ class CatalogState:
         check_redeclared(existing, fields, self.partitions[existing.partition])
 
     def _place(
-        self, replicas: tuple[str, ...], transient: bool, front_end: int, size: int, share: int
+        self,
+        replicas: tuple[str, ...],
+        transient: bool,
+        front_end: int,
+        size: int,
+        share: int,
+        apart: bool | None,
     ) -> PartitionDefinition:
         """The partition for a new queue. Raises RestartedError where its nodes are gone."""
         if transient:
@@ -362,7 +370,7 @@ class CatalogState:
             replicas = tuple(name for name in replicas if name in self.nodes)
         if not replicas:
             raise RestartedError("the nodes chosen for the queue have left the cluster; declare again")
-        return self.table.place(replicas, size, share)
+        return self.table.place(replicas, size, share, apart)
 
     def _delete_queue(self, id: int) -> bool:
         queue = self.queues_by_id.get(id)
@@ -402,6 +410,7 @@ class CatalogState:
         self.views.forget_queue(queue.vhost, queue.name)
         self._queue_counts[queue.vhost] -= 1
         self.table.queues[queue.partition] -= 1
+        self.table.histories[queue.partition] -= queue.historic
         self.vhosts[queue.vhost].remove_queue(queue.name)
         self._observer.queue_removed(queue)
         history = self.queues.get((queue.vhost, history_name(queue.name)))
@@ -436,7 +445,10 @@ class CatalogState:
         self.witnesses.restore(plain.get("witnesses", [node.front_end for node in self.nodes.values()]))
         queues = [queue_from_plain(queue) for queue in plain["queues"]]
         self.table.restore(
-            plain["partitions"], plain["last_partition"], (queue.partition for queue in queues)
+            plain["partitions"],
+            plain["last_partition"],
+            (queue.partition for queue in queues),
+            (queue.partition for queue in queues if queue.historic),
         )
         self.queues = {(queue.vhost, queue.name): queue for queue in queues}
         self.queues_by_id = {queue.id: queue for queue in queues}

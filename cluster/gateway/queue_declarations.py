@@ -19,6 +19,7 @@ from cluster.gateway.link import Links
 from cluster.gateway.local_queues import LocalQueues
 from cluster.gateway.lost_memory import LostMemory
 from cluster.peers.link_messages import JUST_CREATED, NOT_FOUND, UNREACHABLE, Delivery
+from node.message.streams import X_HISTORY, X_HISTORY_OF
 from node.queue.features.arguments import read_queue_arguments
 from node.queue.operations import Semantics
 from node.refusal import HomeNodeDownError, Refusal
@@ -124,7 +125,8 @@ class QueueDeclarations:
             "share": QUEUES_A_PARTITION,
             "semantics": int(semantics),
         }
-
+        if self._context.formats.keep_histories():
+            arguments["apart"] = not declaration.arguments.keys().isdisjoint((X_HISTORY, X_HISTORY_OF))
         if declaration.exclusive:
             self._holders.add(holder)
         creation = Creation(self._context, vhost, answer)

@@ -186,5 +186,8 @@ class OwnerContext(Protocol):
     def knows_targets(self) -> bool:
         """Whether logs may have the targets that a queue keeps for links (`node.queue.targets`)."""
 
+    def keeps_histories(self) -> bool:
+        """Whether logs may have notes for histories (`node.queue.history_notes`)."""
+
     def owner_dirty(self, partition: int) -> None:
         """Have `propose` and `serve` of the partition's owner called in this turn."""

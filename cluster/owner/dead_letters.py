@@ -121,10 +121,15 @@ class DeadLetters:
                     else:
                         self._transit.publish_soft(partition, dead.run, queues)
 
-    def _publish(self, runs: Sequence[tuple[Run, tuple[int, ...]]], operations: Sequence[bytes]) -> None:
-        """Publish runs to queues of the partition, with operations behind them in the same entry."""
-        publish_own(self._owner, runs, operations)
+    def _publish(
+        self, runs: Sequence[tuple[Run, tuple[int, ...]]], operations: Sequence[bytes]
+    ) -> list[Range]:
+        """Publish runs to queues of the partition, with operations behind them in the same entry. Returns the
+        numbers that the messages of each run have got.
+        """
+        numbers = publish_own(self._owner, runs, operations)
         self._owner.wake()
+        return numbers
 
     # -- moving ---------------------------------------------------------------------------------
 
@@ -159,11 +164,9 @@ class DeadLetters:
         router = self._router(number)
         if router is None:
             return False
-        some, publishes = self._some(number, router), []
-        for dead in some:
-            local = by_partition(dead).get(self._owner.partition)
-            if local is not None:
-                publishes.append((dead.run, local))
+        some = self._some(number, router)
+        local = [(dead, by_partition(dead).get(owner.partition, ())) for dead in some]
+        staying = [(dead, queues) for dead, queues in local if queues]
         begun = self._begin(number, some)
         removed = RangeSet((dead.first, dead.last) for dead in some)
         for _, transfer in begun:
@@ -182,7 +185,9 @@ class DeadLetters:
             self._moving = True
             leaving = self._dead_messages.leaving.setdefault(number, RangeSet())
             leaving.update([(dead.first, dead.last) for dead in some])
-            self._publish(publishes, operations)
+            numbers = self._publish([(dead.run, queues) for dead, queues in staying], operations)
+            for (dead, _), placed in zip(staying, numbers, strict=True):
+                owner.histories.moved(number, [(dead.first, dead.last)], *placed)
             self._owner.proposal.committed.append(partial(self._moved, number, removed, begun))
         return bool(operations)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any, Final, NamedTuple, Protocol
 
 from cluster.owner.admission import (
@@ -342,16 +343,17 @@ class Taking:
 
 def publish_own(
     owner: OwnerState, runs: Sequence[tuple[Run, tuple[int, ...]]], operations: Sequence[bytes]
-) -> None:
-    """Publish dead letters of this partition, with operations behind them; refused ones are dropped."""
-    taking = Taking(owner, b"", tried=False, kept=[])
-    first = owner.next_sequence
+) -> list[Range]:
+    """Publish dead letters, with operations behind them; drop refused ones. Returns each run's numbers."""
+    taking, begun = Taking(owner, b"", tried=False, kept=[]), [owner.next_sequence]
     for run, queues in runs:
         owner.awaiting_marks.update(queues)
         taking.take(run, queues, 0, dead_letters=True)
+        begun.append(owner.next_sequence)
     taking.keep(*operations)
     taking.refused.clear()
-    taking.finish(OWNER, 0, first)
+    taking.finish(OWNER, 0, begun[0])
+    return [(first, after - 1) for first, after in pairwise(begun)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ def let_lapse(owner: OwnerState, number: int, queue: QueueOwner, now: int) -> No
             owner.operation(spent)
         let_rest(owner, number, front_end, ranges)
         owner.proposal.add_return(number, queue.delivery.state, ranges, failed=True)
+        owner.histories.lapsed(number, ranges)
         told.setdefault(front_end, []).extend(lapsing)
         owner.after_proposed(partial(_lapsed, owner, number, front_end, ranges))
         owner.wake()

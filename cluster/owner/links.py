@@ -168,6 +168,8 @@ def _let_go(
         count_cancels(owner, number, LINKS, ranges)
     let_rest(owner, number, LINKS, ranges)
     owner.proposal.add_return(number, queue.delivery.state, ranges, failed=True)
+    if not cancelled:
+        owner.histories.lapsed(number, ranges)
     owner.after_proposed(partial(_lapsed, owner, number, ranges))
     owner.wake()
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from node.queue.decision_format import encode_note
 from node.queue.entry_format import encode_batch, encode_discard, encode_entry
+from node.queue.history_notes import HistoryNote, NoteKind
 from node.queue.operations import OWNER
 from node.queue.partition import PartitionMachine
 from node.ranges.range_set import count_of
@@ -42,4 +44,6 @@ class LostEntries:
         self.messages += sum(loss.messages for loss in losses)
         self._told(error, losses)
         discards = [encode_discard(queue, ranges) for queue, ranges in sorted(held.items())]
+        if machine.chronicle.covers(error.index):
+            discards.append(encode_note(HistoryNote(NoteKind.RESTART)))
         return encode_entry([encode_batch(OWNER, 0, 1, discards)])

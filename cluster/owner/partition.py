@@ -37,6 +37,7 @@ from node.queue.dispatch import QueueOwner
 from node.queue.entry_format import encode_create_queue, encode_drop_queue, encode_entry, encode_mark
 from node.queue.features.registry import REGISTRY
 from node.queue.operations import OWNER, Applied
+from node.queue.partition import PartitionMachine
 from node.queue.settings import QueueSettings
 from replication.journal import DamagedEntryError
 from replication.raft import Entry, Snapshot
@@ -72,6 +73,11 @@ class PartitionOwner:
     def term(self) -> int:
         """The term in which this replica was elected last."""
         return self._state.term
+
+    @property
+    def machine(self) -> PartitionMachine:
+        """The replicated state."""
+        return self._machine
 
     @property
     def published(self) -> int:
@@ -257,6 +263,7 @@ class PartitionOwner:
         self._state.set_settings(queue, settings)
         if queue not in self._machine.queues:
             self._state.operation(encode_create_queue(queue, settings.semantics))
+            self._state.begin_history(queue)
             refer_past(self._state, queue)
 
     def drop_queue(self, queue: int) -> None:
@@ -319,6 +326,8 @@ class PartitionOwner:
             self._forget_dead_front_ends(now)
             self._dead_letters.retry()
             self._two_phase_commit.retry()
+            for queue in self._state.histories.missing():
+                self._state.begin_history(queue)
 
     def _serve_stale(self) -> None:
         """Serve the queues again for which the catalog was too old."""
@@ -343,6 +352,8 @@ class PartitionOwner:
         busy = proposal.size < PROPOSE_AT_BYTES and not self._context.disk_idle()
         if busy or self._state.cut is not None:
             return False
+        if self._machine.chronicle.kept:
+            proposal.operations[:0] = self._state.histories.take()
         index = self._context.propose(self.partition, proposal.encode())
         if index is None:
             return False

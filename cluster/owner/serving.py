@@ -479,6 +479,8 @@ def _hand_over(owner: OwnerState, serving: Serving, handout: Handout, outgoing: 
     grant = handout.grant
     if not grant.redelivered:
         owner.arrivals.delivered(merged(grant.ranges))
+    if handout.queue in owner.machine.chronicle.kept:
+        owner.histories.leased(handout.queue, grant)
     if grant.consumer >= FIRST_CONSUMER:
         outgoing.setdefault(grant.front_end, []).extend(handout.deliveries)
         return

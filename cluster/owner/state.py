@@ -14,6 +14,7 @@ from cluster.owner.barriers_under_way import BarriersUnderWay
 from cluster.owner.contents import Contents, EntrySource
 from cluster.owner.context import OwnerContext
 from cluster.owner.dead_messages import DeadMessages, SoftDeadMessages
+from cluster.owner.histories import HistoryNotes
 from cluster.owner.linearizable_reads import LinearizableReads
 from cluster.owner.observer import PartitionObserver
 from cluster.owner.proposal import Cut, FrontEnds, Proposal, TakenBatches
@@ -72,7 +73,7 @@ class OwnerState:
         self.queues_over, self.topic_of = context.queues.over, context.queues.topic_of
         self.keeps_remarks, self.knows_links = context.keeps_remarks, context.knows_links
         self.knows_targets, self.logs_links = context.knows_targets, context.logs_links
-        self.entries = Contents(self.machine, source)
+        self.histories, self.entries = HistoryNotes(self.machine, context), Contents(self.machine, source)
         self.marked: dict[int, None] = {}
         self.front_ends = FrontEnds()
         self.dead_messages, self.barriers = DeadMessages(), BarriersUnderWay()
@@ -104,6 +105,7 @@ class OwnerState:
         self._returning.clear()
         self.dead_messages.clear()
         self.barriers.clear()
+        self.histories.clear()
         self.waiters.clear()
         self.marked.clear()
 
@@ -122,6 +124,8 @@ class OwnerState:
         self.settings[queue] = settings = settings.shared()
         self._rules[queue] = rules_of(settings)
         (self.watched.discard if settings is PLAIN else self.watched.add)(queue)
+        if self.described(queue).history:
+            self.histories.wanted.add(queue)
 
     def rules_of(self, queue: int) -> Rules:
         """The rules of the queue's settings; as `settings_of`."""
@@ -136,6 +140,7 @@ class OwnerState:
         self.settings.pop(queue, None)
         self._rules.pop(queue, None)
         self.watched.discard(queue)
+        self.histories.wanted.discard(queue)
         self.unused_queues.forget(queue)
         self.upcoming.pop(queue, None)
 
@@ -238,6 +243,12 @@ class OwnerState:
             if state is not None:
                 self.delivered += sum(delivery.run.count for delivery in deliveries)
                 state.port.delivered(state.epoch, deliveries)
+
+    def begin_history(self, queue: int) -> None:
+        """Have the partition keep whole entries for a queue that asks for a history."""
+        begun = self.histories.begin(queue)
+        if begun is not None:
+            self.operation(begun)
 
     def returned(self, front_end: int, queue: int, first: int, last: int) -> None:
         """The return of messages by a front end is applied: they are ready. The front end may have told them

@@ -211,6 +211,7 @@ class TwoPhaseCommit:
         ):
             self._refuse(taking, key, share, index)
             return
+        first = self._owner.next_sequence
         for one in share:
             if type(one) is Publish:
                 self._owner.published += one.count
@@ -222,6 +223,10 @@ class TwoPhaseCommit:
                 if key.moves:
                     self._take_out(key, cast(SettlementOperation, one))
                 taking.settle(TRANSACTION if key.moves else key.front_end, one, index)
+        if key.moves:
+            leaving, last = [one for one in share if type(one) is Settle], self._owner.next_sequence - 1
+            alone = not asked.participants
+            taking.keep_all(self._owner.histories.of_move(key, leaving, (first, last), alone=alone))
         if asked.participants:
             taking.keep_all([encode_decided(Decided(key, asked.participants))])
             self._deciding.add(key)

@@ -32,6 +32,11 @@ def is_bookmark(text: str) -> bool:
     return _BOOKMARK.fullmatch(text) is not None
 
 
+def queue_in(bookmark: str) -> int:
+    """The lower 32 bits of the queue's id."""
+    return int(bookmark[:_QUEUE_DIGITS], 16)
+
+
 def number_in(bookmark: str) -> int:
     """The number of the message in its queue, whichever that is."""
     return int(bookmark[_QUEUE_DIGITS:], 16)

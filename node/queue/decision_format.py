@@ -12,6 +12,8 @@
     target      kind u8, queue u64, front end u64, number u64, step u8, length of the link u16, tag count u32,
                 link, lengths of the tags u8 each, tags
     advance     kind u8, queue u64, number u64, length of the subscription u8, subscription
+    note        kind u8, kind of note u8, queue, first and second u64, range count u32, firsts and lasts u64
+                each
 
 All numbers are little-endian.
 """
@@ -24,6 +26,7 @@ from typing import Final
 
 from node.delivery.link_terms import KEPT_S_OCTETS
 from node.message.reason import Reason
+from node.queue.history_notes import HistoryNote, NoteKind
 from node.queue.operations import (
     Annotate,
     Aspect,
@@ -55,6 +58,7 @@ _REFUSE = Struct("<BQQI")
 _REMARK = Struct("<BQBII")
 _TARGET = Struct("<BQQQBHI")
 _ADVANCE = Struct("<BQQB")
+_NOTE = Struct("<BBQQQI")
 
 
 def encode_annotate(queue: int, aspect: Aspect, spans: Sequence[Span]) -> bytes:
@@ -104,6 +108,11 @@ def encode_remark(remark: Remark) -> bytes:
 def encode_advance(step: Advance) -> bytes:
     queue, subscription, number = step
     return _ADVANCE.pack(OpKind.ADVANCE, queue, number, len(subscription)) + subscription
+
+
+def encode_note(note: HistoryNote) -> bytes:
+    kind, queue, first, second, ranges = note
+    return _NOTE.pack(OpKind.NOTE, kind, queue, first, second, len(ranges)) + encode_columns(ranges)
 
 
 def encode_target(update: UpdateTarget) -> bytes:
@@ -167,6 +176,13 @@ def _read_advance(data: Buffer, offset: int) -> tuple[Advance, int]:
     return Advance(queue, bytes(data[start : start + size]), number), start + size
 
 
+def _read_note(data: Buffer, offset: int) -> tuple[HistoryNote, int]:
+    _, kind, queue, first, second, count = _NOTE.unpack_from(data, offset)
+    (firsts, lasts), offset = decode_columns(data, offset + _NOTE.size, count, 2)
+    ranges = tuple(ranges_of_columns(firsts, lasts))
+    return HistoryNote(NoteKind(kind), queue, first, second, ranges), offset
+
+
 def _read_transferred(data: Buffer, offset: int) -> tuple[Transferred, int]:
     _, partition, number = _PAIR.unpack_from(data, offset)
     return Transferred(partition, number), offset + _PAIR.size
@@ -196,4 +212,5 @@ DECISION_READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]
     OpKind.REMARK: _read_remark,
     OpKind.TARGET: _read_target,
     OpKind.ADVANCE: _read_advance,
+    OpKind.NOTE: _read_note,
 }

@@ -255,7 +255,8 @@ class Description:
     which one. `backlog_cap`: the most that the backlog of a consumer may be (`node.delivery.backlog`).
     `strict_leases`: a consumer alone settles the messages that it has. `leases_end`: leases lapse after a
     period. `stream`: the queue keeps its messages for all readers. `recovery_point`: where in the stream
-    under it the past begins that the new queue has; None for no past.
+    under it the past begins that the new queue has; None for no past. `history`: a stream of its own
+    keeps the queue's messages.
     """
 
     dead_letters: DeadLetterTarget | None = None
@@ -268,6 +269,7 @@ class Description:
     leases_end: bool = False
     stream: bool = False
     recovery_point: StreamOffset | None = None
+    history: bool = False
 
 
 class Rule:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Callable
 
+from node.queue.chronicle import Chronicle
 from node.queue.entry_format import (
     Buffer,
     EntryMessages,
@@ -35,6 +37,17 @@ def live_indexes(
         last = indexes[high + 1] - 1 if high + 1 < len(indexes) else applied_index
         found.append((indexes[low], last))
     return found
+
+
+def first_needed(
+    chronicle: Chronicle, queues: dict[int, QueueState], locate: Callable[[int], int]
+) -> int | None:
+    """The log index of the first entry that the histories of the queues reach back to: the one with the
+    oldest message of their streams. None where these have none.
+    """
+    states = (queues.get(stream) for stream in chronicle.kept.values())
+    oldest = [state.alive.first for state in states if state is not None and state.alive.first is not None]
+    return locate(min(oldest)) if oldest else None
 
 
 def live_part(queues: dict[int, QueueState], data: Buffer) -> bytes:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from node.delivery.settlements import NO_TOKEN
 from node.message.reason import Reason
+from node.queue.history_notes import HistoryNote
 from node.queue.remarks import Remark
 from node.queue.subscriptions import Advance
 from node.queue.targets import UpdateTarget
@@ -133,6 +134,7 @@ class OpKind(IntEnum):
     RETURN_CANCELLED = 24
     REFER = 25
     ADVANCE = 26
+    NOTE = 27
     REMEMBER_IDS = 30
     FORGET_IDS = 31
     PREPARE = 40
@@ -394,6 +396,7 @@ Operation = (
     | Remark
     | UpdateTarget
     | Advance
+    | HistoryNote
     | Transactional
 )
 

@@ -15,8 +15,10 @@ from struct import Struct
 from struct import error as StructError
 from typing import Any, Final
 
+from node.queue.chronicle import Chronicle
 from node.queue.entry_format import Buffer, OpBatch, read_batches, read_operations
-from node.queue.live_entries import live_indexes, live_part, without_dead_records
+from node.queue.history_notes import HistoryNote
+from node.queue.live_entries import first_needed, live_indexes, live_part, without_dead_records
 from node.queue.operations import (
     OF_DELIVERED,
     OWNER,
@@ -158,6 +160,7 @@ class PartitionMachine:
         "_observed",
         "_unpruned",
         "applied_index",
+        "chronicle",
         "next_sequence",
         "queues",
         "refusals",
@@ -176,6 +179,7 @@ class PartitionMachine:
         self.refusals = Refusals()
         self.transfers = Transfers()
         self.transactions = TransactionTable()
+        self.chronicle = Chronicle()
         # One record for each entry with messages: its first sequence number and its log index.
         self._firsts = array("Q")
         self._indexes = array("Q")
@@ -200,6 +204,8 @@ class PartitionMachine:
                 numbers[front_end] = applied.acknowledged[front_end] = batch.number
             self._apply_batch(index, data, batch, applied)
         self.applied_index = index
+        if self.chronicle.kept:
+            self.chronicle.add(index, data, lambda: first_needed(self.chronicle, self.queues, self.locate))
         return applied
 
     def _apply_batch(self, index: int, data: Buffer, batch: OpBatch, applied: Applied) -> None:
@@ -297,6 +303,7 @@ class PartitionMachine:
     def _drop_queue(self, operation: DropQueue, front_end: int, applied: Applied) -> None:
         if self.queues.pop(operation.queue, None) is not None:
             applied.dropped.append(operation.queue)
+            self.chronicle.drop(operation.queue)
 
     def _seal_queue(self, operation: SealQueue, front_end: int, applied: Applied) -> None:
         state = self.queues.get(operation.queue)
@@ -314,6 +321,10 @@ class PartitionMachine:
                 applied.dead += [(operation.queue, *span) for span in dying]
                 state.got([one[:2] for one in dying])
             state.note(operation)
+
+    def _take_note(self, note: HistoryNote, front_end: int, applied: Applied) -> None:
+        if not note.queue or note.queue in self.queues:
+            self.chronicle.take(note, applied.index)
 
     def _update_target(self, operation: UpdateTarget, front_end: int, applied: Applied) -> None:
         state = self.queues.get(operation.queue)
@@ -382,12 +393,15 @@ class PartitionMachine:
 
         An index that is in no range is never in one again.
         """
-        return live_indexes(self.queues, self._firsts, self._indexes, self.applied_index)
+        live = live_indexes(self.queues, self._firsts, self._indexes, self.applied_index)
+        return self.chronicle.with_whole(live, self.applied_index)
 
     def rewrite(self, index: int, data: Buffer) -> bytes:
         """The entry reduced to its live messages, without any other operation. Only for entries that a
-        snapshot covers, which has the effects of their operations.
+        snapshot covers, which has the effects of their operations. Entries that histories need stay whole.
         """
+        if self.chronicle.covers(index):
+            return bytes(data)
         return live_part(self.queues, data)
 
     def _prune_front(self) -> None:
@@ -416,7 +430,7 @@ class PartitionMachine:
         for queue, state in sorted(self.queues.items()):
             parts += (_QUEUE_ID.pack(queue), state.encode(version))
         parts += (encode_array(firsts), encode_array(indexes))
-        parts += (one.encode() for one in (self.refusals, self.transfers, self.transactions))
+        parts += (one.encode() for one in (self.refusals, self.transfers, self.transactions, self.chronicle))
         return b"".join(parts)
 
     def restore(self, data: bytes) -> None:
@@ -442,6 +456,7 @@ class PartitionMachine:
                 transfers, offset = Transfers.decode(data, offset)
             if version > 2:
                 transactions, offset = TransactionTable.decode(data, offset, queues)
+            chronicle, offset = Chronicle.decode(data, offset)
         except (ValueError, StructError) as error:
             raise SnapshotFormatError(f"malformed snapshot of {len(data)} octets") from error
         if offset != len(data):
@@ -449,7 +464,7 @@ class PartitionMachine:
         self.applied_index, self.next_sequence = applied_index, next_sequence
         self._numbers = dict(zip(numbers[::2], numbers[1::2], strict=True))
         self.queues, self.refusals = queues, refusals
-        self.transfers, self.transactions = transfers, transactions
+        self.transfers, self.transactions, self.chronicle = transfers, transactions, chronicle
         self._firsts, self._indexes, self._unpruned = firsts, indexes, 0
 
     def digest(self) -> bytes:
@@ -480,5 +495,6 @@ _APPLIERS: Final[dict[type, Callable[[PartitionMachine, Any, int, Applied], None
     Remark: PartitionMachine._note,
     UpdateTarget: PartitionMachine._update_target,
     Advance: PartitionMachine._advance,
+    HistoryNote: PartitionMachine._take_note,
     **dict.fromkeys(LOGGED, PartitionMachine._transact),
 }

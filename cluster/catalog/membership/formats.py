@@ -29,6 +29,7 @@ from cluster.config.formats import (
     LINKS_IN_TERMS,
     MAJORITIES_IN_VOTES,
     MOVED_MESSAGES,
+    NOTES_IN_LOGS,
     QUEUE_EXPRESSIONS,
     REMARKS,
     UNDONE,
@@ -132,6 +133,10 @@ class Formats:
     def know_views(self) -> bool:
         """Whether all members have views in the catalog, and over the queues that they own."""
         return self.everywhere >= VIEWS
+
+    def keep_histories(self) -> bool:
+        """Whether all members read notes for histories, which logs and snapshots may have then."""
+        return self.everywhere >= NOTES_IN_LOGS
 
     def know_changed_terms(self) -> bool:
         """Whether all members let front ends change the terms of consumers."""

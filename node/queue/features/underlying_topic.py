@@ -153,7 +153,19 @@ class PastOfStream(Rule):
         description.recovery_point = self._point
 
 
+class WithHistory(Rule):
+    """Tells the owner that the log has notes about the queue's messages (`node.queue.history_notes`)."""
+
+    def describe(self, description: Description) -> None:
+        description.history = True
+
+
+_WITH_HISTORY: Final = WithHistory()
+
+
 def _rule(settings: QueueSettings) -> Rule | None:
+    if HISTORY.of(settings) is not None:
+        return _WITH_HISTORY
     point = RECOVERY_POINT.of(settings)
     return None if point is None or point == FROM_NEXT else PastOfStream(point)
 
