@@ -14,6 +14,7 @@ from cluster.owner.cuts import Position
 from cluster.peers.latencies import Latencies
 from node.queue.delivery_state import Tally
 from node.queue.dispatch import QueueOwner
+from node.queue.partition import PartitionMachine
 from node.session.listener import Listener
 from replication.host import Host
 from replication.journal import Journal
@@ -32,6 +33,10 @@ class OwnedPartition(Protocol):
 
     @property
     def active(self) -> bool: ...
+
+    @property
+    def machine(self) -> PartitionMachine:
+        """The replicated state."""
 
     @property
     def queues(self) -> Mapping[int, QueueOwner]:

@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "views": "views",
     "connections": "connections",
     "definitions": "definitions",
+    "explain": "explain",
     "cluster": "cluster",
     "barrier": "barrier",
     "logs": "logs",

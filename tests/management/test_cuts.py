@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from cluster.admin.api.cuts import BEGIN_CUT, END_CUT, CutAnswers, CutError, take_cut
-from cluster.admin.inquiry import Inquiry
 from cluster.owner.cuts import Position
 from node.queue.delivery_state import Tally
+from tests.inquiries import inquiries
 
 pytestmark = pytest.mark.requirement("X9.2")
 
@@ -42,7 +42,7 @@ class Nodes:
     """Inquiries of nodes that ask each other without a network."""
 
     def __init__(self, **owners: list[Owner]) -> None:
-        self.inquiries = {name: self._inquiry(name) for name in owners}
+        self.inquiries = inquiries(owners)
         self.turns = 0
         for name, owned in owners.items():
             by_partition = {owner.partition: owner for owner in owned}
@@ -52,16 +52,6 @@ class Nodes:
 
     def _wanted(self) -> None:
         self.turns += 1
-
-    def _inquiry(self, name: str) -> Inquiry:
-        def send(peer: str, parts: Any) -> bool:
-            self.inquiries[peer].receive(name, parts, 0.0)
-            return True
-
-        def failed(error: Exception, question: str) -> None:
-            raise AssertionError(question) from error
-
-        return Inquiry(name, send, lambda: self.inquiries.keys() - {name}, failed)
 
     def cut(self, *partitions: int) -> list[tuple[str, Position]]:
         return asyncio.run(take_cut(self.inquiries["n1"], partitions))

@@ -35,6 +35,7 @@ VIEWS: dict[tuple[str, str], dict[str, str]] = {
     OWNER: {
         "active": "cluster/broker/partitions.py",
         "lost_front_ends": "cluster/broker/partitions.py",
+        "machine": "cluster/admin/api/explain_answers.py",
         "partition": "cluster/broker/broker.py",
         "past": "cluster/admin/metrics/sweep.py",
         "pending": "cluster/broker/broker.py",

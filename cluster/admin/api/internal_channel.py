@@ -88,6 +88,13 @@ class InternalChannel:
         self._port.permissions.check_queue(self._core.scope, Right.WRITE, queue)
         return self._queue(queue), self._port.permissions.write_filter(self._core.scope)
 
+    def readable(self, queue: str) -> bytes:
+        """The condition of messages of a queue that the user may read; empty for all messages. Raises
+        Refusal.
+        """
+        self._port.permissions.check_queue(self._core.scope, Right.READ, queue)
+        return self._port.permissions.read_filter(self._core.scope)
+
     def bookmark(self, queue: str, number: int) -> str:
         """The bookmark of a message of the queue. Raises Refusal."""
         return bookmark_of(self._queue(queue).id, number)

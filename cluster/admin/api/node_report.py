@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from cluster.admin.api.client_rows import ClientRows
 from cluster.admin.api.cuts import BEGIN_CUT, END_CUT, CutAnswers
+from cluster.admin.api.explain_answers import DIGESTS, EXPLAIN, ExplainAnswers
 from cluster.admin.api.partition_rows import PartitionRows
 from cluster.admin.api.queue_rows import QueueRows
 from cluster.admin.api.rates import (
@@ -43,6 +44,7 @@ SESSIONS: Final = "management.sessions"
 CLOSE: Final = "management.close"
 PARTITIONS: Final = "management.partitions"
 HAND_OVER: Final = "management.hand_over"
+CONSUMER_NAMES: Final = "management.consumer_names"
 
 CHURN_NAMES: Final = ("connection_created", "connection_closed", "channel_created", "channel_closed")
 MESSAGE_NAMES: Final = (*TRAFFIC_NAMES, *TALLY_NAMES[1:])
@@ -61,6 +63,7 @@ class NodeReport:
         self._clients = ClientRows(name, self.sampler, self.wall_ms, find_consumer, self._queue_name)
         self._queues = QueueRows(node.partitions, self.sampler, self.wall_ms)
         cuts = CutAnswers(node.partitions.owners, wanted)
+        explaining = ExplainAnswers(node.partitions.owners, node.partitions.host, node.clock, wanted)
         partitions = PartitionRows(name, node.partitions.host, node.clock, wanted)
         for question, answerer in (
             (NODE, lambda _: self._facts()),
@@ -70,11 +73,14 @@ class NodeReport:
             (QUEUES, self._queues.rows),
             (FLOWS, lambda _: self._flows()),
             (SESSIONS, self._sessions),
+            (CONSUMER_NAMES, self._consumer_names),
             (CLOSE, self._close),
             (PARTITIONS, partitions.rows),
             (HAND_OVER, partitions.hand_over),
             (BEGIN_CUT, cuts.begin),
             (END_CUT, cuts.end),
+            (EXPLAIN, explaining.explain),
+            (DIGESTS, explaining.digests),
         ):
             inquiry.answer(question, answerer)
 
@@ -150,6 +156,15 @@ class NodeReport:
         """The sessions of the connection of this name; none where this node has no such connection."""
         found = [client for client in self._shown() if client_name(client) == name]
         return [row for client in found for row in self._clients.sessions(client)]
+
+    def _consumer_names(self, numbers: list[int]) -> list[tuple[int, dict[str, Any]]]:
+        """The names of those consumers of these numbers that are there."""
+        return [
+            (one.number, {"connection": client_name(client), "tag": one.tag, "user": client.session.user})
+            for client in self._shown()
+            for one in client.session.consumer_views()
+            if one.number in numbers
+        ]
 
     def _close(self, argument: dict[str, str]) -> bool:
         """Close the connection of this name, if this node has it."""
