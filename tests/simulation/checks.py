@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from cluster.catalog.replica import CATALOG
 from cluster.owner.transfers import FIRST_TRANSIT_ID
+from cluster.owner.walking import EntriesGoneError, digest_steps
 from replication.group import RaftGroup
+from replication.journal import DamagedEntryError
 from replication.raft import Role
 from tests.inside import machine_of, state_of
 from tests.simulation.node import SimulatedNode
@@ -23,6 +25,7 @@ class Agreement:
         self._leaders: dict[tuple[int, int], tuple[str, int]] = {}
         self._inherited: dict[tuple[int, int], int] = {}
         self._digests: dict[tuple[int, int], tuple[str, bytes]] = {}
+        self._chain: dict[tuple[int, int], bytes] = {}
         self._committed: dict[tuple[int, int], int] = {}
         self._checked: dict[tuple[int, str, int], int] = {}
         self._held: dict[tuple[int, str], int] = {}
@@ -131,6 +134,29 @@ class Agreement:
                 raise Violation(
                     f"partition {partition} differs on {first[0]} and {node.name} after entry {index}"
                 )
+        self._chains(node)
+
+    def _chains(self, node: SimulatedNode) -> None:
+        """Check that the digests that a replica computes from its log are those of its state, and equal on
+        all replicas at the same entry.
+        """
+        for partition in node.broker.partitions.replicas:
+            machine = machine_of(node.broker.owners[partition])
+            if not machine.chronicle.kept or machine.applied_index < machine.chronicle.whole_from:
+                continue
+            where = f"partition {partition} on {node.name}"
+            log, found = node.broker.host.groups[partition].log, dict[int, bytes]()
+            try:
+                found.update(digest_steps(machine, log, machine.applied_index, all_marks=True))
+            except DamagedEntryError:
+                continue
+            except EntriesGoneError as error:
+                raise Violation(f"{where} has not its whole entries: {error}") from error
+            if found[machine.applied_index] != machine.chronicle.digest:
+                raise Violation(f"the log of {where} has another digest than the state")
+            for index, digest in found.items():
+                if self._chain.setdefault((partition, index), digest) != digest:
+                    raise Violation(f"the digest of entry {index} differs in {where}")
 
 
 def states_of(node: SimulatedNode) -> Iterator[tuple[int, int, bytes]]:

@@ -32,6 +32,7 @@ RESENDS_EVERY = 16
 
 OF_ONE_KIND = (
     (32, 15, "cancels"),
+    (128, 96, "histories"),
     (64, 52, "lingering"),
     (64, 31, "views"),
     (32, 20, "backlogs"),

@@ -64,6 +64,8 @@ SHOWN_BY = {
     "deltas side by side": 228,
     "leases that do not linger": 244,
     "leased messages in views": 31,
+    "forgotten chains": 96,
+    "entries in part": 96,
     "replacements that are not logged": 292,
     "gaps behind the past": 192,
     "removed before it is sent": 15,

@@ -34,6 +34,9 @@ OF_LINGERING = (52, 372)
 OF_VIEWS = (95, 159)
 """Seeds about consumers that are about views over queues."""
 
+OF_HISTORIES = (352, 480)
+"""Seeds about consumers that are about histories."""
+
 OF_VALUES = (228, 420)
 """Seeds about consumers that are about the last values of keys."""
 
@@ -138,6 +141,13 @@ def test_queues_and_consumers_have_what_their_filters_take(seed: int) -> None:
 @pytest.mark.parametrize("seed", OF_VALUES)
 def test_no_value_of_a_key_is_lost_and_none_comes_back(seed: int) -> None:
     """Several clients change the values, and other clients take them, while owners change."""
+    kept(seed, Focus.CONSUMERS)
+
+
+@pytest.mark.requirement("X8.1", "X8.3", "X8.7")
+@pytest.mark.parametrize("seed", OF_HISTORIES)
+def test_the_logs_of_all_replicas_tell_one_history(seed: int) -> None:
+    """They have equal digests, which their logs bear out, whichever node owns the queue."""
     kept(seed, Focus.CONSUMERS)
 
 

@@ -12,6 +12,7 @@ from tests.simulation.trials import (
     barriers,
     cuts,
     filters,
+    histories,
     keeping,
     limits,
     lingering,
@@ -73,6 +74,7 @@ OF_CONSUMERS: dict[str, Kind] = {
     "values": values.values,
     "lingering": lingering.lingering,
     "views": summing.summing,
+    "histories": histories.histories,
 }
 """Only in seeds about consumers."""
 
