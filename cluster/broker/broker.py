@@ -425,6 +425,9 @@ class Broker:
         owner = self.owners.get(partition)
         if owner is None or entry.kind != EntryKind.NORMAL:
             return None
+        replica, group = self.partitions.replicas[partition], self.host.groups[partition]
+        if replica.needs_whole(entry.index, group.log.first_index() - 1):
+            return None
         return owner.rewrite(entry.index, entry.data)
 
     # -- OwnerContext ---------------------------------------------------------------------------

@@ -7,6 +7,7 @@ after the commit delivers messages to consumers. Pure: its outputs are calls of 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -392,6 +393,10 @@ class Replica:
         self.term = 0
         self.leader: str | None = None
         self._leading = False
+        self._whole_from: dict[int, int] = {}
+        """By the index of each snapshot that the log has, or may have next: the first entry that histories
+        need whole with the state in that snapshot.
+        """
 
     def apply(self, entries: Sequence[Entry], now: float) -> None:
         damaged: DamagedEntryError | None = None
@@ -409,11 +414,30 @@ class Replica:
     def restore(self, snapshot: Snapshot) -> None:
         self._state.machine.restore(snapshot.data)
         self._state.entries.forget()
+        self._whole_from.clear()
+        self._note_whole(snapshot.index)
         for observer in self._state.observers:
             observer.restored(self._state.machine.queues)
 
     def snapshot(self) -> bytes:
+        self._note_whole(self._state.machine.applied_index)
         return self._state.machine.snapshot()
+
+    def _note_whole(self, index: int) -> None:
+        chronicle = self._state.machine.chronicle
+        if chronicle.kept or self._whole_from:
+            self._whole_from[index] = chronicle.whole_from if chronicle.kept else sys.maxsize
+
+    def needs_whole(self, index: int, snapshot_index: int) -> bool:
+        """Whether a history needs the entry whole, by the present state, or by that in the log's snapshot: a
+        replica that gets the snapshot gets the entry with it.
+        """
+        # Behind its last applied entry the log's snapshot may have entries of the group itself.
+        passed = [one for one in self._whole_from if one <= snapshot_index]
+        for former in passed[:-1]:
+            del self._whole_from[former]
+        of_snapshot = bool(passed) and index >= self._whole_from[passed[-1]]
+        return of_snapshot or self._state.machine.chronicle.covers(index)
 
     def live(self) -> list[tuple[int, int]]:
         return self._state.machine.live_indexes()

@@ -73,7 +73,7 @@ _PUBLISH = Struct("<BBBHHBBIHIII")
 # The fields of a publish that tell where it ends and how many messages it has.
 _PUBLISH_EXTENT = Struct("<xBB2xHBBI10xI")
 _RANGES = Struct("<BQI")
-_ONE_RANGE = Struct("<BQIQQ")
+ONE_RANGE = Struct("<BQIQQ")
 _PAIR = Struct("<BQQ")
 _BYTE = Struct("<BQB")
 _ALONE = Struct("<BQ")
@@ -182,7 +182,7 @@ def encode_forget(front_end: int) -> bytes:
 
 def _encode_ranges(kind: OpKind, queue: int, ranges: Sequence[Range]) -> bytes:
     if len(ranges) == 1:
-        return _ONE_RANGE.pack(kind, queue, 1, *ranges[0])
+        return ONE_RANGE.pack(kind, queue, 1, *ranges[0])
     numbers = array("Q", chain.from_iterable(ranges))
     return _RANGES.pack(kind, queue, len(ranges)) + encode_array(numbers)
 
@@ -203,7 +203,7 @@ def read_operations(data: Buffer, start: int = 0, end: int | None = None) -> Ite
     while offset < end:
         kind = data[offset]
         try:
-            operation, offset = _READERS[kind](data, offset)
+            operation, offset = READERS[kind](data, offset)
         except (KeyError, StructError, ValueError) as error:
             raise EntryFormatError(f"operation of kind {kind} at octet {offset} is malformed") from error
         if offset > end:
@@ -255,6 +255,13 @@ def read_run(data: Buffer, position: int) -> Run:
     )
 
 
+def publish_extent(data: Buffer, offset: int) -> tuple[int, int]:
+    """The messages of the publish operation at `offset`, and the offset behind it. Raises struct.error."""
+    flags, _, queues, exchange_size, key_size, count, size = _PUBLISH_EXTENT.unpack_from(data, offset)
+    end = offset + _PUBLISH.size + 8 * queues + exchange_size + key_size + size
+    return count, end if flags & _UNIFORM else end + 4 * count
+
+
 def _read_publish(data: Buffer, offset: int) -> tuple[Publish, int]:
     flags, format, queue_count, exchange_size, key_size, count, size = _PUBLISH_EXTENT.unpack_from(
         data, offset
@@ -283,10 +290,10 @@ def _read_publish(data: Buffer, offset: int) -> tuple[Publish, int]:
 def _read_ranges(data: Buffer, offset: int) -> tuple[int, list[Range], int]:
     _, queue, count = _RANGES.unpack_from(data, offset)
     if count == 1:
-        _, _, _, first, last = _ONE_RANGE.unpack_from(data, offset)
+        _, _, _, first, last = ONE_RANGE.unpack_from(data, offset)
         if first > last:
             raise ValueError("range ends before it starts")
-        return queue, [(first, last)], offset + _ONE_RANGE.size
+        return queue, [(first, last)], offset + ONE_RANGE.size
     numbers, end = decode_array("Q", data, offset + _RANGES.size, 2 * count)
     return queue, ranges_of_columns(numbers[::2], numbers[1::2]), end
 
@@ -297,7 +304,7 @@ def _read_under_lease(data: Buffer, offset: int) -> tuple[Operation, int]:
     offset += _ALONE.size
     if token == NO_TOKEN or offset >= len(data) or data[offset] not in _UNDER_LEASE:
         raise ValueError("a lease without a token or a settlement")
-    operation, end = _READERS[data[offset]](data, offset)
+    operation, end = READERS[data[offset]](data, offset)
     return cast(Settle | Return | Discard, operation)._replace(token=token), end
 
 
@@ -309,7 +316,7 @@ def _read_modified(data: Buffer, offset: int) -> tuple[Return, int]:
     offset += size
     if not octets or offset >= len(data) or data[offset] not in _RETURNING:
         raise ValueError("annotations without octets or a return")
-    operation, end = _READERS[data[offset]](data, offset)
+    operation, end = READERS[data[offset]](data, offset)
     if type(operation) is not Return:
         raise ValueError("annotations of an operation that is no return")
     return operation._replace(annotations=octets), end
@@ -364,7 +371,7 @@ _UNDER_LEASE: Final = _RETURNS | {OpKind.SETTLE, OpKind.DISCARD}
 
 _RETURNING: Final = _RETURNS | {OpKind.UNDER_LEASE}
 
-_READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
+READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
     OpKind.PUBLISH: _read_publish,
     OpKind.SETTLE: _ranges_reader(Settle),
     OpKind.RETURN: _read_return,

@@ -10,6 +10,7 @@ from typing import Any, Final
 from node.message.deaths import decode_death
 from node.message.reason import Reason
 from node.queue.entry_format import Buffer, OpBatch, read_batches, read_operations, read_run
+from node.queue.entry_scan import operations_about
 from node.queue.events import Happened, Lead, LeadKind, Occurrence
 from node.queue.history_notes import HistoryNote, NoteKind
 from node.queue.operations import (
@@ -74,7 +75,7 @@ class Trace:
 
     def read(self, index: int, term: int, data: Buffer) -> None:
         """Read the next entry. Raises EntryFormatError."""
-        fresh = [batch for batch in read_batches(data) if self._is_fresh(batch)]
+        fresh = [batch for batch in read_batches(data) if batch.front_end == OWNER or self._is_fresh(batch)]
         if not self.sought.done:
             self.sought.look(data, fresh)
         if not self.number:
@@ -86,21 +87,16 @@ class Trace:
             self.events[place] = self._told.complete(self.events[place])
 
     def _is_fresh(self, batch: OpBatch) -> bool:
-        """Whether the batch has not come before."""
-        if batch.front_end == OWNER:
-            return True
+        """Whether the batch of a front end has not come before."""
         if batch.number <= self._numbers.get(batch.front_end, 0):
             return False
         self._numbers[batch.front_end] = batch.number
         return True
 
     def _read_batch(self, data: Buffer, batch: OpBatch) -> None:
-        sequence, number = batch.first_sequence, self.number
-        for operation in read_operations(data, batch.start, batch.end):
+        for sequence, operation in operations_about(data, batch, self.number):
             if type(operation) is Publish:
-                if sequence <= number < sequence + operation.count:
-                    self._published(data, operation, number - sequence, batch)
-                sequence += operation.count
+                self._published(data, operation, self.number - sequence, batch)
             else:
                 reader = _READERS.get(type(operation))
                 if reader is not None:

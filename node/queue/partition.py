@@ -398,10 +398,8 @@ class PartitionMachine:
 
     def rewrite(self, index: int, data: Buffer) -> bytes:
         """The entry reduced to its live messages, without any other operation. Only for entries that a
-        snapshot covers, which has the effects of their operations. Entries that histories need stay whole.
+        snapshot covers, which has the effects of their operations.
         """
-        if self.chronicle.covers(index):
-            return bytes(data)
         return live_part(self.queues, data)
 
     def _prune_front(self) -> None:

@@ -130,3 +130,22 @@ def test_a_replica_that_is_installed_from_a_snapshot_has_the_chain(site: Site) -
 
 def _partition(site: Site) -> int:
     return replica(site, "n1", QUEUE).partition
+
+
+def test_entries_stay_whole_as_long_as_a_replica_may_get_a_snapshot_that_needs_them(site: Site) -> None:
+    """The state has passed them by then."""
+    client, _ = keeping(site, b"a")
+    client.ack(got(client))
+    site.run(0.3)
+    shown = site.nodes["n1"].broker.partitions.replicas[_partition(site)]
+    machine = machine_of(replica(site, "n1", QUEUE))
+    first, index = machine.chronicle.whole_from, machine.applied_index
+    shown.snapshot()
+    client.delete(QUEUE)
+    site.run(0.3)
+    assert not machine.chronicle.covers(first)
+    assert shown.needs_whole(first, index + 1), "an entry of the group may follow the last applied one"
+    assert not shown.needs_whole(first - 1, index + 1)
+    shown.snapshot()
+    assert shown.needs_whole(first, index)
+    assert not shown.needs_whole(first, machine.applied_index)

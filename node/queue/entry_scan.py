@@ -1,0 +1,45 @@
+"""Reads those operations of an entry alone that may concern one message. So a log is walked through faster
+than by reading all operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import error as StructError
+from typing import Final
+
+from node.queue.entry_format import ONE_RANGE, READERS, Buffer, EntryFormatError, OpBatch, publish_extent
+from node.queue.operations import Operation, OpKind
+
+_PUBLISH: Final = int(OpKind.PUBLISH)
+
+_RETURNS: Final = (OpKind.RETURN, OpKind.RETURN_FAILED, OpKind.RETURN_CANCELLED)
+
+_OF_RANGES: Final = frozenset(map(int, (OpKind.SETTLE, *_RETURNS, OpKind.DISCARD, OpKind.PURGE)))
+"""Operations that consist of a queue and ranges, mostly of one range."""
+
+
+def operations_about(data: Buffer, batch: OpBatch, number: int) -> Iterator[tuple[int, Operation]]:
+    """The operations of a batch that may concern the message, each with the number of the first message that
+    is published by it or behind it. Raises EntryFormatError.
+    """
+    sequence, offset, end = batch.first_sequence, batch.start, batch.end
+    while offset < end:
+        kind = data[offset]
+        try:
+            if kind == _PUBLISH:
+                count, behind = publish_extent(data, offset)
+                if sequence <= number < sequence + count:
+                    yield sequence, READERS[kind](data, offset)[0]
+                sequence += count
+                offset = behind
+                continue
+            if kind in _OF_RANGES:
+                _, _, ranges, first, last = ONE_RANGE.unpack_from(data, offset)
+                if ranges == 1 and not first <= number <= last:
+                    offset += ONE_RANGE.size
+                    continue
+            operation, offset = READERS[kind](data, offset)
+        except (KeyError, StructError, ValueError) as error:
+            raise EntryFormatError(f"operation of kind {kind} at octet {offset} is malformed") from error
+        yield sequence, operation
