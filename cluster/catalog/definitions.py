@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
-from node.message.streams import STREAM_TYPE, X_HISTORY, X_HISTORY_OF, X_QUEUE_TYPE
+from node.message.streams import STREAM_TYPE, X_QUEUE_TYPE
 from node.names import REPLY_TO
 from node.queue.features.arguments import read_arguments
 from node.queue.operations import Semantics
@@ -76,7 +76,8 @@ class PartitionDefinition:
     """A partition's replicas, in order of preference as owner.
 
     `founders` are the replicas with which its Raft group began. `size` is the number of replicas that it
-    should have where there are enough nodes. `move` is the change that is under way.
+    should have where there are enough nodes. `move` is the change that is under way. `apart`: the partition
+    keeps whole entries, for queues with a history alone.
     """
 
     id: int
@@ -87,6 +88,7 @@ class PartitionDefinition:
     founders: tuple[str, ...] = ()
     size: int = 0
     move: Move | None = None
+    apart: bool = False
 
     @property
     def preferred(self) -> str:
@@ -122,11 +124,6 @@ class QueueDefinition:
         return self.arguments.get(X_QUEUE_TYPE) == STREAM_TYPE
 
     @property
-    def historic(self) -> bool:
-        """Whether the queue has a history, or keeps the history of another one."""
-        return not self.arguments.keys().isdisjoint((X_HISTORY, X_HISTORY_OF))
-
-    @property
     def settings(self) -> QueueSettings:
         """The settings that the queue's arguments ask for, without policies."""
         return read_arguments(self.arguments).by(self.semantics)
@@ -136,7 +133,11 @@ Definition = NodeDefinition | PartitionDefinition | QueueDefinition
 
 
 def to_plain(definition: Definition) -> dict[str, Any]:
-    return asdict(definition)
+    plain = asdict(definition)
+    if isinstance(definition, PartitionDefinition) and not definition.apart:
+        # Earlier releases know of no such partitions.
+        del plain["apart"]
+    return plain
 
 
 def partition_from_plain(plain: dict[str, Any]) -> PartitionDefinition:
@@ -153,6 +154,7 @@ def partition_from_plain(plain: dict[str, Any]) -> PartitionDefinition:
         tuple(plain.get("founders", replicas)),
         plain.get("size", len(replicas)),
         None if move is None else Move(**move),
+        plain.get("apart", False),
     )
 
 

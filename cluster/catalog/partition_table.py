@@ -34,8 +34,6 @@ class PartitionTable:
         self.partitions: dict[int, PartitionDefinition] = {}
         self.queues: Counter[int] = Counter()
         """How many queues each partition holds."""
-        self.histories: Counter[int] = Counter()
-        """How many of these have a history, or keep one."""
         self.last = FIRST_QUEUE_PARTITION - 1
         self._observer = observer
         self.commands: dict[str, Callable[..., Any]] = {
@@ -56,11 +54,17 @@ class PartitionTable:
         return [one for one in self.partitions.values() if one.kind is PartitionKind.REPLICATED]
 
     def add(
-        self, kind: PartitionKind, replicas: tuple[str, ...], front_end: int = 0, size: int = 0
+        self,
+        kind: PartitionKind,
+        replicas: tuple[str, ...],
+        front_end: int = 0,
+        size: int = 0,
+        apart: bool = False,
     ) -> PartitionDefinition:
         """Add a partition under the next id. `size` 0: as many as there are replicas."""
         self.last += 1
-        partition = PartitionDefinition(self.last, kind, replicas, front_end, replicas, size or len(replicas))
+        size = size or len(replicas)
+        partition = PartitionDefinition(self.last, kind, replicas, front_end, replicas, size, apart=apart)
         self.partitions[partition.id] = partition
         self._observer.partition_added(partition)
         return partition
@@ -68,33 +72,31 @@ class PartitionTable:
     def remove(self, partition: PartitionDefinition) -> None:
         """Remove a partition that has no queues any more. Its id is not used again."""
         del self.partitions[partition.id]
-        del self.queues[partition.id], self.histories[partition.id]
+        del self.queues[partition.id]
         self._observer.partition_removed(partition)
 
     def place(
-        self, replicas: tuple[str, ...], size: int, share: int, apart: bool | None = None
+        self, replicas: tuple[str, ...], size: int, share: int, apart: bool = False
     ) -> PartitionDefinition:
         """The partition for a new queue, among the partitions with these replicas in this order.
 
         It is the one with the fewest queues; a new one where each has `share` queues, up to
-        `PARTITIONS_ALIKE`. With `share` 0 one partition takes any number. `apart`: partitions with histories
-        alone, or, if False, those without alone; None for all.
+        `PARTITIONS_ALIKE`. With `share` 0 one partition takes any number. Queues `apart` have partitions of
+        their own.
         """
         size = size or len(replicas)
         alike = [
             one
             for one in self.replicated()
-            if one.replicas == replicas
-            and (one.size == size or not share)
-            and (apart is None or apart is bool(self.histories[one.id]) or not self.queues[one.id])
+            if one.replicas == replicas and (one.size == size or not share) and one.apart is apart
         ]
         if not alike:
-            return self.add(PartitionKind.REPLICATED, replicas, size=size)
+            return self.add(PartitionKind.REPLICATED, replicas, size=size, apart=apart)
         if not share:
             return alike[0]
         emptiest = min(alike, key=lambda one: (self.queues[one.id], one.id))
         if self.queues[emptiest.id] >= share and len(alike) < PARTITIONS_ALIKE:
-            return self.add(PartitionKind.REPLICATED, replicas, size=size)
+            return self.add(PartitionKind.REPLICATED, replicas, size=size, apart=apart)
         return emptiest
 
     # -- moves ----------------------------------------------------------------------------------
@@ -144,11 +146,9 @@ class PartitionTable:
     def to_plain(self) -> list[dict[str, Any]]:
         return [to_plain(partition) for partition in self.partitions.values()]
 
-    def restore(
-        self, plain: list[dict[str, Any]], last: int, queues: Iterable[int], histories: Iterable[int]
-    ) -> None:
-        """Restore from a snapshot; `queues` has the partition of each queue, `histories` of those apart."""
+    def restore(self, plain: list[dict[str, Any]], last: int, queues: Iterable[int]) -> None:
+        """Restore from a snapshot; `queues` has the partition of each queue."""
         partitions = map(partition_from_plain, plain)
         self.partitions = {partition.id: partition for partition in partitions}
         self.last = last
-        self.queues, self.histories = Counter(queues), Counter(histories)
+        self.queues = Counter(queues)

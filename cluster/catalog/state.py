@@ -298,7 +298,7 @@ class CatalogState:
         transient: bool,
         size: int = 0,
         share: int = 0,
-        apart: bool | None = None,
+        apart: bool = False,
         **fields: Any,
     ) -> dict[str, Any]:
         self.vhost(vhost)
@@ -326,7 +326,6 @@ class CatalogState:
         self.topics.add(queue)
         self._queue_counts[queue.vhost] += 1
         self.table.queues[partition] += 1
-        self.table.histories[partition] += queue.historic
         self.vhost(queue.vhost).exchanges.add_queue(queue.name)
         self._observer.queue_added(queue)
         return queue
@@ -358,7 +357,7 @@ class CatalogState:
         front_end: int,
         size: int,
         share: int,
-        apart: bool | None,
+        apart: bool,
     ) -> PartitionDefinition:
         """The partition for a new queue. Raises RestartedError where its nodes are gone."""
         if transient:
@@ -410,7 +409,6 @@ class CatalogState:
         self.views.forget_queue(queue.vhost, queue.name)
         self._queue_counts[queue.vhost] -= 1
         self.table.queues[queue.partition] -= 1
-        self.table.histories[queue.partition] -= queue.historic
         self.vhosts[queue.vhost].remove_queue(queue.name)
         self._observer.queue_removed(queue)
         history = self.queues.get((queue.vhost, history_name(queue.name)))
@@ -445,10 +443,7 @@ class CatalogState:
         self.witnesses.restore(plain.get("witnesses", [node.front_end for node in self.nodes.values()]))
         queues = [queue_from_plain(queue) for queue in plain["queues"]]
         self.table.restore(
-            plain["partitions"],
-            plain["last_partition"],
-            (queue.partition for queue in queues),
-            (queue.partition for queue in queues if queue.historic),
+            plain["partitions"], plain["last_partition"], (queue.partition for queue in queues)
         )
         self.queues = {(queue.vhost, queue.name): queue for queue in queues}
         self.queues_by_id = {queue.id: queue for queue in queues}

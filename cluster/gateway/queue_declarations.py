@@ -125,8 +125,9 @@ class QueueDeclarations:
             "share": QUEUES_A_PARTITION,
             "semantics": int(semantics),
         }
-        if self._context.formats.keep_histories():
-            arguments["apart"] = not declaration.arguments.keys().isdisjoint((X_HISTORY, X_HISTORY_OF))
+        historic = not declaration.arguments.keys().isdisjoint((X_HISTORY, X_HISTORY_OF))
+        if historic and self._context.formats.keep_histories():
+            arguments["apart"] = True
         if declaration.exclusive:
             self._holders.add(holder)
         creation = Creation(self._context, vhost, answer)

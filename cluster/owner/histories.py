@@ -62,6 +62,13 @@ class HistoryNotes:
         ranges = tuple(merged(grant.ranges))
         self._add(HistoryNote(NoteKind.LEASED, queue, grant.front_end, grant.consumer, ranges))
 
+    def held(self, queue: int, front_end: int, ranges: Sequence[Range]) -> None:
+        """A front end has told that its clients have messages. The note of their lease may be lost with the
+        former owner.
+        """
+        if ranges:
+            self._add(HistoryNote(NoteKind.HELD, queue, front_end, ranges=tuple(ranges)))
+
     def lapsed(self, queue: int, ranges: Sequence[Range]) -> None:
         """The return of these messages, in the next entry, is the end of their leases."""
         self._add(HistoryNote(NoteKind.LAPSED, queue, ranges=tuple(ranges)))

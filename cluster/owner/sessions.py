@@ -131,7 +131,7 @@ class FrontEndSessions:
                 owner.delivery.now = self._owner.wall_ms()
             owner.lifecycle.release_unheld(front_end, mine)
             told = [spans.get(queue, ()) for spans in (held.holders, held.tokens, held.ends)]
-            owner.lifecycle.reattached(front_end, mine, *told)
+            self._owner.histories.held(queue, front_end, owner.lifecycle.reattached(front_end, mine, *told))
             self._serving.mark(queue)
         state.held = {}
         for consumer, terms in list(state.returning.items()):

@@ -24,6 +24,8 @@ class Happened(StrEnum):
     DELAYED = "delayed"
     EXPIRES = "expires"
     LEASED = "leased"
+    HELD = "held"
+    """A new owner has learned that a client has the message."""
     LINKED = "linked"
     """The queue keeps the message for the link of the consumer that gets it."""
     TAKEN = "taken"

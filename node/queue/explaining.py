@@ -257,6 +257,8 @@ class Trace:
             return
         elif note.kind is NoteKind.LEASED:
             self._tell(Happened.LEASED, note.queue, to=note.first, consumer=note.second)
+        elif note.kind is NoteKind.HELD:
+            self._tell(Happened.HELD, note.queue, to=note.first)
         elif note.kind is NoteKind.LAPSED:
             told.lapsed = True
         elif note.kind is NoteKind.TRANSACTED:

@@ -37,6 +37,8 @@ class NoteKind(IntEnum):
     """No replica can read some entry before this one: the partition keeps whole entries from here on. No
     queue is meant.
     """
+    HELD = 9
+    """The front end `first` has told a new owner that its clients have the messages."""
 
 
 class HistoryNote(NamedTuple):

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from cluster.catalog.observer import Observer
+from cluster.catalog.state import CatalogState
 from cluster.config.formats import NOTES_IN_LOGS
 from cluster.owner.whereabouts import whereabouts
 from node.delivery.deeds import Deed
@@ -271,6 +273,25 @@ def test_events_survive_a_lost_owner_and_are_told_by_the_next(site: Site, power:
     assert events(site, number, name) == [*before, "returned", "leased", "settled"]
 
 
+@pytest.mark.requirement("X8.2")
+def test_a_lease_whose_note_is_lost_with_its_owner(site: Site) -> None:
+    """The client's node tells the next owner that the client has the message."""
+    _, [number] = keeping(site, b"a")
+    partition = replica(site, "n3", QUEUE).partition
+    first = owner_of(site, partition)
+    assert first is not None
+    name = next(one for one in site.nodes if one != first)
+    client = site.client(name)
+    delivery = got(client)
+    site.nodes[first].stop(power=True)
+    site.until(lambda: owner_of(site, partition) not in (None, first))
+    site.run(4.0)
+    client.ack(delivery)
+    assert events(site, number, name) == ["published", "held", "settled"]
+    held = chain(site, name, QUEUE, number)[0].events[1]
+    assert held.facts["to"] == site.nodes[name].broker.catalog.state.nodes[name].front_end
+
+
 @pytest.mark.requirement("X8.6")
 def test_a_node_without_a_replica_tells_the_same(site: Site) -> None:
     client = site.client("n1")
@@ -388,9 +409,12 @@ def test_a_queue_with_a_history_comes_beside_no_plain_queue(site: Site) -> None:
         site.client("n1").declare(f"plain {number}")
         site.client("n1").declare(f"kept {number}", history="7D")
     state = site.nodes["n2"].broker.catalog.state
-    kept = {one.partition for one in state.queues.values() if one.historic}
-    assert kept.isdisjoint(one.partition for one in state.queues.values() if not one.historic)
+    kept = {one.partition for one in state.queues.values() if one.name.startswith("kept")}
+    assert kept.isdisjoint(one.partition for one in state.queues.values() if one.name.startswith("plain"))
     assert len(kept) > 1
+    restored = CatalogState(Observer())
+    restored.restore(state.snapshot())
+    assert {one.id for one in restored.partitions.values() if one.apart} == kept
 
 
 def test_no_notes_before_all_nodes_read_them(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

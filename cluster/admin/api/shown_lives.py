@@ -31,8 +31,10 @@ class ClientNames:
         node = self.nodes.get(front_end)
         return {"node": node} if node is not None else {"process": f"{front_end:x}"}
 
-    def consumer(self, front_end: int, number: int) -> dict[str, Any]:
+    def consumer(self, front_end: int, number: int | None) -> dict[str, Any]:
         """A consumer of a front end, as far as it is known."""
+        if number is None:
+            return self.named(front_end)
         if number < FIRST_CONSUMER:
             return {**self.named(front_end), "get": True}
         node = self.nodes.get(front_end, "")
@@ -76,7 +78,7 @@ def _event(event: Occurrence, life: Life, state: CatalogState, front_ends: Clien
     if "by" in facts:
         facts["by"] = front_ends.named(facts["by"])
     if "to" in facts:
-        facts["to"] = front_ends.consumer(facts["to"], facts.pop("consumer"))
+        facts["to"] = front_ends.consumer(facts["to"], facts.pop("consumer", None))
     if "queues" in facts:
         facts["queues"] = [_queue(one, state)["queue"] for one in facts["queues"]]
     return {
