@@ -93,10 +93,10 @@ class Walk:
 
 def digest_steps(
     machine: PartitionMachine, log: PartitionLog, index: int, *, all_marks: bool = False
-) -> Iterator[tuple[int, bytes]]:
+) -> Iterator[list[tuple[int, bytes]]]:
     """The digests after the entries behind a mark, up to the entry `index`, computed from the entries that
-    the log has: from the last mark before, or from the first with `all_marks`. Raises EntriesGoneError and
-    DamagedEntryError.
+    the log has: from the last mark before, or from the first with `all_marks`. As many at a time as one step
+    reads. Raises EntriesGoneError and DamagedEntryError.
     """
     chronicle = machine.chronicle
     mark = chronicle.mark_before(index)
@@ -107,8 +107,10 @@ def digest_steps(
         entries = entries_from(machine, log, at + 1, index)
         if not entries or entries[0].index != at + 1:
             raise EntriesGoneError(f"entry {at + 1} is gone")
+        found: list[tuple[int, bytes]] = []
         for entry in entries:
             if is_applied(entry):
                 digest = next_digest(digest, entry.index, entry.data)
-            at = entry.index
-            yield at, digest
+            found.append((entry.index, digest))
+        at = entries[-1].index
+        yield found

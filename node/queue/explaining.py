@@ -43,6 +43,10 @@ _BY_REASON: Final = {
     Reason.REPLACED: Happened.REPLACED,
 }
 
+FIRST_EVENTS: Final = 1000
+LAST_EVENTS: Final = 9000
+"""Of a message with more events, such as one that a client gives back for ever, these are told."""
+
 _BY_CLIENTS: Final = {Settle: Happened.SETTLED, Discard: Happened.REJECTED, Purge: Happened.PURGED}
 
 
@@ -56,6 +60,8 @@ class Trace:
     def __init__(self, partition: int, sought: Sought) -> None:
         self.partition, self.sought = partition, sought
         self.events: list[Occurrence] = []
+        self.omitted = 0
+        """Events in the middle that are left out."""
         self.leads: list[Lead] = []
         self.there: dict[int, bool] = {}
         self._numbers: dict[int, int] = {}
@@ -85,6 +91,9 @@ class Trace:
             self._read_batch(data, batch)
         for place in range(before, len(self.events)):
             self.events[place] = self._told.complete(self.events[place])
+        if len(self.events) > FIRST_EVENTS + 2 * LAST_EVENTS:
+            self.omitted += len(self.events) - FIRST_EVENTS - LAST_EVENTS
+            del self.events[FIRST_EVENTS:-LAST_EVENTS]
 
     def _is_fresh(self, batch: OpBatch) -> bool:
         """Whether the batch of a front end has not come before."""

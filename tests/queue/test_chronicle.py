@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from node.queue.chronicle import MARK_ENTRIES, Chronicle, next_digest
 from node.queue.decision_format import encode_note
 from node.queue.entry_format import EntryFormatError, encode_create_queue, read_operations
-from node.queue.events import Lead, LeadKind, read_lead
-from node.queue.explaining import Trace
+from node.queue.events import Happened, Lead, LeadKind, read_lead
+from node.queue.explaining import FIRST_EVENTS, LAST_EVENTS, Trace
 from node.queue.history_notes import HistoryNote, NoteKind
 from node.queue.operations import Semantics
 from node.queue.partition import PartitionMachine, SnapshotFormatError
@@ -134,6 +134,18 @@ def test_a_trace_of_any_octets_tells_or_refuses(notes: list[bytes], octets: byte
             trace.read(9, 1, one_batch([*notes, octets]))
         except EntryFormatError:
             continue
+
+
+def test_a_message_that_comes_back_for_ever_has_a_bounded_life() -> None:
+    trace = Trace(1, Sought(Lead(1, LeadKind.NUMBER, 1)))
+    trace.read(1, 1, published(1, uniform_run(1), STREAM, QUEUE))
+    note = encode_note(HistoryNote(NoteKind.LEASED, QUEUE, 7, 9, ((1, 1),)))
+    for index in range(2, 2 * (FIRST_EVENTS + LAST_EVENTS)):
+        trace.read(index, 1, one_batch([note]))
+    assert trace.events[0].happened is Happened.PUBLISHED
+    assert [one.entry for one in trace.events[-LAST_EVENTS:]] == [*range(index - LAST_EVENTS + 1, index + 1)]
+    assert len(trace.events) + trace.omitted == index
+    assert len(trace.events) <= FIRST_EVENTS + 2 * LAST_EVENTS
 
 
 @pytest.mark.parametrize("plain", [(1, "elsewhere", 5), (1,), (1, 2, 3, 4, 5, 6, 7)])

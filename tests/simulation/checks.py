@@ -147,7 +147,8 @@ class Agreement:
             where = f"partition {partition} on {node.name}"
             log, found = node.broker.host.groups[partition].log, dict[int, bytes]()
             try:
-                found.update(digest_steps(machine, log, machine.applied_index, all_marks=True))
+                for step in digest_steps(machine, log, machine.applied_index, all_marks=True):
+                    found.update(step)
             except DamagedEntryError:
                 continue
             except EntriesGoneError as error:

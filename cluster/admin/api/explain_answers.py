@@ -34,9 +34,6 @@ MOST_WALKS: Final = 4
 ABANDONED_S: Final = 5.0
 """A walk ends when no question about it has come for so many seconds."""
 
-DIGESTS_A_STEP: Final = 64
-"""Entries whose digests are computed in one step."""
-
 
 class ExplainAnswers:
     """See the module's docstring."""
@@ -183,11 +180,11 @@ def _ended(walk: asyncio.Task[Any]) -> None:
 async def _between_turns(
     machine: PartitionMachine, log: PartitionLog, index: int, *, all_marks: bool = False
 ) -> AsyncIterator[tuple[int, bytes]]:
-    """`digest_steps`, with turns of the event loop between some of them."""
-    for count, one in enumerate(digest_steps(machine, log, index, all_marks=all_marks), 1):
-        yield one
-        if count % DIGESTS_A_STEP == 0:
-            await asyncio.sleep(0)
+    """The digests of `digest_steps`, with a turn of the event loop behind each step."""
+    for step in digest_steps(machine, log, index, all_marks=all_marks):
+        for one in step:
+            yield one
+        await asyncio.sleep(0)
 
 
 def life_told(owner: OwnedPartition, trace: Trace, digests: Mapping[int, str]) -> dict[str, Any]:
@@ -202,6 +199,7 @@ def life_told(owner: OwnedPartition, trace: Trace, digests: Mapping[int, str]) -
         "number": number,
         "between": trace.sought.between,
         "events": [tuple(one) for one in trace.events],
+        "omitted": trace.omitted,
         "leads": [tuple(_addressed(one, owner.partition)) for one in leads_of(trace)],
         "digests": list(digests.items()),
         "there": list(trace.there.items()),

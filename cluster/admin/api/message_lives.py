@@ -26,7 +26,8 @@ class NoAnswerError(Exception):
 @dataclass(frozen=True, slots=True)
 class Life:
     """The life of a message in one partition. `number` is its number there, 0 where that is not known;
-    `between` are the numbers of which it may have one. `now` and `oldest` are by queue.
+    `between` are the numbers of which it may have one. `omitted` counts events in the middle that are left
+    out. `now` and `oldest` are by queue.
     """
 
     partition: int
@@ -40,6 +41,7 @@ class Life:
     now: dict[int, Mapping[str, Any]]
     oldest: dict[int, int | None]
     unborn: bool = False
+    omitted: int = 0
 
     @property
     def queues(self) -> list[int]:
@@ -140,6 +142,7 @@ def life_of(partition: int, node: str, told: Mapping[str, Any]) -> Life:
         dict(told["digests"]),
         dict(told["now"]),
         dict(told["oldest"]),
+        omitted=told["omitted"],
     )
 
 

@@ -52,6 +52,7 @@ def shown_life(life: Life, state: CatalogState, front_ends: ClientNames) -> dict
             for one in dict.fromkeys(life.queues)
         ],
         "between": life.between,
+        "omitted": life.omitted,
         "events": [_event(one, life, state, front_ends) for one in life.events],
         "now": [
             {**_queue(queue, state), **_place(place, front_ends)}
