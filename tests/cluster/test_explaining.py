@@ -10,7 +10,7 @@ from cluster.catalog.observer import Observer
 from cluster.catalog.state import CatalogState
 from cluster.config.formats import NOTES_IN_LOGS
 from cluster.owner.whereabouts import whereabouts
-from node.delivery.deeds import Deed
+from node.delivery.deeds import Deed, ReplayTarget
 from node.queue.events import Happened
 from node.session.commands import SettleMessages
 from node.session.core import SessionCore
@@ -185,6 +185,28 @@ def test_a_moved_message_is_followed(site: Site, there: str, arguments: dict[str
     client.ack(got(client, TARGET))
     site.run(0.3)
     assert told(site, chain(site, "n1", QUEUE, first)[1])[-1] == "settled"
+
+
+@pytest.mark.requirement("X8.5")
+def test_a_message_that_is_published_anew_is_followed_to_each_partition(site: Site) -> None:
+    """The coordinator of the transaction leads on to the third partition."""
+    client = site.client("n1")
+    client.declare_exchange("again", "fanout")
+    for node, queue in (("n2", TARGET), ("n3", DEAD)):
+        site.client(node).declare(queue, history="7D")
+        client.bind(queue, "again")
+    _, [first, second] = keeping(site, b"a", b"b")
+    replay = ReplayTarget("again", None)
+    assert Settlement(site, "n3", Deed.REPLAY, filter="TRUE", target=replay).answer
+    site.run(0.5)
+    for at, number in ((0, first), (1, second)):
+        here, *others = chain(site, "n2", QUEUE, number)
+        assert told(site, here, QUEUE)[-1] == "moved"
+        found = {(one.partition, one.number) for one in others}
+        state = site.nodes["n1"].broker.catalog.state
+        assert found == {
+            (state.queues["/", queue].partition, numbers(site, queue)[at]) for queue in (TARGET, DEAD)
+        }
 
 
 @pytest.mark.requirement("X8.5")

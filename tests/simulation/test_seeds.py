@@ -144,7 +144,7 @@ def test_no_value_of_a_key_is_lost_and_none_comes_back(seed: int) -> None:
     kept(seed, Focus.CONSUMERS)
 
 
-@pytest.mark.requirement("X8.1", "X8.3", "X8.7")
+@pytest.mark.requirement("X8.1", "X8.7")
 @pytest.mark.parametrize("seed", OF_HISTORIES)
 def test_the_logs_of_all_replicas_tell_one_history(seed: int) -> None:
     """They have equal digests, which their logs bear out, whichever node owns the queue."""
