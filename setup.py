@@ -58,7 +58,8 @@ HEADERS_IN_C = ["node/wire/amqp091/octets.h", "node/wire/same_keys.h"]
 
 SIMULATOR = "tests/simulation"
 SIMULATOR_INTERPRETED = (
-    "__init__", "__main__", "focus", "planted", "planted_queues", "processes", "progress", "runs",
+    "__init__", "__main__", "focus", "planted", "planted_histories", "planted_queues", "processes",
+    "progress", "runs",
 )  # fmt: skip
 """Modules of the simulator that do nothing while a seed runs, or put bugs in the place of methods."""
 

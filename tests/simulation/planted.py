@@ -26,7 +26,7 @@ from replication.journal.table import EntryTable
 from replication.raft import HardState, Snapshot
 from replication.raft.leadership import Leadership
 from replication.raft.messages import HeartbeatResponse
-from tests.simulation import planted_queues
+from tests.simulation import planted_histories, planted_queues
 from tests.simulation.focus import Focus
 from tests.simulation.node import SimulatedNode
 from tests.simulation.writer import SimulatedWriter
@@ -231,8 +231,8 @@ BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[o
     "places ahead of settlements": (SimulatedNode, planted_queues.places_ahead_of_settlements),
     "leases that do not linger": (SimulatedNode, planted_queues.leases_that_do_not_linger),
     "leased messages in views": (SimulatedNode, planted_queues.leased_messages_in_views),
-    "forgotten chains": (SimulatedNode, planted_queues.forgotten_chains),
-    "entries in part": (SimulatedNode, planted_queues.entries_in_part),
+    "forgotten chains": (SimulatedNode, planted_histories.forgotten_chains),
+    "entries in part": (SimulatedNode, planted_histories.entries_in_part),
     "deltas side by side": (SimulatedNode, planted_queues.deltas_side_by_side),
     "replacements that are not logged": (SimulatedNode, planted_queues.unlogged_replacements),
     "readers ahead of transactions": (SimulatedNode, planted_queues.readers_ahead),

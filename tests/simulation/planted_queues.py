@@ -20,7 +20,7 @@ from cluster.owner.context import DeadLetterRoutes
 from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.linearizable_reads import LinearizableReads
 from cluster.owner.moving import Reservations
-from cluster.owner.partition import PartitionOwner, Replica
+from cluster.owner.partition import PartitionOwner
 from cluster.owner.proposal import FrontEndState
 from cluster.owner.sessions import FrontEndSessions
 from cluster.owner.state import OwnerState
@@ -29,7 +29,6 @@ from cluster.peers.held_leases import HeldLeases
 from cluster.peers.link_messages import Ranges
 from node.delivery.settlements import NO_TOKEN, Outcome
 from node.message.run import Run
-from node.queue.chronicle import NO_DIGEST, Chronicle
 from node.queue.consumers import ConsumerKey
 from node.queue.delivery_state import DeliveryState
 from node.queue.dispatch import QueueOwner
@@ -487,22 +486,3 @@ def leased_messages_in_views() -> AbstractContextManager[object]:
         self.whole.hand_over(consumer, ranges, count)
 
     return mock.patch.object(ViewedOrder, "hand_over", hasty)
-
-
-def forgotten_chains() -> AbstractContextManager[object]:
-    """X8: the digest after an entry covers all entries before. With the bug a replica that begins with a
-    snapshot begins a new chain.
-    """
-    intact = Chronicle.decode
-
-    def forgetful(data: bytes, offset: int) -> tuple[Chronicle, int]:
-        made, end = intact(data, offset)
-        made.digest = NO_DIGEST
-        return made, end
-
-    return mock.patch.object(Chronicle, "decode", forgetful)
-
-
-def entries_in_part() -> AbstractContextManager[object]:
-    """X8: copies of entries that a history needs are whole. With the bug they have live messages alone."""
-    return mock.patch.object(Replica, "needs_whole", lambda *_: False)

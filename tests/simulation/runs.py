@@ -34,7 +34,7 @@ OF_ONE_KIND = (
     (32, 15, "cancels"),
     (128, 96, "histories"),
     (64, 52, "lingering"),
-    (64, 31, "views"),
+    (128, 31, "views"),
     (32, 20, "backlogs"),
     (64, 36, "values"),
     (32, 4, "filters"),

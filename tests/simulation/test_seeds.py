@@ -31,7 +31,7 @@ OF_FILTERS = (68, 132)
 OF_LINGERING = (52, 372)
 """Seeds about consumers that are about leases that linger."""
 
-OF_VIEWS = (95, 159)
+OF_VIEWS = (159, 287)
 """Seeds about consumers that are about views over queues."""
 
 OF_HISTORIES = (352, 480)
