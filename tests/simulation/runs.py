@@ -207,7 +207,7 @@ def _of_consumers(seed: int, shape: Shape) -> Plan:
             shape.network = NetworkFaults(late=0.1, late_s=0.05, overflow=0.01)
         return shape, World(seed).chance(found[0]).choice(UNRELIABLE), 0.3
     else:
-        shape.trials = (("groups",), ("groups",), ("returns",), ("returns",), ("returns", "single active"))
+        shape.trials = (("groups",), ("groups",), ("groups",), ("groups",), ("returns", "single active"))
     return shape, ("lost consumers",), 0.2
 
 
