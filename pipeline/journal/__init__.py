@@ -1,0 +1,1 @@
+"""Reads the journals of nodes, as `docs/journal-format.md` describes them."""

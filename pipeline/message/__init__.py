@@ -1,0 +1,1 @@
+"""Decodes messages as journals have them: their properties, headers and bodies."""

@@ -1,0 +1,149 @@
+"""Contents of AMQP 0-9-1: a content header frame and content body frames (sections 2.3.5 and 4.2.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from struct import Struct
+from typing import Any, Final
+
+from pipeline.message.content import MAX_DEPTH, Content, Timestamp
+from pipeline.octets.cursor import Cursor, MalformedError
+
+_FRAME: Final = Struct(">BHI")
+_HEADER: Final = Struct(">HHQ")
+_DECIMAL: Final = Struct(">Bi")
+_METHOD, _HEADER_FRAME, _BODY_FRAME, _END = 1, 2, 3, 0xCE
+_MORE: Final = 1
+
+_PROPERTIES: Final = (
+    ("content_type", "text"), ("content_encoding", "text"), ("headers", "table"), ("delivery_mode", "octet"),
+    ("priority", "octet"), ("correlation_id", "text"), ("reply_to", "text"), ("expiration", "text"),
+    ("message_id", "text"), ("timestamp", "time"), ("type", "text"), ("user_id", "text"), ("app_id", "text"),
+    ("cluster_id", "text"),
+)  # fmt: skip
+
+_NUMBERS: Final = {
+    ord(code): Struct(f">{form}") for code, form in zip("bBsUuIiLlfd", "bBhhHiIqqfd", strict=True)
+}
+"""The numbers of field tables, with the codes that clients use."""
+
+
+def content_of(data: bytes) -> Content:
+    """Decode the content frames of a message. Raises MalformedError."""
+    cursor = Cursor(data)
+    properties: dict[str, Any] = {}
+    size = 0
+    parts: list[bytes] = []
+    while cursor.left:
+        at = cursor.at
+        kind, _, length = cursor.fields(_FRAME)
+        payload = cursor.octets(length)
+        if cursor.u8() != _END or kind not in (_HEADER_FRAME, _BODY_FRAME):
+            raise MalformedError(at, f"a frame of type {kind} in a content, or one without its end")
+        if kind == _HEADER_FRAME:
+            size, properties = _header(Cursor(payload))
+        else:
+            parts.append(payload)
+    body = b"".join(parts)
+    if len(body) != size:
+        raise MalformedError(0, f"a body of {len(body)} octets, whose header says {size}")
+    headers = properties.pop("headers", {})
+    return Content(properties, headers, body)
+
+
+def own_key(data: bytes) -> tuple[bytes, int]:
+    """The routing key in the basic.publish frame with which a message begins, and the octets of that frame.
+    Raises MalformedError.
+    """
+    cursor = Cursor(data)
+    kind, _, length = cursor.fields(_FRAME)
+    method = Cursor(cursor.octets(length))
+    if kind != _METHOD or cursor.u8() != _END:
+        raise MalformedError(0, "a message without its method frame")
+    method.skip(6)
+    method.skip(method.u8())
+    return method.octets(method.u8()), cursor.at
+
+
+def _header(cursor: Cursor) -> tuple[int, dict[str, Any]]:
+    _, _, size = cursor.fields(_HEADER)
+    found: dict[str, Any] = {}
+    words = [_u16(cursor)]
+    while words[-1] & _MORE:
+        words.append(_u16(cursor))
+    for number, (name, kind) in enumerate(_PROPERTIES):
+        if words[0] & 1 << (15 - number):
+            found[name] = _PROPERTY_READERS[kind](cursor)
+    return int(size), found
+
+
+def _u16(cursor: Cursor) -> int:
+    return int.from_bytes(cursor.octets(2), "big")
+
+
+def _u32(cursor: Cursor) -> int:
+    return int.from_bytes(cursor.octets(4), "big")
+
+
+def _text(octets: bytes) -> str:
+    return octets.decode("utf-8", "backslashreplace")
+
+
+def _table(cursor: Cursor, depth: int = MAX_DEPTH) -> dict[str, Any]:
+    inner = _inner(cursor, depth)
+    found: dict[str, Any] = {}
+    while inner.left:
+        name = _text(inner.octets(inner.u8()))
+        found[name] = _value(inner, depth - 1)
+    return found
+
+
+def _array(cursor: Cursor, depth: int) -> list[Any]:
+    inner = _inner(cursor, depth)
+    found = []
+    while inner.left:
+        found.append(_value(inner, depth - 1))
+    return found
+
+
+def _inner(cursor: Cursor, depth: int) -> Cursor:
+    """The octets whose length stands next."""
+    if depth <= 0:
+        raise MalformedError(cursor.at, f"values nested deeper than {MAX_DEPTH}")
+    start = cursor.skip(_u32(cursor))
+    return Cursor(cursor.data, start, cursor.at)
+
+
+def _value(cursor: Cursor, depth: int) -> Any:
+    at, code = cursor.at, cursor.u8()
+    if code in _NUMBERS:
+        return cursor.fields(_NUMBERS[code])[0]
+    match chr(code):
+        case "t":
+            return cursor.u8() != 0
+        case "S":
+            octets = cursor.octets(_u32(cursor))
+            return _text(octets)
+        case "x":
+            return cursor.octets(_u32(cursor))
+        case "T":
+            return Timestamp(int.from_bytes(cursor.octets(8), "big"))
+        case "D":
+            places, unscaled = cursor.fields(_DECIMAL)
+            return Decimal(unscaled).scaleb(-places)
+        case "F":
+            return _table(cursor, depth)
+        case "A":
+            return _array(cursor, depth)
+        case "V":
+            return None
+    raise MalformedError(at, f"a field of unknown type {code}")
+
+
+_PROPERTY_READERS: Final[dict[str, Callable[[Cursor], Any]]] = {
+    "text": lambda cursor: _text(cursor.octets(cursor.u8())),
+    "table": _table,
+    "octet": Cursor.u8,
+    "time": lambda cursor: Timestamp(int.from_bytes(cursor.octets(8), "big")),
+}

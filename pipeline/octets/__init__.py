@@ -1,0 +1,1 @@
+"""Reads numbers and octets out of data that may be malformed."""
