@@ -179,6 +179,10 @@ class SegmentReader:
                 self.sealed = True
                 return
 
+    def record_at(self, offset: int) -> Record | None:
+        """The record at an offset; None where there is no valid one. Raises OSError."""
+        return self._record(offset)
+
     def _begins(self) -> bool:
         """Whether the file is this segment, of a known format."""
         head = bytes(self._window.get(0, FIRST_RECORD))

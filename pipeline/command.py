@@ -1,0 +1,56 @@
+"""The command `quorate pipeline`, and its jobs.
+
+Exit codes: 0 done, and every promise kept; 1 a promise is broken, or a file cannot be read; 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from pipeline.audit.audit import audit as judge
+from pipeline.journal.damage import FAIL, REPORT, DamageError
+from pipeline.journal.segments import Segment, segments_in
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def pipeline() -> None:
+    """Jobs over what a cluster has written."""
+
+
+@pipeline.command()
+@click.argument("journals", nargs=-1, required=True, metavar="[NAME=]DIR…")
+@click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
+@click.option("--on-damage", type=click.Choice([REPORT, FAIL]), default=REPORT, show_default=True)
+def audit(journals: Sequence[str], as_json: bool, on_damage: str) -> None:
+    """Judge the journals of all nodes of a cluster together.
+
+    DIR is a node's data directory, its journal, or a copy of that. NAME is the node's name, by default that
+    of the data directory. The nodes may run.
+    """
+    found = [_journal(one) for one in journals]
+    try:
+        verdict = judge(found, on_damage)
+    except (DamageError, OSError) as error:
+        click.echo(str(error), err=True)
+        sys.exit(1)
+    if as_json:
+        click.echo(json.dumps(verdict.as_json(), indent=2))
+    else:
+        click.echo("\n".join(verdict.lines()))
+    sys.exit(0 if verdict.kept else 1)
+
+
+def _journal(argument: str) -> list[Segment]:
+    """The segments of a journal that the command line names. Raises click.BadParameter."""
+    name, _, path = argument.rpartition("=")
+    if not Path(path).is_dir():
+        raise click.BadParameter(f"{path} is no directory")
+    segments = segments_in(path, name or None)
+    if not segments:
+        raise click.BadParameter(f"{path} has no segments of a journal")
+    return segments

@@ -1,0 +1,143 @@
+"""Decodes the state of a partition of queues in a snapshot (docs/journal-format.md, "State of a partition of
+queues").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from pipeline.journal.operations import read_key, read_prepared, read_transfer
+from pipeline.octets.cursor import Cursor, MalformedError, Range
+from pipeline.octets.ranges import Numbers
+
+Key = tuple[int, int]
+"""A transaction: its front end, and its number there."""
+
+_VERSIONS: Final = range(1, 7)
+_SEALED: Final = 0x40
+_SEMANTICS: Final = 0x3F
+_DIGEST: Final = 16
+_ANNOTATED, _TRANSACTIONAL, _REMARKED, _TARGETED, _SUBSCRIBED = 2, 3, 4, 5, 6
+"""The first version of a state with annotations, ids, refusals and transfers; with transactions; and so on.
+"""
+
+
+@dataclass(slots=True)
+class QueueState:
+    """A queue: its messages by number."""
+
+    semantics: int
+    sealed: bool = False
+    alive: Numbers = field(default_factory=Numbers)
+
+
+@dataclass(slots=True)
+class PartitionState:
+    """The parts of a partition's state that decide which messages its queues have.
+
+    `batches`: the last batch number by front end. `transfers`: messages on their way to a partition, as
+    (queue, ranges) by partition and number. `prepared`: the messages of transactions without an outcome, as
+    (queue, first, last).
+    """
+
+    next_number: int = 1
+    batches: dict[int, int] = field(default_factory=dict)
+    queues: dict[int, QueueState] = field(default_factory=dict)
+    transfers: dict[int, dict[int, tuple[int, list[Range]]]] = field(default_factory=dict)
+    prepared: dict[Key, list[tuple[int, int, int]]] = field(default_factory=dict)
+
+
+def partition_state(data: bytes) -> PartitionState | None:
+    """Decode a state; None for one of a newer release. Raises MalformedError."""
+    cursor = Cursor(data)
+    version = cursor.u8()
+    if version not in _VERSIONS:
+        return None
+    cursor.u64()
+    state = PartitionState(cursor.u64())
+    front_ends, queues, records = cursor.u32(), cursor.u32(), cursor.u32()
+    numbers = cursor.numbers(2 * front_ends)
+    state.batches = dict(zip(numbers[::2], numbers[1::2], strict=True))
+    for _ in range(queues):
+        number = cursor.u64()
+        state.queues[number] = _queue(cursor, version)
+    cursor.skip(16 * records)
+    if version >= _ANNOTATED:
+        for _ in range(cursor.u32()):
+            cursor.u64()
+            cursor.skip(24 * cursor.u32())
+        _transfers(cursor, state)
+    if version >= _TRANSACTIONAL:
+        _transactions(cursor, state)
+    if cursor.left:
+        raise MalformedError(cursor.at, f"{cursor.left} octets behind the state of a partition")
+    return state
+
+
+def _queue(cursor: Cursor, version: int) -> QueueState:
+    flags = cursor.u8()
+    state = QueueState(flags & _SEMANTICS, bool(flags & _SEALED))
+    cursor.u64()
+    attached, counts = cursor.u32(), cursor.u32()
+    cursor.skip(8 * attached)
+    state.alive = Numbers(cursor.ranges(cursor.u32()))
+    cursor.skip(16 * cursor.u32())
+    for _ in range(counts):
+        cursor.u64()
+        cursor.skip(16 * cursor.u32())
+    if version >= _ANNOTATED:
+        _by_kind(cursor, _skip_map)
+        cursor.skip((8 + _DIGEST) * cursor.u32())
+    if version >= _REMARKED:
+        _by_kind(cursor, _skip_octets)
+    if version >= _TARGETED:
+        for _ in range(cursor.u32()):
+            cursor.skip(16)
+            link, tags = cursor.u16(), cursor.u32()
+            cursor.skip(link)
+            cursor.tags(tags)
+    if version >= _SUBSCRIBED:
+        for _ in range(cursor.u32()):
+            cursor.u64()
+            cursor.skip(cursor.u8())
+    return state
+
+
+def _by_kind(cursor: Cursor, skip: Callable[[Cursor], None]) -> None:
+    for _ in range(cursor.u8()):
+        cursor.u8()
+        skip(cursor)
+
+
+def _skip_map(cursor: Cursor) -> None:
+    cursor.skip(24 * cursor.u32())
+
+
+def _skip_octets(cursor: Cursor) -> None:
+    for _ in range(cursor.u32()):
+        cursor.skip(cursor.u32())
+    _skip_map(cursor)
+
+
+def _transfers(cursor: Cursor, state: PartitionState) -> None:
+    for _ in range(cursor.u32()):
+        partition = cursor.u64()
+        cursor.u64()
+        under_way = state.transfers.setdefault(partition, {})
+        for _ in range(cursor.u32()):
+            queue, ranges, fields = read_transfer(cursor)
+            under_way[fields["number"]] = queue, ranges
+
+
+def _transactions(cursor: Cursor, state: PartitionState) -> None:
+    prepared, decided, abandoned = cursor.u32(), cursor.u32(), cursor.u32()
+    for _ in range(prepared):
+        at = cursor.at
+        cursor.u8()
+        fields = read_prepared(cursor, at).fields
+        state.prepared[fields["front_end"], fields["number"]] = list(fields["published"])
+    for _ in range(decided + abandoned):
+        at = cursor.at
+        read_key(cursor, at, cursor.u8())
