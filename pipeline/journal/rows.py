@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_type_hints
 
 from pipeline.journal.damage import Damage
 
@@ -107,10 +107,17 @@ class RaftRow(NamedTuple):
 
 LONG, TEXT, BINARY, FLAG, TEXTS, PAIRS = "long", "string", "binary", "boolean", "array<string>", "map"
 
-_TYPES: Final = {
-    "int": LONG, "int | None": LONG, "str": TEXT, "str | None": TEXT, "bytes": BINARY, "bytes | None": BINARY,
-    "bool": FLAG, "list[str]": TEXTS, "dict[str, Any] | None": PAIRS,
-}  # fmt: skip
+_TYPES: Final[dict[Any, str]] = {
+    int: LONG,
+    int | None: LONG,
+    str: TEXT,
+    str | None: TEXT,
+    bytes: BINARY,
+    bytes | None: BINARY,
+    bool: FLAG,
+    list[str]: TEXTS,
+    dict[str, Any] | None: PAIRS,
+}
 
 ROWS: Final[dict[str, type[tuple[Any, ...]]]] = {
     "messages": MessageRow,
@@ -124,4 +131,4 @@ ROWS: Final[dict[str, type[tuple[Any, ...]]]] = {
 
 def columns_of(table: str) -> dict[str, str]:
     """The columns of a table with their types. Raises KeyError for an unknown table."""
-    return {name: _TYPES[kind] for name, kind in ROWS[table].__annotations__.items()}
+    return {name: _TYPES[kind] for name, kind in get_type_hints(ROWS[table]).items()}

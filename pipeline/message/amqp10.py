@@ -167,7 +167,7 @@ def _array(inner: Cursor, count: int, depth: int) -> list[Any]:
     if depth <= 1:
         raise MalformedError(inner.at, f"values nested deeper than {MAX_DEPTH}")
     at, code = inner.at, inner.u8()
-    if code == 0:
+    while code == 0:
         _value(inner, depth - 1)
         code = inner.u8()
     if count > max(inner.left, _MOST_ZEROS):
