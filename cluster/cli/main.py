@@ -7,6 +7,7 @@ Exit codes: 0 done; 1 it did not work (the message says what to do); 2 wrong usa
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 import click
@@ -44,15 +45,28 @@ A module is imported when its command is used: no command waits for imports of t
 """
 
 
+ADDED: Final = "quorate.commands"
+"""The entry points by which other packages add commands. The broker does not know these packages."""
+
+
+def _added() -> dict[str, EntryPoint]:
+    """The commands of other packages by name."""
+    return {one.name: one for one in entry_points(group=ADDED)}
+
+
 class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
+        return sorted({*COMMANDS, *_added()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        command: click.Command
+        if cmd_name in COMMANDS:
+            module = import_module(f"cluster.cli.commands.{COMMANDS[cmd_name]}")
+            command = getattr(module, cmd_name.replace("-", "_"))
+        elif (added := _added().get(cmd_name)) is not None:
+            command = added.load()
+        else:
             return None
-        module = import_module(f"cluster.cli.commands.{COMMANDS[cmd_name]}")
-        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         begin()
         return command
 

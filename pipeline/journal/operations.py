@@ -224,7 +224,10 @@ def _share(cursor: Cursor, at: int, kind: int) -> Operation:
 
 
 def read_prepared(cursor: Cursor, at: int, kind: int = OpKind.PREPARED) -> Operation:
-    """A PREPARED, whose kind is read already. `settled` are its settlements, as operations."""
+    """A PREPARED, whose kind is read already. `settled` are its settlements, as operations.
+
+    Raises MalformedError.
+    """
     cursor.u8()
     front_end, number, coordinator = cursor.u64(), cursor.u64(), cursor.u64()
     rows, size = cursor.u32(), cursor.u32()

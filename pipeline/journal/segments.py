@@ -79,13 +79,11 @@ class FileOctets:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def read(self, offset: int, length: int) -> bytes:
-        data = os.pread(self._descriptor, length, offset)
-        while 0 < len(data) < length:
-            more = os.pread(self._descriptor, length - len(data), offset + len(data))
-            if not more:
-                break
-            data += more
-        return data
+        parts: list[bytes] = []
+        while length > 0 and (part := os.pread(self._descriptor, length, offset)):
+            parts.append(part)
+            offset, length = offset + len(part), length - len(part)
+        return b"".join(parts)
 
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size

@@ -42,7 +42,7 @@ class Cursor:
         return self.end - self.at
 
     def skip(self, length: int) -> int:
-        """Go on behind so many octets; returns where they begin."""
+        """Go on behind so many octets; returns where they begin. Raises MalformedError."""
         at = self.at
         if length > self.end - at:
             raise MalformedError(at, f"{length} octets are wanted, {self.end - at} are left")
@@ -79,8 +79,7 @@ class Cursor:
         return found
 
     def columns(self, rows: int, width: int) -> list[array[int]]:
-        """Columns of so many rows."""
-        self.skip(0)
+        """Columns of so many rows. Raises MalformedError."""
         if rows * width * 8 > self.left:
             raise MalformedError(self.at, f"{rows} rows are wanted, {self.left} octets are left")
         return [self.numbers(rows) for _ in range(width)]

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clustered]:
         site.nodes[node].stop(power=node == "n3")
         site.run(1.0)
         site.nodes[node].start()
-        site.until(lambda node=node: site.nodes[node].ready)
+        site.until(partial(getattr, site.nodes[node], "ready"))
         site.run(1.0)
     load(site, "n2")
     site.run(1.0)

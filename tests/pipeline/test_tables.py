@@ -110,7 +110,7 @@ def test_operations_tell_what_became_of_the_messages(journals: list[Path]) -> No
 
 
 def described(operation: Any) -> tuple[Any, ...]:
-    """What an operation of the broker's and a row have in common."""
+    """The parts of an operation of the broker's that a row has as well."""
     ranges = getattr(operation, "ranges", None)
     if isinstance(operation, broker.Annotate):
         ranges = list(zip(operation.firsts, operation.lasts, strict=True))

@@ -29,7 +29,7 @@ RIDDLES: Final = {
 """`pronoun`: a word that names no actor: name the node, the client, the consumer. `clause`: a sentence whose
 subject is a clause ("What is settled waits"): use the noun."""
 
-FOLDERS: Final = (*PRODUCT, "chaos", "bench", "scripts", "tests", "deploy")
+FOLDERS: Final = (*PRODUCT, "pipeline", "chaos", "bench", "scripts", "tests", "deploy")
 
 OTHERS: Final = ("CHANGELOG.md", "docs/conformance.md")
 """Documents that are not measured: history, and the words of requirements."""

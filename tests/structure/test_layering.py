@@ -105,6 +105,11 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
         "system",
     ),
     "cluster.cli": of_cluster("cli", "catalog", "config", "log", "process", "system"),
+    # The pipeline reads documented formats, and shares no code with the broker.
+    "pipeline.octets": frozenset({"pipeline.octets"}),
+    "pipeline.message": frozenset({"pipeline.message", "pipeline.octets"}),
+    "pipeline.journal": frozenset({"pipeline.journal", "pipeline.message", "pipeline.octets"}),
+    "pipeline.audit": frozenset({"pipeline.audit", "pipeline.journal", "pipeline.octets"}),
 }
 
 MAY_NOT_IMPORT: dict[str, frozenset[str]] = {
@@ -128,7 +133,7 @@ MAY_NOT_IMPORT: dict[str, frozenset[str]] = {
 
 PURE = (
     "replication.raft", "node.delivery", "node.ranges", "node.refusal", "node.message", "node.wire",
-    "node.expressions", "node.routing", "node.queue",
+    "node.expressions", "node.routing", "node.queue", "pipeline.octets", "pipeline.message",
     "cluster.owner", "cluster.catalog", "cluster.gateway", "cluster.broker",
 )  # fmt: skip
 """Decisions: `(input, now)` in, bytes or effects out. The simulator runs them under its own clock."""
@@ -206,6 +211,29 @@ def test_shells_among_decisions_are_listed_while_they_are_shells() -> None:
     assert {one.name for one in DECISIONS if one.name in SHELLS and impurities(one)} == SHELLS.keys()
 
 
+PLAIN = ("pipeline.octets", "pipeline.message", "pipeline.journal", "pipeline.audit", "pipeline.command")
+"""The parts of the pipeline that the distribution runs without the extra `spark`."""
+
+OF_SPARK = ("numpy", "pyarrow", "pyspark", "pipeline.spark")
+
+
+def extra_imports(module: Module) -> list[str]:
+    """Imports of the extra `spark`, those inside functions aside: these run where Spark is asked for."""
+    begun = [one for one in module.tree.body if isinstance(one, ast.Import | ast.ImportFrom)]
+    lines = {one.lineno for one in begun}
+    return [
+        f"line {line} imports {name}, which only the extra has"
+        for line, name in imports(module)
+        if line in lines and any(within(name, package) for package in OF_SPARK)
+    ]
+
+
+def test_journals_are_read_without_spark() -> None:
+    plain = [one for one in modules("pipeline") if any(within(one.name, package) for package in PLAIN)]
+    assert plain
+    assert violations(extra_imports, plain) == []
+
+
 OBSERVED = ("cluster.owner", "cluster.gateway", "node")
 
 
@@ -249,7 +277,7 @@ def test_a_protocol_is_known_to_its_codec_and_its_sessions_alone(protocol: str) 
 def test_every_folder_and_package_has_a_row() -> None:
     packages = {
         f"{folder}.{path.name}"
-        for folder in ("cluster", "node", "replication")
+        for folder in ("cluster", "node", "pipeline", "replication")
         for path in (ROOT / folder).iterdir()
         if (path / "__init__.py").is_file()
     }

@@ -1,0 +1,86 @@
+"""The journals of nodes that run, are killed, and run again, read by the pipeline meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from pika import BasicProperties
+
+from pipeline.audit.audit import audit
+from pipeline.audit.verdict import Verdict
+from pipeline.journal.segments import segments_in
+from pipeline.journal.tables import read_table
+from tests.processes.nodes import Cluster
+
+MESSAGES = 400
+BATCH = 50
+
+
+def verdict_of(cluster: Cluster) -> Verdict:
+    return audit(segments_in(node.local.config.data_dir) for node in cluster.nodes)
+
+
+class Load:
+    """A publisher that waits for the confirm of each message, and a consumer that acknowledges some."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.published = 0
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join()
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        connection = self._cluster[0].connect()
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare("q", durable=True)
+        for number in range(MESSAGES):
+            channel.basic_publish("", "q", b"%d" % number, BasicProperties(delivery_mode=2))
+            self.published += 1
+            if number % BATCH == BATCH - 1:
+                for _ in range(BATCH // 2):
+                    method, _, _ = channel.basic_get("q")
+                    channel.basic_ack(method.delivery_tag)
+        connection.close()
+
+
+@pytest.mark.requirement("F8.2", "F8.6")
+def test_running_nodes_are_read_and_keep_their_promises(own_cluster: Cluster) -> None:
+    audits = 0
+    with Load(own_cluster) as load:
+        own_cluster[2].kill()
+        while load.running:
+            verdict = verdict_of(own_cluster)
+            assert (verdict.violations, verdict.damage) == ([], [])
+            audits += 1
+            if audits == 2:
+                own_cluster[2].start()
+    assert load.published == MESSAGES
+    assert audits > 2
+    own_cluster[2].wait_ready()
+    verdict = verdict_of(own_cluster)
+    assert (verdict.violations, verdict.damage) == ([], [])
+    parts = verdict.partitions.values()
+    # The last commit indexes wait for another batch.
+    assert MESSAGES - BATCH <= sum(one.published for one in parts) <= MESSAGES
+    bodies = bodies_of(own_cluster[0].local.config.data_dir)
+    assert bodies == {b"%d" % number for number in range(MESSAGES)}
+
+
+def bodies_of(directory: Path) -> set[bytes]:
+    found = set()
+    for segment in segments_in(directory):
+        found |= {row.body for row in read_table(segment, "messages")}  # type: ignore[attr-defined]
+    return found
