@@ -20,6 +20,8 @@ READY := .venv/.quorate-ready
 BENCH_READY := .venv/.quorate-bench-ready
 CONSOLE := .venv-console/bin
 CONSOLE_READY := .venv-console/.quorate-ready
+PIPELINE := .venv-pipeline/bin
+PIPELINE_READY := .venv-pipeline/.quorate-ready
 CLIENTS := .venv-clients/bin
 CLIENTS_READY := .venv-clients/.quorate-ready
 CHECKOUTS ?=
@@ -32,7 +34,7 @@ SIMULATOR_READY := build/.quorate-simulator
 # What is run so takes quorate's packages from where they were compiled, and all else from the tree.
 AS_COMPILED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$(COMPILED_TREE):$(CURDIR)
 
-.PHONY: help environment up test test-compiled compiled wheel test-watch test-compose test-console chaos test-chaos proof clients check format types sim sim-compiled bench conformance ratchet lock clean
+.PHONY: help environment up test test-compiled compiled wheel test-watch test-compose test-console test-pipeline chaos test-chaos proof clients check format types sim sim-compiled bench conformance ratchet lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -64,6 +66,9 @@ test-compose: $(READY) ## deploy/compose.yml with real containers (docker, its b
 
 test-console: $(CONSOLE_READY) ## the web console in a browser (Debian's packages chromium, chromium-driver; npm)
 	$(CONSOLE)/python -m pytest -q -m console tests/console $(ARGS)
+
+test-pipeline: $(PIPELINE_READY) ## the data pipeline on Spark (Java 17)
+	$(PIPELINE)/python -m pytest -q $(NO_HANG) -m spark tests/pipeline $(ARGS)
 
 clients: $(CLIENTS_READY) ## every client, and clients' own test suites, against each of three nodes (CHECKOUTS=…: docs/clients.md)
 	CHECKOUTS="$(CHECKOUTS)" $(CLIENTS)/python -m pytest -q -m "clients or not clients" tests/clients $(ARGS)
@@ -105,7 +110,7 @@ lock: ## resolve the dependencies of pyproject.toml anew into the locked files
 	PYTHON="$(PYTHON)" scripts/lock.sh
 
 clean: ## remove everything that the targets made, data included
-	rm -rf .venv .venv-clients .venv-console .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info data
+	rm -rf .venv .venv-clients .venv-console .venv-pipeline .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info data
 	rm -f bench/amqpload bench/amqp10load bench/natsload
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -137,6 +142,12 @@ $(CONSOLE_READY): $(READY) requirements-console.txt
 	test -x $(CONSOLE)/python || $(PYTHON) -m venv .venv-console
 	$(CONSOLE)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt -r requirements-console.txt
 	$(CONSOLE)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(PIPELINE_READY): $(READY) requirements-pipeline.txt
+	test -x $(PIPELINE)/python || $(PYTHON) -m venv .venv-pipeline
+	$(PIPELINE)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt -r requirements-pipeline.txt
+	$(PIPELINE)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(CLIENTS_READY): $(READY) requirements-clients.txt

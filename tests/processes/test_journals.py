@@ -14,8 +14,8 @@ from pipeline.journal.segments import segments_in
 from pipeline.journal.tables import read_table
 from tests.processes.nodes import Cluster
 
-MESSAGES = 400
-BATCH = 50
+MESSAGES = 200
+BATCH = 20
 
 
 def verdict_of(cluster: Cluster) -> Verdict:
