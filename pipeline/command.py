@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from pipeline.audit.audit import audit as judge
+from pipeline.audit.verdict import Verdict
 from pipeline.journal.damage import FAIL, REPORT, DamageError
 from pipeline.journal.segments import Segment, segments_in
 
@@ -25,8 +26,9 @@ def pipeline() -> None:
 @pipeline.command()
 @click.argument("journals", nargs=-1, required=True, metavar="[NAME=]DIR…")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
+@click.option("--master", help="Have Spark at this master scan the journals, a task for each node.")
 @click.option("--on-damage", type=click.Choice([REPORT, FAIL]), default=REPORT, show_default=True)
-def audit(journals: Sequence[str], as_json: bool, on_damage: str) -> None:
+def audit(journals: Sequence[str], as_json: bool, master: str | None, on_damage: str) -> None:
     """Judge the journals of all nodes of a cluster together.
 
     DIR is a node's data directory, its journal, or a copy of that. NAME is the node's name, by default that
@@ -34,7 +36,7 @@ def audit(journals: Sequence[str], as_json: bool, on_damage: str) -> None:
     """
     found = [_journal(one) for one in journals]
     try:
-        verdict = judge(found, on_damage)
+        verdict = judge(found, on_damage) if master is None else _on_spark(master, found, on_damage)
     except (DamageError, OSError) as error:
         click.echo(str(error), err=True)
         sys.exit(1)
@@ -43,6 +45,15 @@ def audit(journals: Sequence[str], as_json: bool, on_damage: str) -> None:
     else:
         click.echo("\n".join(verdict.lines()))
     sys.exit(0 if verdict.kept else 1)
+
+
+def _on_spark(master: str, journals: Sequence[Sequence[Segment]], on_damage: str) -> Verdict:
+    """The verdict, with Spark. Raises click.UsageError where the extra `spark` is not installed."""
+    try:
+        from pipeline.spark.audit import audit_on
+    except ImportError as error:
+        raise click.UsageError(f"--master needs an extra: pip install 'quorate[spark]' ({error})") from error
+    return audit_on(master, journals, on_damage)
 
 
 def _journal(argument: str) -> list[Segment]:

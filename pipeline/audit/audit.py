@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from pipeline.audit.journals import Records, replicas_in
 from pipeline.audit.machine import Machine
@@ -14,16 +15,30 @@ from pipeline.journal.segments import Segment
 from pipeline.journal.states import Key, PartitionState, partition_state
 from pipeline.octets.cursor import MalformedError
 
+Scan = tuple[Verdict, list[Replica]]
+"""The findings in the journal of one node, and its replicas."""
 
-def audit(journals: Iterable[Sequence[Segment]], on_damage: str = REPORT) -> Verdict:
-    """Judge the journals of nodes, each as `segments_in` gives it. Raises DamageError, OSError."""
+Scans = Callable[[Callable[[Sequence[Segment]], Scan], Sequence[Sequence[Segment]]], Iterable[Scan]]
+"""Scans journals with a function, here or elsewhere: as `map` does."""
+
+
+def scan(segments: Sequence[Segment], on_damage: str = REPORT) -> Scan:
+    """Read the journal of one node, as `segments_in` gives it. Raises DamageError, OSError."""
+    verdict = Verdict(sorted({one.node for one in segments}))
+    return verdict, list(replicas_in(segments, verdict, on_damage).values())
+
+
+def audit(journals: Iterable[Sequence[Segment]], on_damage: str = REPORT, scans: Scans = map) -> Verdict:
+    """Judge the journals of nodes, each as `segments_in` gives it. Raises DamageError, OSError.
+
+    The journals are scanned one by one, or as `scans` does. The messages are followed here.
+    """
+    wanted = list(journals)
     verdict, replicas = Verdict(), list[Replica]()
-    everything = list[Segment]()
-    for segments in journals:
-        everything += segments
-        verdict.nodes += sorted({one.node for one in segments})
-        replicas += replicas_in(segments, verdict, on_damage).values()
-    records = Records(everything)
+    for part, found in scans(partial(scan, on_damage=on_damage), wanted):
+        verdict.add(part)
+        replicas += found
+    records = Records(segment for segments in wanted for segment in segments)
     try:
         _Audit(verdict, records).judge(replicas)
     finally:

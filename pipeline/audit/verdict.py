@@ -87,6 +87,13 @@ class Verdict:
         """Whether no promise is broken, and nothing is damaged."""
         return not self.violations and not self.damage
 
+    def add(self, other: Verdict) -> None:
+        """Add the findings in the journal of one node."""
+        self.nodes += other.nodes
+        self.violations += other.violations
+        self.damage += other.damage
+        self.unread += other.unread
+
     def note(
         self, promise: Promise, partition: int, place: Place, found: str, bookmark: str | None = None
     ) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
+import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 from zipfile import ZipFile
@@ -13,7 +17,26 @@ from pyspark.sql import SparkSession
 
 from pipeline.spark.journal_source import JournalSource
 
+_LOOPBACK: Final = "127.0.0.1"
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
+
+
+@contextmanager
+def opened(master: str) -> Iterator[SparkSession]:
+    """A session at a master, with the sources, for as long as the context lasts.
+
+    Executors run the Python of this process, and a session on this machine stays on loopback, unless the
+    environment says otherwise: Spark itself would take the first python3 of the path, and an outer address.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+    spark = SparkSession.builder.master(master).appName("quorate pipeline").getOrCreate()
+    try:
+        register(spark)
+        yield spark
+    finally:
+        spark.stop()
 
 
 def register(spark: SparkSession) -> None:

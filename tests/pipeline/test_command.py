@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,15 @@ def test_wrong_usage(tmp_path: Path) -> None:
 def test_the_command_stands_among_the_others() -> None:
     done = CliRunner().invoke(main, ["--help"])
     assert "pipeline" in done.output
+
+
+@pytest.mark.requirement("F8.6")
+def test_an_audit_with_spark_says_which_extra_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    for name in [name for name in sys.modules if name.startswith(("pyspark.", "pipeline.spark"))]:
+        monkeypatch.delitem(sys.modules, name)
+    done = run("audit", "--master", "local[1]", journal(tmp_path / "n1", entry(1, b"\x01"), commit(1)))
+    assert done.exit_code == 2
+    assert "pip install 'quorate[spark]'" in done.output
