@@ -35,6 +35,9 @@ def audit(journals: Sequence[str], as_json: bool, master: str | None, on_damage:
     of the data directory. The nodes may run.
     """
     found = [_journal(one) for one in journals]
+    names = [segments[0].node for segments in found]
+    if len(set(names)) < len(names):
+        raise click.BadParameter(f"two journals of one node: {', '.join(names)}; give names as NAME=DIR")
     try:
         verdict = judge(found, on_damage) if master is None else _on_spark(master, found, on_damage)
     except (DamageError, OSError) as error:

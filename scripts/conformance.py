@@ -205,7 +205,7 @@ def _state(key: str, tests: dict[str, list[str]]) -> str:
 
 TARGETS = {
     "chaos": "test-chaos", "clients": "clients", "compose": "test-compose", "console": "test-console",
-    "proof": "proof", "watch": "test-watch",
+    "proof": "proof", "spark": "test-pipeline", "watch": "test-watch",
 }  # fmt: skip
 """The markers that `make test` leaves out, and the targets that run them."""
 

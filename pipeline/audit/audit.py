@@ -7,7 +7,7 @@ from functools import partial
 
 from pipeline.audit.journals import Records, replicas_in
 from pipeline.audit.machine import Machine
-from pipeline.audit.replica import CATALOG, Copy, Replica, Taken
+from pipeline.audit.replica import CATALOG, Copy, Replica, Taken, contents_of
 from pipeline.audit.verdict import PartitionVerdict, Place, Promise, Verdict
 from pipeline.journal.damage import REPORT
 from pipeline.journal.raft import NORMAL, snapshot_in
@@ -65,6 +65,8 @@ class _Audit:
         committed = max(one.known for one in replicas)
         entries = self._merged(partition, replicas)
         self._check_terms(partition, entries)
+        if partition != CATALOG:
+            self._check_reduced(partition, entries)
         states = self._states(partition, replicas)
         self._verdict.entries += sum(index <= committed for index in entries)
         self._verdict.partitions[partition] = PartitionVerdict(committed)
@@ -97,6 +99,25 @@ class _Audit:
                 found = f"entry {index} is of term {copy.term}, behind entries of term {highest}"
                 self._verdict.note(Promise.REPLICAS_AGREE, partition, copy.place, found)
             highest = max(highest, copy.term)
+
+    def _check_reduced(self, partition: int, entries: Mapping[int, list[Copy]]) -> None:
+        """The messages of reduced copies are those of other copies with the same numbers."""
+        for index, copies in entries.items():
+            if not copies[-1].reduced or len(copies) == 1:
+                continue
+            first, known = copies[0], self._contents(copies[0])
+            for copy in copies[1:] if known is not None else ():
+                if copy.reduced and (number := _other_message(known, self._contents(copy), first.reduced)):
+                    what = f"message {number} of entry {index} is not that of node {first.place.node}"
+                    self._verdict.note(Promise.REPLICAS_AGREE, partition, copy.place, what)
+
+    def _contents(self, copy: Copy) -> dict[int, bytes] | None:
+        """Digests of the messages of an entry by number; None where the entry cannot be read."""
+        record = self._records.read(copy.place)
+        try:
+            return None if record is None or not record.holds_entry else contents_of(record.data)
+        except MalformedError:
+            return None
 
     def _states(self, partition: int, replicas: list[Replica]) -> dict[int, list[Taken]]:
         """The snapshots by index. Replicas have the same octets of state."""
@@ -145,7 +166,10 @@ class _Audit:
             if not self._apply(machine, entries[index + 1]):
                 break
             index += 1
-            if index in states and machine.followed:
+            if not machine.followed:
+                # Entries behind an operation of a newer release are followed from the next snapshot on.
+                break
+            if index in states:
                 self._compare(machine, states[index])
         return index
 
@@ -197,6 +221,19 @@ class _Audit:
                 f"and {words[former[0]]} in partition {former[1]}"
             )
             self._verdict.note(Promise.ONE_OUTCOME, partition, place, found)
+
+
+def _other_message(
+    known: Mapping[int, bytes] | None, found: Mapping[int, bytes] | None, reduced: bool
+) -> int:
+    """The first message that is another one than the known message with its number; 0 for none.
+
+    `reduced`: not all messages are known.
+    """
+    for number, content in (found or {}).items():
+        if known is not None and known.get(number, content if reduced else None) != content:
+            return number
+    return 0
 
 
 def _difference(snapshot: PartitionState, followed: PartitionState) -> str:

@@ -16,6 +16,7 @@ from pipeline.audit.verdict import Place, Promise, Verdict
 from pipeline.journal.layout import Kind, Record
 from pipeline.journal.operations import Publish, batches_in, operations_in
 from pipeline.journal.raft import NORMAL, SnapshotBody, snapshot_in, vote_in
+from pipeline.journal.runs import messages_of
 from pipeline.octets.cursor import MalformedError, Range
 from pipeline.octets.ranges import Numbers
 
@@ -234,6 +235,20 @@ class Replica:
                 near = kept.get(missing + 1) or kept.get(missing - 1)
                 where = near.place if near is not None else place or Place(self.node, 0, 0)
                 self._verdict.note(Promise.NO_GAP, self.partition, where, f"no segment holds entry {missing}")
+
+
+def contents_of(data: bytes) -> dict[int, bytes]:
+    """Digests of the messages of an entry by number, routing included. Raises MalformedError."""
+    found: dict[int, bytes] = {}
+    for batch in batches_in(data):
+        number = batch.first
+        for operation in operations_in(data, batch.start, batch.end):
+            if isinstance(operation, Publish):
+                for place, message in enumerate(messages_of(data, operation), number):
+                    parts = (operation.exchange, message.routing_key, message.raw)
+                    found[place] = digest_of(b"\0".join(parts))
+                number += operation.messages
+    return found
 
 
 def _looks_reduced(record: Record, data: bytes) -> bool:

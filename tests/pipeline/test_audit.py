@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -16,12 +17,15 @@ from node.message.reason import Reason
 from node.queue.decision_format import encode_remove
 from node.queue.entry_format import (
     encode_batch,
+    encode_create_queue,
     encode_entry,
     encode_publish,
     encode_purge,
     encode_return,
     encode_settle,
 )
+from node.queue.operations import Semantics
+from node.queue.partition import PartitionMachine
 from node.queue.transaction_format import encode_conclude
 from node.queue.transaction_operations import TransactionKey
 from pipeline.audit.audit import audit
@@ -30,10 +34,10 @@ from pipeline.journal.layout import Kind
 from pipeline.journal.operations import Operation, batches_in, operations_in
 from pipeline.journal.runs import bookmark_of
 from pipeline.journal.segments import segments_in
-from replication.journal.records import RecordKind, encode_hard_state
-from replication.raft.types import HardState
+from replication.journal.records import RecordKind, SnapshotBody, encode_hard_state
+from replication.raft.types import HardState, Membership
 from tests.messages import content, run_of
-from tests.pipeline.journals import Edited, Written, put_down, rows_of, with_data
+from tests.pipeline.journals import Edited, Written, entry, put_down, rows_of, segment_of, with_data
 from tests.site import Client, Site
 
 NAMES = ("n1", "n2", "n3")
@@ -381,3 +385,73 @@ def test_a_verdict_is_json_and_text(planting: Planting) -> None:
     text = "\n".join(verdict.lines())
     assert f"message {bookmark_of(queue, number)}, node n" in text
     assert text.endswith("broken: 1 violations, 0 damaged places")
+
+
+# -- journals that are made up -------------------------------------------------------------------------
+
+CREATED = encode_entry([encode_batch(0, 0, 0, [encode_create_queue(5, Semantics.AT_LEAST_ONCE)])])
+
+
+def published(*bodies: bytes, first: int = 1) -> bytes:
+    """An entry with messages, as the owner's own batch."""
+    publish = b"".join(encode_publish(run_of([content(one) for one in bodies]), [5]))
+    return encode_entry([encode_batch(0, 0, first, [publish])])
+
+
+def owned(*operations: bytes) -> bytes:
+    return encode_entry([encode_batch(0, 0, 0, operations)])
+
+
+def made(directory: Path, *records: Written) -> Path:
+    """The journal of a node that knows its last entry to be committed."""
+    last = max(one.index for one in records)
+    state = Written(RecordKind.HARD_STATE, last, 1, encode_hard_state(HardState(1, "n1")))
+    directory.mkdir(parents=True)
+    (directory / "0000000001.segment").write_bytes(segment_of([[*records, state]]))
+    return directory
+
+
+@pytest.mark.requirement("F8.6")
+def test_a_reduced_copy_has_the_messages_of_the_entry(tmp_path: Path) -> None:
+    made(tmp_path / "n1", entry(1, CREATED), entry(2, published(b"one", b"two")))
+    kept = (2).to_bytes(8, "little") + published(b"two", first=2)
+    made(tmp_path / "n2", entry(1, CREATED), entry(2, kept, kind=RecordKind.KEPT))
+    assert verdict_of(tmp_path).kept
+    other = (2).to_bytes(8, "little") + published(b"tow", first=2)
+    made(tmp_path / "n3", entry(1, CREATED), entry(2, other, kind=RecordKind.KEPT))
+    (found,) = verdict_of(tmp_path).violations
+    assert (found.promise, found.node) == (Promise.REPLICAS_AGREE, "n3")
+    assert found.found.startswith("message 2 of entry 2 ")
+
+
+@pytest.mark.requirement("F8.6")
+def test_entries_behind_an_operation_of_a_newer_release_are_not_judged(tmp_path: Path) -> None:
+    """An unknown operation may have brought a message back: its second end breaks no known promise."""
+    ends = owned(encode_purge(5, [(1, 1)]))
+    records = [entry(1, CREATED), entry(2, published(b"one")), entry(3, ends)]
+    made(tmp_path / "known" / "n1", *records, entry(4, ends))
+    assert [one.promise for one in verdict_of(tmp_path / "known").violations] == [Promise.ONE_END]
+    made(tmp_path / "newer" / "n1", *records, entry(4, owned(b"\x63")), entry(5, ends))
+    verdict = verdict_of(tmp_path / "newer")
+    assert (verdict.kept, verdict.unknown, verdict.partitions[1].judged) == (True, 1, [(1, 4)])
+    assert "1 operations or states of a newer release, which were not judged" in "\n".join(verdict.lines())
+
+
+@pytest.mark.requirement("F8.6")
+def test_a_snapshot_that_is_not_what_the_entries_say(tmp_path: Path) -> None:
+    machine = PartitionMachine()
+    for index, data in enumerate((CREATED, published(b"one", b"two")), 1):
+        machine.apply(index, data)
+    members = Membership(frozenset(NAMES))
+    right = b"".join(SnapshotBody(2, 0, array("Q", (2, 2)), members, machine.snapshot()).encode())
+    records = [entry(1, CREATED), entry(2, published(b"one", b"two"))]
+    made(tmp_path / "n1", *records, Written(RecordKind.SNAPSHOT, 2, 1, right))
+    assert verdict_of(tmp_path).kept
+    machine.apply(3, owned(encode_purge(5, [(1, 1)])))
+    wrong = b"".join(SnapshotBody(2, 0, array("Q", (2, 2)), members, machine.snapshot()).encode())
+    made(tmp_path / "n2", *records, Written(RecordKind.SNAPSHOT, 2, 1, wrong))
+    (found,) = verdict_of(tmp_path).violations
+    assert (found.promise, found.node) == (Promise.STATES_AGREE, "n2")
+    made(tmp_path / "alone" / "n2", *records, Written(RecordKind.SNAPSHOT, 2, 1, wrong))
+    (found,) = verdict_of(tmp_path / "alone").violations
+    assert found.found == "at entry 2 queue 5 has 1 messages in the snapshot, not 2"

@@ -71,6 +71,8 @@ def test_wrong_usage(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert run("audit").exit_code == 2
     assert "is no directory" in run("audit", tmp_path / "none").output
+    one, other = (journal(tmp_path / name / "n1", entry(1, b""), commit(1)) for name in "ab")
+    assert "two journals of one node: n1, n1" in run("audit", one, other).output
     assert "has no segments of a journal" in run("audit", tmp_path / "empty").output
 
 

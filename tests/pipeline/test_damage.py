@@ -86,6 +86,16 @@ def test_octets_of_a_message_that_look_like_a_record_are_no_proof() -> None:
 
 
 @pytest.mark.requirement("F8.2")
+def test_in_a_segment_of_a_release_without_marks_every_later_record_is_a_proof() -> None:
+    data = segment_of(BATCHES)
+    places = offsets(data)
+    keyless = data[:20] + bytes(20) + data[40:]
+    assert indexes(keyless, on_damage=FAIL) == [1, 2, 3, 4]
+    (row,) = tables_of(flipped(keyless, places[1])).damage()
+    assert (row.offset, row.end) == (places[1], places[3])
+
+
+@pytest.mark.requirement("F8.2")
 def test_a_segment_without_seal_is_damaged_where_a_later_one_follows() -> None:
     data = segment_of(BATCHES)
     with pytest.raises(DamageError, match="a later segment follows"):

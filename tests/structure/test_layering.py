@@ -110,6 +110,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "pipeline.message": frozenset({"pipeline.message", "pipeline.octets"}),
     "pipeline.journal": frozenset({"pipeline.journal", "pipeline.message", "pipeline.octets"}),
     "pipeline.audit": frozenset({"pipeline.audit", "pipeline.journal", "pipeline.octets"}),
+    "pipeline.spark": frozenset({"pipeline"}),
 }
 
 MAY_NOT_IMPORT: dict[str, frozenset[str]] = {
