@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from functools import lru_cache
 from struct import Struct
 from typing import Any, Final
 
@@ -15,6 +16,10 @@ _HEADER: Final = Struct(">HHQ")
 _DECIMAL: Final = Struct(">Bi")
 _METHOD, _HEADER_FRAME, _BODY_FRAME, _END = 1, 2, 3, 0xCE
 _MORE: Final = 1
+_NONE: Final[dict[str, Any]] = {}
+_REMEMBERED: Final = 1024
+_REMEMBERED_OCTETS: Final = 512
+"""So many property lists of at most so many octets are not decoded again."""
 
 _PROPERTIES: Final = (
     ("content_type", "text"), ("content_encoding", "text"), ("headers", "table"), ("delivery_mode", "octet"),
@@ -30,26 +35,44 @@ _NUMBERS: Final = {
 
 
 def content_of(data: bytes) -> Content:
-    """Decode the content frames of a message. Raises MalformedError."""
+    """Decode the content frames of a message. Raises MalformedError. Messages with the same properties may
+    share dictionaries: they are not to be changed.
+    """
     cursor = Cursor(data)
-    properties: dict[str, Any] = {}
-    size = 0
+    size, properties, headers = 0, _NONE, _NONE
     parts: list[bytes] = []
     while cursor.left:
         at = cursor.at
         kind, _, length = cursor.fields(_FRAME)
-        payload = cursor.octets(length)
+        start = cursor.skip(length)
         if cursor.u8() != _END or kind not in (_HEADER_FRAME, _BODY_FRAME):
             raise MalformedError(at, f"a frame of type {kind} in a content, or one without its end")
-        if kind == _HEADER_FRAME:
-            size, properties = _header(Cursor(payload))
+        if kind == _BODY_FRAME:
+            parts.append(data[start : start + length])
         else:
-            parts.append(payload)
+            header = Cursor(data, start, start + length)
+            size = int(header.fields(_HEADER)[2])
+            properties, headers = _properties(header)
     body = b"".join(parts)
     if len(body) != size:
         raise MalformedError(0, f"a body of {len(body)} octets, whose header says {size}")
-    headers = properties.pop("headers", {})
     return Content(properties, headers, body)
+
+
+def _properties(cursor: Cursor) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The properties and headers that stand next: publishers mostly repeat them."""
+    if cursor.left > _REMEMBERED_OCTETS:
+        return _decoded(cursor)
+    at, octets = cursor.at, cursor.octets(cursor.left)
+    try:
+        return _remembered(octets)
+    except MalformedError as error:
+        raise MalformedError(at + error.at, error.what) from error
+
+
+@lru_cache(_REMEMBERED)
+def _remembered(octets: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    return _decoded(Cursor(octets))
 
 
 def own_key(data: bytes) -> tuple[bytes, int]:
@@ -66,8 +89,7 @@ def own_key(data: bytes) -> tuple[bytes, int]:
     return method.octets(method.u8()), cursor.at
 
 
-def _header(cursor: Cursor) -> tuple[int, dict[str, Any]]:
-    _, _, size = cursor.fields(_HEADER)
+def _decoded(cursor: Cursor) -> tuple[dict[str, Any], dict[str, Any]]:
     found: dict[str, Any] = {}
     words = [_u16(cursor)]
     while words[-1] & _MORE:
@@ -75,7 +97,7 @@ def _header(cursor: Cursor) -> tuple[int, dict[str, Any]]:
     for number, (name, kind) in enumerate(_PROPERTIES):
         if words[0] & 1 << (15 - number):
             found[name] = _PROPERTY_READERS[kind](cursor)
-    return int(size), found
+    return found, found.pop("headers", {})
 
 
 def _u16(cursor: Cursor) -> int:
