@@ -251,19 +251,25 @@ class SegmentReader:
         leftovers = False
         for offset in self._candidates(gap):
             leftovers = True
-            record = self._record(offset)
-            if record is None or record.batch_start <= gap or record.batch_start > offset:
-                continue
-            if self._key is None or self._is_tagged(record):
-                return record.batch_start, True
+            start = self._start_told(offset)
+            if start is not None and gap < start <= offset and self._record(offset) is not None:
+                return start, True
         return None, leftovers
 
-    def _is_tagged(self, record: Record) -> bool:
-        """Whether a record is a mark that the node has made."""
-        assert self._key is not None
-        is_mark = record.kind == Kind.DROP and record.partition == EVERY_PARTITION
-        place = (self.segment.number, record.batch_start, record.offset)
-        return is_mark and (record.log_index, record.term) == tag_of(self._key, *place)
+    def _start_told(self, offset: int) -> int | None:
+        """The batch start in the head at an offset, which is a mark that the node has made where the segment
+        has a key; None for another head. Only then it is worth to look at the record: contents of messages
+        may have any number of heads.
+        """
+        head = self._window.get(offset, RECORD.size)
+        if len(head) < RECORD.size:
+            return None
+        _, _, _, _, kind, _, _, start, _, partition, index, term = RECORD.unpack(head)
+        if self._key is not None:
+            is_mark = kind == Kind.DROP and partition == EVERY_PARTITION
+            if not is_mark or (index, term) != tag_of(self._key, self.segment.number, start, offset):
+                return None
+        return int(start)
 
     def _candidates(self, start: int) -> Iterator[int]:
         """Offsets from `start` on where a record might begin."""

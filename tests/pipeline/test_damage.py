@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.journal.damage import FAIL, DamageError
+from pipeline.journal.layout import RECORD
 from pipeline.journal.segments import FileOctets, Segment, SegmentReader, segments_in
 from pipeline.journal.tables import read_table
 from replication.journal.records import RecordKind, encode_segment_header
@@ -93,6 +95,16 @@ def test_in_a_segment_of_a_release_without_marks_every_later_record_is_a_proof()
     assert indexes(keyless, on_damage=FAIL) == [1, 2, 3, 4]
     (row,) = tables_of(flipped(keyless, places[1])).damage()
     assert (row.offset, row.end) == (places[1], places[3])
+
+
+def test_contents_full_of_heads_of_records_are_looked_through_once() -> None:
+    """Each head says that its record is long: to look at each of these records would take minutes."""
+    head = RECORD.pack(0, b"\xd1J", 1, 1, 1, 0, 1 << 20, 512, 1, 1, 1, 1)
+    data = segment_of([[entry(1, b"")], [entry(2, b"\x01" + head * 40_000)], [entry(3, b"")]])
+    at = offsets(data)[2]
+    began = time.process_time()
+    assert indexes(flipped(data, at)) == [1, 3]
+    assert time.process_time() - began < 10
 
 
 @pytest.mark.requirement("F8.2")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.audit.audit import audit
+from pipeline.journal.damage import FAIL, DamageError
 from pipeline.journal.segments import segments_in
 from replication.journal.segments import segment_name
 from tests.pipeline.journals import Edited, all_rows, put_down, segment_of, tables_of, with_data
@@ -38,6 +40,8 @@ def readable(data: bytes, scratch: Path, *, newest: bool = True) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < MEMORY + 40 * len(data)
+    with suppress(DamageError):
+        all_rows(tables_of(data, newest=newest, on_damage=FAIL))
     (scratch / segment_name(1)).write_bytes(data)
     audit([segments_in(scratch)])
 
