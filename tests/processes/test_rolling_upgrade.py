@@ -13,6 +13,7 @@ from cluster.config.formats import FORMAT_LEVEL
 from tests.processes.nodes import Cluster, Node, until
 from tests.processes.releases import install, last_release
 from tests.processes.storm import Storm
+from tests.processes.test_journals import verdict_of
 
 LAST_FORMATS = 0
 """`cluster.catalog.membership.formats.FORMATS` of the last release, which had none yet."""
@@ -72,7 +73,7 @@ def test_a_cluster_is_upgraded_node_by_node_under_load_and_taken_back(
         storm.clients.abandon()
 
 
-@pytest.mark.requirement("F2.3")
+@pytest.mark.requirement("F2.3", "F8.2", "F8.6")
 def test_what_is_new_is_written_once_the_last_node_is_upgraded(
     cluster_of_last: Cluster, tmp_path: Path
 ) -> None:
@@ -84,5 +85,9 @@ def test_what_is_new_is_written_once_the_last_node_is_upgraded(
             storm.restart(node, "upgraded")
         until(lambda: written(cluster_of_last) == [FORMAT_LEVEL] * 3, "every node writes the new formats")
         print(storm.verdict())
+        # The journals have records of both releases.
+        audited = verdict_of(cluster_of_last)
+        assert (audited.violations, audited.damage, audited.unknown) == ([], [], 0)
+        assert audited.entries > 0
     finally:
         storm.clients.abandon()
