@@ -128,9 +128,7 @@ class Replica:
             self._log.stretch.clear()
 
     def finish(self, *, whole: bool) -> None:
-        """The journal ends. `whole`: no segment was freed while it was read, so that an entry that is missing
-        is damage.
-        """
+        """The journal ends. `whole`: all of it was read, so that an entry that is missing is damage."""
         log = self._log
         if log is None:
             return
@@ -139,7 +137,8 @@ class Replica:
         kept = {
             index: copy for index, copy in log.entries.items() if index > start or live.within(index, index)
         }
-        for index, copy in kept.items():
+        # A record that could not be read may have superseded entries of the segments before it.
+        for index, copy in (kept if whole else dict(log.stretch)).items():
             if index <= max(log.commit, start):
                 self._commit(index, copy)
         self.known = max(self.known, min(log.commit, log.last), start)

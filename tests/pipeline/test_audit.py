@@ -455,3 +455,19 @@ def test_a_snapshot_that_is_not_what_the_entries_say(tmp_path: Path) -> None:
     made(tmp_path / "alone" / "n2", *records, Written(RecordKind.SNAPSHOT, 2, 1, wrong))
     (found,) = verdict_of(tmp_path / "alone").violations
     assert found.found == "at entry 2 queue 5 has 1 messages in the snapshot, not 2"
+
+
+@pytest.mark.requirement("F8.6")
+def test_a_segment_that_a_running_node_frees_costs_no_false_word(tmp_path: Path) -> None:
+    """The segment that is gone had superseded an entry which was never committed."""
+    made(tmp_path / "n1", entry(1, CREATED), entry(2, published(b"one"), term=2))
+    stale = segment_of([[entry(1, CREATED), entry(2, published(b"other"))]], 1, sealed=True)
+    state = Written(RecordKind.HARD_STATE, 2, 2, encode_hard_state(HardState(2, "n1")))
+    (tmp_path / "n2").mkdir()
+    (tmp_path / "n2" / "0000000001.segment").write_bytes(stale)
+    (tmp_path / "n2" / "0000000003.segment").write_bytes(segment_of([[state]], 3))
+    first, last = segments_in(tmp_path / "n2")
+    freed = first._replace(number=2, path=str(tmp_path / "n2" / "0000000002.segment"))
+    verdict = audit([segments_in(tmp_path / "n1"), [first, freed, last]])
+    assert (verdict.violations, verdict.unread) == ([], [freed.path])
+    assert f"not read, as the node has freed it: {freed.path}" in "\n".join(verdict.lines())
