@@ -121,7 +121,7 @@ $(READY): requirements.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(COMPILED_READY): $(READY) setup.py $(shell find cluster node replication -name '*.py' -o -name '*.[ch]')
+$(COMPILED_READY): $(READY) setup.py $(shell find cluster node pipeline replication -name '*.py' -o -name '*.[ch]')
 	rm -rf build/lib* build/temp* $(COMPILED_TREE) $@
 	QUORATE_COMPILE=1 $(BIN)/python setup.py --quiet build --build-lib $(COMPILED_TREE)
 	@touch $@
