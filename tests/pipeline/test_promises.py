@@ -15,9 +15,10 @@ from tests.simulation.cluster import Cluster
 from tests.simulation.focus import Focus
 
 SEEDS = [
-    *((seed, Focus.EVERYTHING) for seed in (3, 8, 20, 23)),
-    *((seed, Focus.COMMITS) for seed in (1, 2)),
-    *((seed, Focus.CONSUMERS) for seed in (2, 21)),
+    (3, Focus.EVERYTHING),
+    (23, Focus.EVERYTHING),
+    (1, Focus.COMMITS),
+    (2, Focus.CONSUMERS),
     (5, Focus.MEMBERS),
 ]
 """Seeds without faults of disks."""
