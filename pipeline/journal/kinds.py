@@ -35,6 +35,7 @@ class OpKind(IntEnum):
     RETURN_CANCELLED = 24
     REFER = 25
     ADVANCE = 26
+    NOTE = 27
     REMEMBER_IDS = 30
     FORGET_IDS = 31
     PREPARE = 40

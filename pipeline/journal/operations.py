@@ -179,6 +179,12 @@ def _advance(cursor: Cursor, at: int, kind: int) -> Operation:
     return Operation(at, kind, queue, [], {"number": number, "name": cursor.octets(size)})
 
 
+def _note(cursor: Cursor, at: int, kind: int) -> Operation:
+    note, queue, first, second = cursor.u8(), cursor.u64(), cursor.u64(), cursor.u64()
+    ranges = cursor.ranges(cursor.u32())
+    return Operation(at, kind, queue or None, ranges, {"note": note, "first": first, "second": second})
+
+
 def _remember_ids(cursor: Cursor, at: int, kind: int) -> Operation:
     queue, time, count = cursor.u64(), cursor.u64(), cursor.u32()
     cursor.skip(_DIGEST * count)
@@ -291,6 +297,7 @@ _READERS: Final[dict[int, Callable[[Cursor, int, int], Publish | Operation]]] = 
     OpKind.TARGET: _target,
     OpKind.REFER: _refer,
     OpKind.ADVANCE: _advance,
+    OpKind.NOTE: _note,
     OpKind.REMEMBER_IDS: _remember_ids,
     OpKind.FORGET_IDS: _numbers("time"),
     OpKind.PREPARE: _share,
