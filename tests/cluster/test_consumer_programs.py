@@ -201,6 +201,6 @@ def test_consumers_get_what_the_model_says(kind: str, names: tuple[str, ...]) ->
 
 
 LIMITS = settings(
-    max_examples=25, stateful_step_count=25, derandomize=True,
+    max_examples=15, stateful_step_count=25, derandomize=True,
     suppress_health_check=list(HealthCheck), print_blob=True, deadline=None,
 )  # fmt: skip

@@ -257,6 +257,6 @@ def test_a_queue_does_what_the_model_of_its_arguments_says(kind: str) -> None:
 
 
 LIMITS = settings(
-    max_examples=25, stateful_step_count=25, derandomize=True,
+    max_examples=15, stateful_step_count=25, derandomize=True,
     suppress_health_check=list(HealthCheck), print_blob=True, deadline=None,
 )  # fmt: skip

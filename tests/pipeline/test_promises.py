@@ -16,7 +16,6 @@ from tests.simulation.focus import Focus
 
 SEEDS = [
     (3, Focus.EVERYTHING),
-    (23, Focus.EVERYTHING),
     (1, Focus.COMMITS),
     (2, Focus.CONSUMERS),
     (5, Focus.MEMBERS),

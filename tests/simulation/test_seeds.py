@@ -12,13 +12,13 @@ import pytest
 from tests.simulation.focus import Focus
 from tests.simulation.processes import Task, judge
 
-BLOCKS, SEEDS_A_BLOCK = 12, 5
+BLOCKS, SEEDS_A_BLOCK = 8, 5
 QUICK = 1
 """So many blocks are run by `make test`, the others by `make check`."""
 
 FOCUSED = {
-    Focus.LEASES: range(8),
-    Focus.RESTARTS: range(8),
+    Focus.LEASES: range(5),
+    Focus.RESTARTS: range(5),
     Focus.ANSWERS: range(1, 7),
     Focus.CONSUMERS: range(8, 13),
     Focus.COMMITS: range(4),
