@@ -87,5 +87,5 @@ class Lead(NamedTuple):
 
 def read_lead(plain: Sequence[Any]) -> Lead:
     """A lead from its plain values. Raises ValueError for an unknown kind, and TypeError."""
-    lead = Lead(*plain)
-    return lead._replace(kind=LeadKind(lead.kind))
+    partition, kind, *others = plain
+    return Lead(partition, LeadKind(kind), *others)
