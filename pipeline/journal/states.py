@@ -19,6 +19,9 @@ _VERSIONS: Final = range(1, 7)
 _SEALED: Final = 0x40
 _SEMANTICS: Final = 0x3F
 _DIGEST: Final = 16
+_CHRONICLE: Final = 1
+"""The version of the chronicle of queues with a history."""
+_CHAIN_DIGEST: Final = 32
 _ANNOTATED, _TRANSACTIONAL, _REMARKED, _TARGETED, _SUBSCRIBED = 2, 3, 4, 5, 6
 """The first version of a state with annotations, ids, refusals and transfers; with transactions; and so on.
 """
@@ -71,6 +74,8 @@ def partition_state(data: bytes) -> PartitionState | None:
         _transfers(cursor, state)
     if version >= _TRANSACTIONAL:
         _transactions(cursor, state)
+    if cursor.left and cursor.data[cursor.at] == _CHRONICLE:
+        _skip_chronicle(cursor)
     if cursor.left:
         raise MalformedError(cursor.at, f"{cursor.left} octets behind the state of a partition")
     return state
@@ -141,3 +146,11 @@ def _transactions(cursor: Cursor, state: PartitionState) -> None:
     for _ in range(decided + abandoned):
         at = cursor.at
         read_key(cursor, at, cursor.u8())
+
+
+def _skip_chronicle(cursor: Cursor) -> None:
+    cursor.u8()
+    queues, marks = cursor.u32(), cursor.u32()
+    cursor.skip(4 + 8 + _CHAIN_DIGEST)
+    cursor.skip(16 * queues)
+    cursor.skip((8 + _CHAIN_DIGEST) * marks)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from node.message.reason import Reason
-from node.queue.decision_format import encode_remove
+from node.queue.decision_format import encode_note, encode_remove
 from node.queue.entry_format import (
     encode_batch,
     encode_create_queue,
@@ -24,6 +24,7 @@ from node.queue.entry_format import (
     encode_return,
     encode_settle,
 )
+from node.queue.history_notes import HistoryNote, NoteKind
 from node.queue.operations import Semantics
 from node.queue.partition import PartitionMachine
 from node.queue.transaction_format import encode_conclude
@@ -455,6 +456,24 @@ def test_a_snapshot_that_is_not_what_the_entries_say(tmp_path: Path) -> None:
     made(tmp_path / "alone" / "n2", *records, Written(RecordKind.SNAPSHOT, 2, 1, wrong))
     (found,) = verdict_of(tmp_path / "alone").violations
     assert found.found == "at entry 2 queue 5 has 1 messages in the snapshot, not 2"
+
+
+@pytest.mark.requirement("F8.6")
+@pytest.mark.parametrize("messages", [2, 1])
+def test_a_snapshot_of_queues_with_a_history_is_read_to_its_end(tmp_path: Path, messages: int) -> None:
+    machine = PartitionMachine()
+    entries = CREATED, owned(encode_note(HistoryNote(NoteKind.KEEP, 5, 5))), published(b"one", b"two")
+    for index, data in enumerate(entries, 1):
+        machine.apply(index, data)
+    assert machine.chronicle.kept
+    if messages == 1:
+        machine.apply(4, owned(encode_purge(5, [(1, 1)])))
+    members = Membership(frozenset(NAMES))
+    snapshot = b"".join(SnapshotBody(3, 0, array("Q", (1, 3)), members, machine.snapshot()).encode())
+    records = [entry(index, data) for index, data in enumerate(entries, 1)]
+    made(tmp_path / "n1", *records, Written(RecordKind.SNAPSHOT, 3, 1, snapshot))
+    verdict = verdict_of(tmp_path)
+    assert (verdict.kept, verdict.damage, verdict.unknown) == (messages == 2, [], 0)
 
 
 @pytest.mark.requirement("F8.6")

