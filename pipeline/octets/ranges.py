@@ -28,8 +28,6 @@ class Numbers:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Numbers) and list(self) == list(other)
 
-    __hash__ = None  # type: ignore[assignment]  # a set that changes has no hash
-
     @property
     def count(self) -> int:
         return sum(self._lasts) - sum(self._firsts) + len(self._firsts)

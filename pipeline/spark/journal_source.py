@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pipeline.journal.damage import FAIL, REPORT
-from pipeline.journal.rows import ROWS
+from pipeline.journal.rows import ROWS, columns_of
 from pipeline.journal.segments import Segment, segments_in
 from pipeline.journal.tables import read_table
 from pipeline.spark.columns import arrow_schema, converters, schema_of
@@ -83,7 +83,7 @@ class JournalReader(DataSourceReader):
         table, columns = self._options["table"], self._columns
         segment = Segment(*partition.value)
         rows = read_table(segment, table, columns, self._options["onDamage"])
-        names = ROWS[table]._fields  # type: ignore[attr-defined]  # a named tuple
+        names = list(columns_of(table))
         places = [names.index(name) for name in columns]
         schema = arrow_schema(table, columns)
         fit = converters(table, columns)

@@ -150,7 +150,7 @@ def test_the_decoder_reads_what_the_broker_reads(journals: list[Path], node: int
 def compare(ours: list[OperationRow], theirs: Any) -> None:
     if isinstance(theirs, broker.Publish):
         assert {row.queue for row in ours} == set(theirs.queues or (None,))
-        assert {row.last - row.first + 1 for row in ours} == {theirs.count}  # type: ignore[operator]
+        assert {row.last - row.first + 1 for row in ours} == {theirs.count}
         return
     queue, ranges = described(theirs)
     assert {row.queue for row in ours} == {queue}

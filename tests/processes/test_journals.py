@@ -10,6 +10,7 @@ from pika import BasicProperties
 
 from pipeline.audit.audit import audit
 from pipeline.audit.verdict import Verdict
+from pipeline.journal.rows import MessageRow
 from pipeline.journal.segments import segments_in
 from pipeline.journal.tables import read_table
 from tests.processes.nodes import Cluster
@@ -75,8 +76,8 @@ def test_running_nodes_are_read_and_keep_their_promises(own_cluster: Cluster) ->
     assert bodies == {b"%d" % number for number in range(load.published)}
 
 
-def bodies_of(directory: Path) -> set[bytes]:
-    found = set()
+def bodies_of(directory: Path) -> set[bytes | None]:
+    found = set[bytes | None]()
     for segment in segments_in(directory):
-        found |= {row.body for row in read_table(segment, "messages")}  # type: ignore[attr-defined]
+        found |= {MessageRow(*row).body for row in read_table(segment, "messages")}
     return found

@@ -114,6 +114,7 @@ class ExplainAnswers:
         try:
             walk = Walk(owner.machine, log, trace)
             while not walk.step():
+                # Clients of this node have a turn of the event loop after each step.
                 await asyncio.sleep(0)
             digests = await self._digests_at(owner.machine, log, {one.entry for one in trace.events})
         except DamagedEntryError as error:
