@@ -15,7 +15,7 @@ from typing import Final
 from node.expressions.selector import Selector
 from node.message.run import Run
 from node.queue.consumers import Consumer, ConsumerKey
-from node.queue.order import Order, PlacedOrder
+from node.queue.order import Order, OrderOver, PlacedOrder
 from node.queue.values import Values
 from node.ranges.range_set import Range, RangeSet, merged
 from node.wire.formats import format_of
@@ -245,19 +245,18 @@ class FilteredMessages:
             self.ready.add(*part)
 
 
-class FilteredOrder(Order):
+class FilteredOrder(OrderOver):
     """The ready messages of a queue, for consumers with filters and without. `whole` has all of them.
 
     `looking` is True after `offered` where the consumer may get one of the messages that the owner has still
     to look at. `unreadable` counts as that of `Looking`.
     """
 
-    __slots__ = ("_looks", "_next", "_read", "_steps", "_views", "looking", "unreadable", "whole")
+    __slots__ = ("_looks", "_next", "_read", "_steps", "_views", "looking", "unreadable")
 
     def __init__(self, whole: Order, read: ReadMessages) -> None:
         """Takes over `whole`. `read` may raise DamagedEntryError."""
-        super().__init__(by_age=False, by_consumer=whole.by_consumer)
-        self.whole = whole
+        super().__init__(whole, by_age=False)
         self.looking = False
         self.unreadable = 0
         self._looks = LookBudget()
@@ -302,12 +301,6 @@ class FilteredOrder(Order):
 
     # -- messages come and go -------------------------------------------------------------------
 
-    def __len__(self) -> int:
-        return len(self.whole)
-
-    def __bool__(self) -> bool:
-        return bool(self.whole)
-
     def add(self, first: int, last: int) -> int:
         for view in self._views.values():
             view.add(first, last)
@@ -323,29 +316,6 @@ class FilteredOrder(Order):
         for view in self._views.values():
             view.ready.clear()
             view.unseen.clear()
-
-    # -- asking ---------------------------------------------------------------------------------
-
-    def front(self) -> Range | None:
-        return self.whole.front()
-
-    def intersection(self, first: int, last: int) -> list[Range]:
-        return self.whole.intersection(first, last)
-
-    def ranges(self) -> Iterator[Range]:
-        return self.whole.ranges()
-
-    def lowest(self) -> Range | None:
-        return self.whole.lowest()
-
-    def behind(self, level: int, number: int, limit: int) -> Iterator[tuple[int, Range]]:
-        return self.whole.behind(level, number, limit)
-
-    def unseen(self) -> Range | None:
-        return self.whole.unseen()
-
-    def placed(self) -> PlacedOrder:
-        return self.whole.placed()
 
     # -- serving --------------------------------------------------------------------------------
 

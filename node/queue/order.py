@@ -139,6 +139,47 @@ class PlacedOrder(Order):
         return self.fronts(limit)
 
 
+class OrderOver(Order):
+    """An order that has the ready messages of another one, `whole`, and learns what comes and goes."""
+
+    __slots__ = ("whole",)
+
+    def __init__(self, whole: Order, *, by_age: bool) -> None:
+        """Takes over `whole`."""
+        super().__init__(by_age=by_age, by_consumer=whole.by_consumer)
+        self.whole = whole
+
+    def __len__(self) -> int:
+        return len(self.whole)
+
+    def __bool__(self) -> bool:
+        return bool(self.whole)
+
+    def front(self) -> Range | None:
+        return self.whole.front()
+
+    def intersection(self, first: int, last: int) -> list[Range]:
+        return self.whole.intersection(first, last)
+
+    def ranges(self) -> Iterator[Range]:
+        return self.whole.ranges()
+
+    def lowest(self) -> Range | None:
+        return self.whole.lowest()
+
+    def behind(self, level: int, number: int, limit: int) -> Iterator[tuple[int, Range]]:
+        return self.whole.behind(level, number, limit)
+
+    def unseen(self) -> Range | None:
+        return self.whole.unseen()
+
+    def placed(self) -> PlacedOrder:
+        return self.whole.placed()
+
+    def twin(self) -> Order:
+        return self.whole.twin()
+
+
 Arranging = Callable[[QueueSettings, Annotations, RangeSet], Order | None]
 """(settings, annotations, ready messages) -> the order that the settings ask for, which takes over the set of
 ready messages; None where the settings ask for no such order.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from node.queue.consumers import Consumer, ConsumerKey
 from node.queue.filtering import LookBudget, ReadMessages
-from node.queue.order import Order, PlacedOrder
+from node.queue.order import Order, OrderOver
 from node.queue.view import View
 from node.queue.view_terms import ViewTerms
 from node.ranges.range_map import ABOVE_ALL
@@ -108,21 +108,14 @@ class ViewedMessages:
             self.remove(deepest + 1, ABOVE_ALL)
 
 
-class ViewedOrder(Order):
-    """The ready messages of a queue with views. `whole` has them."""
+class ViewedOrder(OrderOver):
+    """The ready messages of a queue with views."""
 
-    __slots__ = ("_views", "whole")
+    __slots__ = ("_views",)
 
     def __init__(self, whole: Order, views: ViewedMessages) -> None:
-        super().__init__(by_age=whole.by_age, by_consumer=whole.by_consumer)
-        self.whole: Final = whole
+        super().__init__(whole, by_age=whole.by_age)
         self._views = views
-
-    def __len__(self) -> int:
-        return len(self.whole)
-
-    def __bool__(self) -> bool:
-        return bool(self.whole)
 
     # -- messages come and go -------------------------------------------------------------------
 
@@ -160,33 +153,7 @@ class ViewedOrder(Order):
 
     # -- asking ---------------------------------------------------------------------------------
 
-    def front(self) -> Range | None:
-        return self.whole.front()
-
-    def intersection(self, first: int, last: int) -> list[Range]:
-        return self.whole.intersection(first, last)
-
-    def ranges(self) -> Iterator[Range]:
-        return self.whole.ranges()
-
-    def lowest(self) -> Range | None:
-        return self.whole.lowest()
-
-    def behind(self, level: int, number: int, limit: int) -> Iterator[tuple[int, Range]]:
-        return self.whole.behind(level, number, limit)
-
-    def unseen(self) -> Range | None:
-        return self.whole.unseen()
-
     def offered(self, consumer: Consumer, limit: int, *, rivals: int, begun: bool) -> list[Range]:
         found = self.whole.offered(consumer, limit, rivals=rivals, begun=begun)
         self.unfinished = self.whole.unfinished
         return found
-
-    # -- other orders of the same messages ------------------------------------------------------
-
-    def placed(self) -> PlacedOrder:
-        return self.whole.placed()
-
-    def twin(self) -> Order:
-        return self.whole.twin()
