@@ -18,7 +18,7 @@ from node.expressions.parsing import Dialect, parse_expression
 from node.expressions.selector import Selector
 from node.message.run import OWN_METHODS, Run
 from node.queue.feature import Incoming, Notes
-from node.queue.features.group import Groups, group_named, group_of
+from node.queue.features.group import PROPERTIES, Groups, group_named, group_of
 from node.queue.filtering import Looking
 from node.queue.operations import Aspect
 from node.queue.ready_by_group import NO_GROUP
@@ -131,6 +131,9 @@ def group_by_itself(one: Run, name: str) -> int:
         ((key, _),) = messages.by_key(one)
         return group_named(key.encode())
     _, _, properties = next(messages.properties_in(one))
+    if name in PROPERTIES:
+        value = messages.text(properties, name)
+        return NO_GROUP if value is None else group_named(value)
     return group_of(messages, properties, name)
 
 

@@ -55,12 +55,9 @@ def named(argument: str) -> str:
 
 @lru_cache(_CACHED)
 def group_of(messages: MessageFormat, properties: bytes, name: str) -> int:
-    """The group of messages with these properties, by one of PROPERTIES or a header; NO_GROUP without a
-    value.
+    """The group of messages with these properties, by a header, or the group-id of AMQP 1.0; NO_GROUP without
+    a value.
     """
-    if name in PROPERTIES:
-        value = messages.text(properties, name)
-        return NO_GROUP if value is None else group_named(value)
     if name.replace("-", "_") == GROUP_ID:
         value = messages.text(properties, GROUP_ID)
         if value is not None:
