@@ -127,14 +127,17 @@ class ExplainAnswers:
         self, machine: PartitionMachine, log: PartitionLog, indexes: Iterable[int]
     ) -> dict[int, str]:
         """The digests after these entries, of those that a chain reaches back to."""
+        by_mark: dict[int, set[int]] = {}
+        for index in indexes:
+            mark = machine.chronicle.mark_before(index)
+            if mark is not None:
+                by_mark.setdefault(mark[0], set()).add(index)
         found: dict[int, str] = {}
-        for index in sorted(indexes):
-            if machine.chronicle.mark_before(index) is None:
-                continue
+        for wanted in by_mark.values():
             try:
-                async for at, digest in _between_turns(machine, log, index):
-                    if at == index:
-                        found[index] = digest.hex()
+                async for at, digest in _between_turns(machine, log, max(wanted)):
+                    if at in wanted:
+                        found[at] = digest.hex()
             except EntriesGoneError:
                 continue
         return found
