@@ -48,13 +48,14 @@ INTERPRETED = {
 """Modules among them that stay as they are, and why."""
 
 WRITTEN_IN_C = {
+    "node.ranges._range_columns": "node/ranges/_range_columns.c",
     "node.wire.amqp091._contents": "node/wire/amqp091/_contents.c",
     "node.wire.amqp091._properties": "node/wire/amqp091/_properties.c",
     "node.wire.amqp10._application": "node/wire/amqp10/_application.c",
 }
 """Modules that are written in C, each with a twin in Python, and their sources."""
 
-HEADERS_IN_C = ["node/wire/amqp091/octets.h", "node/wire/same_keys.h"]
+HEADERS_IN_C = ["node/ranges/columns.h", "node/wire/amqp091/octets.h", "node/wire/same_keys.h"]
 
 SIMULATOR = "tests/simulation"
 SIMULATOR_INTERPRETED = (

@@ -242,15 +242,12 @@ class HeldMessages:
             _note(self.tokens, delivery.queue, delivery.ranges, delivery.token, NO_TOKEN)
             _note(self.ends, delivery.queue, delivery.ranges, delivery.until, UNTOLD)
         if holder != NO_HOLDER:
-            holders = self.holders.setdefault(delivery.queue, RangeMap())
-            for first, last in delivery.ranges:
-                holders.set(first, last, holder)
+            _note(self.holders, delivery.queue, delivery.ranges, holder, NO_HOLDER)
 
     def of_holder(self, queue: int, holder: int, ranges: Ranges) -> Ranges:
         """The messages among `ranges` that this consumer has got last."""
         holders = self.holders.get(queue) or RangeMap()
-        spans = (span for one in ranges for span in holders.spans(*one))
-        return [(first, last) for first, last, newest in spans if newest == holder]
+        return [(first, last) for first, last, newest in holders.spans_of(merged(ranges)) if newest == holder]
 
     def released(self, queue: int, ranges: Ranges) -> None:
         """The front end does not hold the messages any more."""
@@ -266,21 +263,19 @@ class HeldMessages:
         BACK_IN_QUEUE: its consumers have lost the messages, and their outcomes count no more.
         """
         leased = self.leases.get(queue)
-        mine = [] if leased is None else [part for one in ranges for part in leased.intersection(*one)]
+        mine = [] if leased is None else leased.intersections(merged(ranges))
         if until != BACK_IN_QUEUE:
             _note(self.ends, queue, mine, until, UNTOLD)
         elif mine:
             self.released(queue, mine)
-            taken = self.taken.setdefault(queue, RangeMap())
-            for one in mine:
-                taken.set(*one, NO_HOLDER)
+            self.taken.setdefault(queue, RangeMap()).put(mine, NO_HOLDER)
 
     def _given_again(self, delivery: Delivery) -> None:
         """A client has got messages. The outcomes of consumers that had lost some of them count no more. A
         basic.get has no consumer to tell apart.
         """
         taken = self.taken[delivery.queue]
-        for first, last, _ in [span for one in merged(delivery.ranges) for span in taken.spans(*one)]:
+        for first, last, _ in taken.spans_of(merged(delivery.ranges)):
             if delivery.consumer >= FIRST_CONSUMER:
                 taken.set(first, last, delivery.consumer)
             else:
@@ -289,7 +284,7 @@ class HeldMessages:
     def _not_taken(self, queue: int, consumer: int, ranges: Ranges) -> Ranges:
         """The messages whose outcome this consumer may tell: no other client has taken them from it."""
         taken, lost = self.taken[queue], RangeSet()
-        for first, last, holder in [span for one in ranges for span in taken.spans(*one)]:
+        for first, last, holder in taken.spans_of(merged(ranges)):
             if holder in (consumer, NO_HOLDER):
                 taken.remove(first, last)
             if holder != consumer:
@@ -323,9 +318,7 @@ class HeldMessages:
 def _note(by_queue: dict[int, RangeMap], queue: int, ranges: Ranges, value: int, none: int) -> None:
     """Note the value of messages; `none` takes their former values away."""
     if value != none:
-        spans = by_queue.setdefault(queue, RangeMap())
-        for first, last in ranges:
-            spans.set(first, last, value)
+        by_queue.setdefault(queue, RangeMap()).put(ranges, value)
     elif queue in by_queue:
         by_queue[queue].remove_all(merged(ranges))
 

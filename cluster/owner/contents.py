@@ -8,6 +8,7 @@ from typing import Protocol
 from node.message.run import Run, gather
 from node.queue.entry_format import EntryMessages
 from node.queue.partition import PartitionMachine
+from node.queue.transient import SoftMessages
 from node.ranges.range_set import Range
 from replication.journal import PartitionLog
 
@@ -81,3 +82,10 @@ class Contents:
             ):
                 self._octets -= self._decoded.popitem(last=False)[1].size
         return decoded
+
+
+def runs_with_ranges(source: Contents | SoftMessages, ranges: list[Range]) -> list[tuple[list[Range], Run]]:
+    """The messages of the ranges as runs, each with its ranges."""
+    if len(ranges) > 1:
+        return source.gather(ranges)
+    return [([(first, first + run.count - 1)], run) for first, run in source.runs(*ranges[0])]

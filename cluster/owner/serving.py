@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import accumulate, islice, repeat, takewhile
+from itertools import islice
 from typing import Final
 
 from cluster.owner.annotating import annotated
-from cluster.owner.contents import Contents
+from cluster.owner.contents import Contents, runs_with_ranges
 from cluster.owner.failures import with_failure_counts
 from cluster.owner.get_links import GetLinks, kind_of_get
 from cluster.owner.state import OwnerState
 from cluster.owner.upkeep import after_serving, before_serving
 from cluster.peers.link_messages import FIRST_CONSUMER, GET_LINK, GET_LINK_KEPT, GET_LINK_NO_ACK, Delivery
-from node.message.run import Run
+from node.message.run import Run, fitting_messages, lengths_of
 from node.queue.consumers import ConsumerKey
 from node.queue.decision_format import encode_remark
 from node.queue.dispatch import Grant, QueueOwner
@@ -260,7 +260,7 @@ class Serving:
     def hand_out(self, owner: QueueOwner, queue: int, room: Room) -> list[Handout]:
         """Grant ready messages to consumers, with their contents."""
         fitting = Fitting(owner, self._contents, room)
-        handouts = self.filled(owner, queue, owner.dispatch(DISPATCH_BUDGET, fitting, self.looks))
+        handouts = self.filled(owner, queue, owner.dispatch(DISPATCH_BUDGET, fitting, self.looks), fitting)
         if owner.crowded:
             self._crowded.add(queue)
         return handouts
@@ -270,10 +270,10 @@ class Serving:
     ) -> list[Handout]:
         """Grant a consumer messages that it had before and that are ready again, with their contents."""
         fitting = Fitting(owner, self._contents, room)
-        return self.filled(owner, queue, owner.regrant(*consumer, *messages, fitting))
+        return self.filled(owner, queue, owner.regrant(*consumer, *messages, fitting), fitting)
 
-    def filled(self, owner: QueueOwner, queue: int, grants: list[Grant]) -> list[Handout]:
-        """Grants with the contents of their messages."""
+    def filled(self, owner: QueueOwner, queue: int, grants: list[Grant], fitting: Fitting) -> list[Handout]:
+        """Grants with the contents of their messages, as far as they are known from the grants' fitting."""
         handouts = []
         for grant in grants:
             by_get = grant.consumer < FIRST_CONSUMER
@@ -285,24 +285,25 @@ class Serving:
             )
             deliveries = [
                 Delivery(grant.consumer, queue, ranges, grant.redelivered, run, grant.token, grant.until)
-                for ranges, run in self._runs(owner, queue, grant)
+                for ranges, run in self._runs(owner, queue, grant, fitting)
             ]
             link = owner.link_of(grant) if owner.delivery.consumers.by_link else b""
             handouts.append(Handout(grant, queue, deliveries, link))
         return handouts
 
-    def _runs(self, owner: QueueOwner, queue: int, grant: Grant) -> list[tuple[list[Range], Run]]:
+    def _runs(
+        self, owner: QueueOwner, queue: int, grant: Grant, fitting: Fitting
+    ) -> list[tuple[list[Range], Run]]:
         """The messages of a grant, as runs with the ranges of their messages."""
         source = owner.delivery.soft if grant.soft else self._contents
         failed = grant.redelivered and bool(owner.delivery.state.failures or owner.delivery.soft.failures)
         telling = failed and self._tells_failures(queue)
-        if len(grant.ranges) > 1 and not telling:
-            found = source.gather(grant.ranges)
-        else:
+        if telling:
             runs = [each for part in grant.ranges for each in source.runs(*part)]
-            if telling:
-                runs = [each for one in runs for each in with_failure_counts(owner, *one)]
+            runs = [each for one in runs for each in with_failure_counts(owner, *one)]
             found = [([(first, first + run.count - 1)], run) for first, run in runs]
+        else:
+            found = fitting.read(grant.ranges) or runs_with_ranges(source, grant.ranges)
         for feature in owner.lifecycle.hooks.as_told:
             now = self._wall_ms()
             found = [each for ranges, run in found for each in feature.as_told(ranges, run, now)]
@@ -326,6 +327,14 @@ class Fitting:
         self._contents = contents
         self._room = room
         self._left: dict[int, int] = {}
+        # The messages that were read, by the identity of the list of their ranges. The list is held as well:
+        # no other list can have its identity. A list that is longer by now has further messages.
+        self._read: dict[int, tuple[list[Range], int, list[tuple[list[Range], Run]]]] = {}
+
+    def read(self, ranges: list[Range]) -> list[tuple[list[Range], Run]] | None:
+        """The messages of a list of ranges that was found to fit as it is; None for any other list."""
+        kept = self._read.get(id(ranges))
+        return kept[2] if kept is not None and kept[1] == len(ranges) else None
 
     def __call__(self, front_end: int, ranges: list[Range], soft: bool) -> int:
         left = self._left.get(front_end)
@@ -336,7 +345,8 @@ class Fitting:
             left = room
         fitting = 0
         delivery = self._owner.delivery
-        found = (delivery.soft if soft else self._contents).gather(ranges) if left > 0 else []
+        found = runs_with_ranges(delivery.soft if soft else self._contents, ranges) if left > 0 else []
+        self._read[id(ranges)] = ranges, len(ranges), found
         remarks = delivery.soft.remarks if soft else delivery.state.remarks
         for _, run in [each for one in found for each in annotated(remarks, *one)] if remarks else found:
             count = fitting_messages(run, left)
@@ -347,19 +357,6 @@ class Fitting:
                 break
         self._left[front_end] = left
         return fitting
-
-
-def lengths_of(run: Run) -> Iterable[int]:
-    """The octets of each message of the run."""
-    return run.lengths if run.lengths is not None else repeat(run.stride, run.count)
-
-
-def fitting_messages(run: Run, octets: int) -> int:
-    """How many messages of the run fit into `octets`; one always fits, unless `octets` is 0."""
-    if len(run.raw) <= octets:
-        return run.count
-    count = sum(1 for _ in takewhile(octets.__ge__, accumulate(lengths_of(run))))
-    return max(count, 1) if octets > 0 else 0
 
 
 def serve(owner: OwnerState, serving: Serving, now: float) -> None:

@@ -12,7 +12,12 @@ COMPILED: Final = "compiled"
 SOURCES: Final = "sources"
 
 WRITTEN_IN_C: Final = frozenset(
-    {"node.wire.amqp091._contents", "node.wire.amqp091._properties", "node.wire.amqp10._application"}
+    {
+        "node.ranges._range_columns",
+        "node.wire.amqp091._contents",
+        "node.wire.amqp091._properties",
+        "node.wire.amqp10._application",
+    }
 )
 """The modules that `setup.py` builds from C; each has a twin in Python."""
 

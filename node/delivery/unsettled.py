@@ -138,16 +138,18 @@ class UnsettledDeliveries:
         """Take out deliveries `first` to `last`. Raises UnknownDeliveryError at the first number that is not
         unsettled; the deliveries before it are taken.
         """
-        if len(self._runs) > self._head:
-            run = self._runs[self._head]
-            if run.first == first and last - first < len(run.numbers):
-                taken = Taken(run.lease, run.numbers[: last - first + 1], run.consumer, first)
-                self.count -= last - first + 1
-                self._cut_front(self._head, last - first + 1)
-                yield taken
-                return
-        for number in range(first, last + 1):
-            yield self.take(number)
+        while first <= last:
+            run = self._runs[self._head] if len(self._runs) > self._head else None
+            if run is None or run.first != first:
+                yield self.take(first)
+                first += 1
+                continue
+            count = min(len(run.numbers), last - first + 1)
+            taken = Taken(run.lease, run.numbers[:count], run.consumer, first)
+            self.count -= count
+            self._cut_front(self._head, count)
+            yield taken
+            first += count
 
     def take_between(self, first: int, last: int) -> list[Taken]:
         """Take out those of the deliveries `first` to `last` that are unsettled, in the order of delivery."""

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, repeat
+from itertools import accumulate, repeat, takewhile
 from operator import sub
 from struct import Struct
 from typing import Final
@@ -158,29 +158,45 @@ class StoredRun:
         self.first = first
         self.last = first + run.count - 1
         self.run = run
-        lengths = repeat(run.stride, run.count) if run.lengths is None else run.lengths
-        self.offsets = list(accumulate(lengths, initial=0))
+        self.offsets = list(accumulate(lengths_of(run), initial=0))
 
 
 class Gathered:
     """Messages of runs that differ in nothing but their contents, to be joined into one run."""
 
-    __slots__ = ("_kind", "_largest", "lengths", "pieces", "ranges")
+    __slots__ = ("_joined", "_kind", "_largest", "lengths", "pieces", "ranges")
 
     def __init__(self) -> None:
         self.ranges: list[Range] = []
         self.pieces: list[bytes | memoryview] = []
         self.lengths = array("I")
         self._kind: Run | None = None
+        # The first numbers of the stored runs that have joined.
+        self._joined: set[int] = set()
         self._largest = 0
 
-    def takes(self, run: Run) -> bool:
+    def takes(self, stored: StoredRun) -> bool:
         """Whether the run's messages can join these. True obliges the caller to add some of them."""
+        if stored.first in self._joined:
+            return True
+        run = stored.run
         if self._kind is not None and _kind(run) != _kind(self._kind):
             return False
         self._kind = run
+        self._joined.add(stored.first)
         self._largest = max(self._largest, run.largest_frame)
         return True
+
+    def add(self, stored: StoredRun, first: int, last: int) -> None:
+        """Add messages of a run that was taken."""
+        offsets = stored.offsets
+        low, high = first - stored.first, last - stored.first + 1
+        self.ranges.append((first, last))
+        self.pieces.append(stored.run.raw[offsets[low] : offsets[high]])
+        if first == last:
+            self.lengths.append(offsets[high] - offsets[low])
+        else:
+            self.lengths.extend(map(sub, offsets[low + 1 : high + 1], offsets[low:high]))
 
     def run(self) -> Run:
         """One run of all messages, in the order in which they were added."""
@@ -241,22 +257,19 @@ def gather(ranges: list[Range], find: Callable[[int], StoredRun]) -> list[tuple[
     `find` gives the stored run that has a sequence number.
     """
     sources = Sources(find)
-    found = [Gathered()]
-    start = stop = -1
+    one = Gathered()
+    found = [one]
+    stored: StoredRun | None = None
     for first, last in ranges:
         while first <= last:
-            if not start <= first <= stop:
+            if stored is None or not stored.first <= first <= stored.last:
                 stored = sources.holding(first)
-                start, stop, raw, offsets = stored.first, stored.last, stored.run.raw, stored.offsets
-                if not found[-1].takes(stored.run):
-                    found.append(Gathered())
-                    found[-1].takes(stored.run)
-                one = found[-1]
-            end = last if last <= stop else stop
-            low, high = first - start, end - start + 1
-            one.ranges.append((first, end))
-            one.pieces.append(raw[offsets[low] : offsets[high]])
-            one.lengths.extend(map(sub, offsets[low + 1 : high + 1], offsets[low:high]))
+                if not one.takes(stored):
+                    one = Gathered()
+                    one.takes(stored)
+                    found.append(one)
+            end = min(last, stored.last)
+            one.add(stored, first, end)
             first = end + 1
     return [(one.ranges, one.run()) for one in found]
 
@@ -277,3 +290,16 @@ def joined(runs: list[Run]) -> Run:
         raw=b"".join([run.raw for run in runs]),
         largest_frame=max(run.largest_frame for run in runs),
     )
+
+
+def lengths_of(run: Run) -> Iterable[int]:
+    """The octets of each message of the run."""
+    return run.lengths if run.lengths is not None else repeat(run.stride, run.count)
+
+
+def fitting_messages(run: Run, octets: int) -> int:
+    """How many messages of the run fit into `octets`; one always fits, unless `octets` is 0."""
+    if len(run.raw) <= octets:
+        return run.count
+    count = sum(1 for _ in takewhile(octets.__ge__, accumulate(lengths_of(run))))
+    return max(count, 1) if octets > 0 else 0

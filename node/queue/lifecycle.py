@@ -23,7 +23,7 @@ from node.queue.schedule import Schedule
 from node.queue.settings import PLAIN, QueueSettings
 from node.queue.settled import Settled
 from node.ranges.range_map import ABOVE_ALL, RangeMap, Span
-from node.ranges.range_set import Range, RangeSet, count_of
+from node.ranges.range_set import Range, RangeSet, count_of, merged, up_to
 
 NO_NOTES: Final[Mapping[Aspect, Sequence[Span]]] = MappingProxyType({})
 """No annotations, as most messages have."""
@@ -168,7 +168,7 @@ class Lifecycle:
                 for first, last, _ in later.spans(*part):
                     delivery.ready.rest(first, last)
 
-    def _schedule(self, spans: Sequence[Span]) -> None:
+    def _schedule(self, spans: list[Span]) -> None:
         """Schedule messages for the due times of the spans, which are ascending."""
         delivery = self._delivery
         if delivery.scheduled is None:
@@ -181,16 +181,17 @@ class Lifecycle:
         if delivery.scheduled is None or delivery.scheduled.wake > now:
             return False
         due = delivery.scheduled.step(now)
-        for first, last in due:
-            delivery.ready.rested(first, last)
-            if delivery.awaited and first <= self._inherited:
-                # By the former owner's clock the message may have been due earlier, and been leased.
-                delivery.held.add(first, min(last, self._inherited))
-                first = self._inherited + 1
-            if first > last:
-                continue
-            delivery.ready.add(first, last)
-            for feature in self.hooks.ready:
+        if delivery.ready.by_consumer:
+            for part in due:
+                delivery.ready.rested(*part)
+        ready = due
+        if delivery.awaited:
+            # By the former owner's clock a message may have been due earlier, and been leased.
+            delivery.held.update(up_to(self._inherited, due))
+            ready = [(max(first, self._inherited + 1), last) for first, last in due if last > self._inherited]
+        delivery.ready.add_all(ready)
+        for feature in self.hooks.ready:
+            for first, last in ready:
                 feature.ready(first, last, delivery.redelivered.intersection(first, last))
         return bool(due)
 
@@ -231,7 +232,7 @@ class Lifecycle:
         lease, timed = delivery.leases.get(front_end), delivery.timed
         if lease is None or timed is None:
             return
-        lapsing = [part for one in ranges for part in timed.lapsing.intersection(*one)]
+        lapsing = timed.lapsing.intersections(merged(ranges))
         parts = [part for one in lapsing for part in lease.intersection(*one)]
         for part in parts if delivery.soft.numbers else ():
             delivery.soft.count_failure(*part)
@@ -275,7 +276,7 @@ class Lifecycle:
         if not leased and front_end != OWNER:
             delivery.given_out(max(ranges)[1])
             delivery.settling.update(delivery.leased_elsewhere(front_end, ranges))
-        return Settled(count, [part for one in ranges for part in delivery.state.alive.intersection(*one)])
+        return Settled(count, delivery.state.alive.intersections(merged(ranges)))
 
     def release(self, front_end: int, first: int, last: int, redelivered: bool = True) -> int:
         """Give the front end's messages of the range back to the queue; return how many are back.

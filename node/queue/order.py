@@ -43,6 +43,11 @@ class Order:
     def add(self, first: int, last: int) -> int:
         """Messages become ready; return how many were not ready before."""
 
+    def add_all(self, ranges: list[Range]) -> None:
+        """Messages become ready, in disjoint ranges."""
+        for first, last in ranges:
+            self.add(first, last)
+
     @abstractmethod
     def remove(self, first: int, last: int) -> int:
         """The ready messages of the range are ready no more; return how many."""
@@ -204,6 +209,9 @@ class ReadyByAge(PlacedOrder):
 
     def add(self, first: int, last: int) -> int:
         return self._ready.add(first, last)
+
+    def add_all(self, ranges: list[Range]) -> None:
+        self._ready.update(ranges)
 
     def remove(self, first: int, last: int) -> int:
         return self._ready.remove(first, last)

@@ -19,7 +19,7 @@ from typing import Final
 from node.queue.consumers import Consumer, ConsumerKey
 from node.queue.order import Levels, Order, PlacedOrder, ReadyByAge
 from node.ranges.range_map import ABOVE_ALL, RangeMap, Span
-from node.ranges.range_set import Range, RangeSet, count_of
+from node.ranges.range_set import Range, RangeSet, count_of, merged
 
 NO_GROUP: Final = 0
 """The group number of messages without a key, which keep no order."""
@@ -219,7 +219,7 @@ class ReadyByGroup(Order):
         self._lease(consumer, self._groups_of(first, last))
 
     def done(self, ranges: list[Range]) -> None:
-        flown = [span for first, last in ranges for span in self._flying.spans(first, last)]
+        flown = self._flying.spans_of(merged(ranges))
         self._flying.remove_all(ranges)
         for start, end, key in flown:
             group = self._groups[key]
@@ -291,15 +291,15 @@ class ReadyByGroup(Order):
         """Look at the oldest of the messages that wait for that, and park them; return how many they are."""
         ranges = self._fresh.take(limit)
         groups, supply = self._groups, self._supply
-        for part in ranges:
-            for first, last, key in self._groups_of(*part):
-                self._parked.set(first, last, key)
-                group = groups.get(key)
-                if group is None:
-                    group = groups[key] = Group()
-                group.parked.add(first, last)
-                supply[group.holder] = supply.get(group.holder, 0) + last - first + 1
-                self._offer(key, group)
+        spans = [span for part in ranges for span in self._groups_of(*part)]
+        self._parked.set_all(spans)
+        for first, last, key in spans:
+            group = groups.get(key)
+            if group is None:
+                group = groups[key] = Group()
+            group.parked.add(first, last)
+            supply[group.holder] = supply.get(group.holder, 0) + last - first + 1
+            self._offer(key, group)
         return count_of(ranges)
 
     def _unpark(self, group: Group, first: int, last: int) -> None:
@@ -374,6 +374,7 @@ class ReadyByGroup(Order):
 
     def _lease(self, consumer: ConsumerKey, spans: list[Span]) -> None:
         """Messages that were ready are leased to the consumer."""
+        self._flying.set_all(sorted([span for span in spans if span[2] != NO_GROUP]))
         for start, end, key in spans:
             group = self._groups.get(key)
             if key == NO_GROUP:
@@ -387,7 +388,6 @@ class ReadyByGroup(Order):
             elif consumer != group.holder:
                 group.others.setdefault(consumer, RangeSet()).add(start, end)
             group.unsettled += end - start + 1
-            self._flying.set(start, end, key)
             self._offer(key, group)
 
     def _settle_down(self, key: int, group: Group) -> None:

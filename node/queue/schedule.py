@@ -8,7 +8,7 @@ cost 24 octets each and hardly any work, and a new owner has no index to build b
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from node.ranges.range_map import RangeMap, Span
@@ -59,12 +59,9 @@ class Schedule:
     def __len__(self) -> int:
         return len(self._due)
 
-    def add(self, spans: Sequence[Span]) -> None:
+    def add(self, spans: list[Span]) -> None:
         """Schedule messages. Spans (first, last, due time) are ascending and disjoint."""
-        if len(spans) == 1:
-            self._due.set(*spans[0])
-        else:
-            self._due.extend(*[array("Q", numbers) for numbers in zip(*spans, strict=True)])
+        self._due.set_all(spans)
         wake, bound = self.wake, self._bound
         for first, last, due in spans:
             if due < bound:
@@ -114,7 +111,7 @@ class Schedule:
             if not room:
                 break
         # Messages may have been removed since they were indexed, and even added with another time.
-        spans = [span for one in merged(indexed) for span in self._due.spans(*one)]
+        spans = self._due.spans_of(merged(indexed))
         gone = merged([(first, last) for first, last, due in spans if due <= now])
         self._due.remove_all(gone)
         return gone

@@ -15,8 +15,8 @@ from operator import le, lt
 from struct import Struct
 from typing import Final
 
-from node.ranges.range_columns import cut_out
-from node.ranges.range_set import MANY_RANGES, Range, RangeSet, decode_array, encode_array
+from node.ranges.range_columns import by_chunk, chunks_of, cut_out, overlaid, parts, total, transposed, within
+from node.ranges.range_set import MANY_RANGES, Range, RangeSet, decode_array, encode_array, merged
 
 Span = tuple[int, int, int]
 """(first number, last number, value) of a closed range."""
@@ -115,27 +115,38 @@ class RangeMap:
                 to_chunk, to_i = self._next(to_chunk, to_i)
         self._splice(from_chunk, from_i, to_chunk, to_i, (*before, (new_first, new_last, value), *behind))
 
-    def extend(self, firsts: array[int], lasts: array[int], values: array[int]) -> None:
-        """As `set` for each of the spans, which are sorted and disjoint. Fast where they lie above all
-        numbers of the map, as newly published messages do.
-        """
-        top = self._lasts[-1] if self._lasts else -1
-        touching = (last + 1 == first for last, first in zip(lasts, firsts[1:], strict=False))
-        equal = map(int.__eq__, values, values[1:])
-        going_on = firsts and self._lasts and firsts[0] == top + 1 and values[0] == self._values[-1][-1]
-        if not firsts or firsts[0] <= top or going_on or any(map(int.__and__, touching, equal)):
-            for span in zip(firsts, lasts, values, strict=True):
+    def set_all(self, spans: list[Span]) -> None:
+        """As `set` for each of the spans, which are sorted and disjoint."""
+        if len(spans) < MANY_RANGES:
+            for span in spans:
                 self.set(*span)
-            return
-        room = max(0, CHUNK_SPANS - len(self._ends[-1])) if self._lasts else 0
-        if room:
-            chunks = (self._starts, self._ends, self._values)
-            for of, numbers in zip(chunks, (firsts, lasts, values), strict=True):
-                of[-1].extend(numbers[:room])
-            self._lasts[-1] = self._ends[-1][-1]
-        for i in range(room, len(firsts), CHUNK_SPANS):
-            self._add_chunk(*(numbers[i : i + CHUNK_SPANS] for numbers in (firsts, lasts, values)))
-        self._count += sum(lasts) - sum(firsts) + len(firsts)
+        else:
+            self.extend(*transposed(spans, 3))
+
+    def put(self, ranges: list[Range], value: int) -> None:
+        """As `set` with one value for each of the ranges, which are disjoint."""
+        if len(ranges) == 1:
+            self.set(*ranges[0], value)
+        else:
+            self.set_all([(first, last, value) for first, last in merged(ranges)])
+
+    def extend(self, firsts: array[int], lasts: array[int], values: array[int]) -> None:
+        """As `set` for each of the spans, which are sorted and disjoint."""
+        at, size = 0, len(firsts)
+        while at < size:
+            first = firsts[at]
+            chunk = max(0, min(bisect_left(self._lasts, first - 1 if first else 0), len(self._lasts) - 1))
+            behind = size
+            if chunk + 1 < len(self._lasts):
+                # The spans in front touch no later chunk.
+                behind = bisect_left(lasts, self._starts[chunk + 1][0] - 1, at)
+            if behind - at < MANY_RANGES:
+                self.set(first, lasts[at], values[at])
+                at += 1
+                continue
+            news = firsts[at:behind], lasts[at:behind], values[at:behind]
+            self._rebuild(chunk, *overlaid(self._chunk(chunk), news))
+            at = behind
 
     def remove(self, first: int, last: int) -> int:
         """Remove the values of the closed range; return how many numbers had one."""
@@ -162,7 +173,7 @@ class RangeMap:
         """Remove the values of all `ranges`, which are disjoint; return how many numbers had one."""
         if len(ranges) < MANY_RANGES:
             return sum(self.remove(first, last) for first, last in ranges)
-        waiting, before = sorted(ranges), self._count
+        waiting, before = merged(ranges), self._count
         # A change of a chunk moves no chunk before it: the last one goes first.
         while waiting and self._lasts:
             first, last = waiting[-1]
@@ -172,14 +183,8 @@ class RangeMap:
                 self.remove(first, last)
                 waiting.pop()
             else:
-                columns = (self._starts, self._ends, self._values)
-                starts, ends, values = (of[chunk] for of in columns)
-                left = cut_out(starts, ends, waiting[low:], values)
-                self._count -= sum(ends) - sum(starts) + len(starts)
-                self._count += sum(left[1]) - sum(left[0]) + len(left[0])
-                for of, numbers in zip(columns, left, strict=True):
-                    of[chunk] = numbers
-                self._tidy(chunk, chunk)
+                starts, ends, values = self._chunk(chunk)
+                self._rebuild(chunk, *cut_out(starts, ends, waiting[low:], values))
                 del waiting[low:]
         return before - self._count
 
@@ -203,13 +208,24 @@ class RangeMap:
     def spans(self, first: int, last: int) -> list[Span]:
         """The spans of the closed range that have values, ascending."""
         chunk, i = self._position(first)
+        if chunk == len(self._lasts) or self._starts[chunk][i] > last:
+            return []
+        found: list[Span] = parts(i, first, last, *self._chunk(chunk))
+        while last > self._lasts[chunk] and chunk + 1 < len(self._lasts):
+            chunk += 1
+            found += parts(0, first, last, *self._chunk(chunk))
+        return found
+
+    def spans_of(self, ranges: list[Range]) -> list[Span]:
+        """The spans of the ranges, which are ascending and disjoint, that have values."""
+        if len(ranges) < MANY_RANGES:
+            return [span for one in ranges for span in self.spans(*one)]
         found: list[Span] = []
-        while chunk < len(self._starts):
-            start, end, value = self._at(chunk, i)
-            if start > last:
-                break
-            found.append((start if start > first else first, end if end < last else last, value))
-            chunk, i = self._next(chunk, i)
+        for chunk, some, beyond in by_chunk(self._lasts, ranges):
+            starts, ends, values = self._chunk(chunk)
+            found += within(starts, ends, some, values)
+            for one in beyond:
+                found += self.spans(*one)
         return found
 
     def cover(self, first: int, last: int, default: int = 0) -> list[Span]:
@@ -257,7 +273,7 @@ class RangeMap:
         found = RangeSet()
         for starts, ends in zip(self._starts, self._ends, strict=True):
             first, last = starts[0], ends[-1]
-            if sum(ends) - sum(starts) + len(starts) == last - first + 1:
+            if total(starts, ends) == last - first + 1:
                 found.add(first, last)
             else:
                 found.update(zip(starts, ends, strict=True))
@@ -317,6 +333,23 @@ class RangeMap:
     def _at(self, chunk: int, i: int) -> Span:
         return self._starts[chunk][i], self._ends[chunk][i], self._values[chunk][i]
 
+    def _chunk(self, chunk: int) -> tuple[array[int], array[int], array[int]]:
+        """The columns of a chunk, and empty ones for the first chunk of an empty map."""
+        if chunk == len(self._lasts):
+            return array("Q"), array("Q"), array("Q")
+        return self._starts[chunk], self._ends[chunk], self._values[chunk]
+
+    def _rebuild(self, chunk: int, starts: array[int], ends: array[int], values: array[int]) -> None:
+        """Replace the spans of a chunk, or begin the first chunk."""
+        if chunk < len(self._lasts):
+            self._count -= total(self._starts[chunk], self._ends[chunk])
+        self._count += total(starts, ends)
+        cuts = chunks_of(len(starts), CHUNK_SPANS)
+        columns = (self._starts, self._ends, self._values)
+        for of, numbers in zip(columns, (starts, ends, values), strict=True):
+            of[chunk : chunk + 1] = [numbers[cut] for cut in cuts]
+        self._lasts[chunk : chunk + 1] = [ends[cut][-1] for cut in cuts]
+
     def _position(self, number: int) -> tuple[int, int]:
         """Chunk and index of the first span whose end is at or behind `number`."""
         lasts = self._lasts
@@ -352,8 +385,7 @@ class RangeMap:
         for chunk in range(from_chunk, to_chunk + 1 if to_i else to_chunk):
             low = from_i if chunk == from_chunk else 0
             high = to_i if chunk == to_chunk else len(self._starts[chunk])
-            gone = self._starts[chunk][low:high], self._ends[chunk][low:high]
-            self._count -= sum(gone[1]) - sum(gone[0]) + len(gone[0])
+            self._count -= total(self._starts[chunk][low:high], self._ends[chunk][low:high])
             del self._starts[chunk][low:high], self._ends[chunk][low:high], self._values[chunk][low:high]
         if spans:
             chunks = (self._starts, self._ends, self._values)

@@ -15,7 +15,17 @@ from itertools import repeat
 from operator import le, sub
 from struct import Struct
 
-from node.ranges.range_columns import cut_out, joined_columns
+from node.ranges import native
+from node.ranges.range_columns import (
+    by_chunk,
+    chunks_of,
+    cut_out,
+    fronts,
+    joined_columns,
+    parts,
+    total,
+    within,
+)
 
 Range = tuple[int, int]
 """(first number, last number) of a closed range."""
@@ -28,7 +38,7 @@ message.
 
 CHUNK_RANGES = 512
 
-MANY_RANGES = 16
+MANY_RANGES = 4
 """From so many ranges on in one chunk, a change makes the chunk anew instead of changing range by range."""
 
 _COUNT = Struct("<I")
@@ -53,6 +63,10 @@ def ranges_of(numbers: Numbers) -> list[Range]:
 
 def merged(ranges: Iterable[Range]) -> list[Range]:
     """Disjoint ranges in ascending order, with adjacent and overlapping ones joined."""
+    if native.NATIVE_MERGED is not None:
+        found: list[Range] | None = native.NATIVE_MERGED(ranges if type(ranges) is list else list(ranges))
+        if found is not None:
+            return found
     joined: list[Range] = []
     start = end = -1
     for first, last in sorted(ranges):
@@ -147,7 +161,14 @@ class RangeSet:
         front = self.front()
         if front is not None and front[0] + limit - 1 <= front[1]:
             return [(front[0], front[0] + limit - 1)]
-        return first_of(self.ranges(), limit)
+        found: list[Range] = []
+        for starts, ends in zip(self._starts, self._ends, strict=True):
+            taken = fronts(starts, ends, limit)
+            found += taken
+            limit -= count_of(taken)
+            if limit <= 0:
+                break
+        return found
 
     def range_count(self) -> int:
         """The number of ranges."""
@@ -259,7 +280,7 @@ class RangeSet:
         """Make each chunk with many of the ranges anew, and change other chunks range by range."""
         if len(ranges) < MANY_RANGES:
             return sum([one(first, last) for first, last in ranges])
-        waiting, before = sorted(ranges), self._count
+        waiting, before = merged(ranges), self._count
         # A change of a chunk moves no chunk before it: the last one goes first.
         while waiting and self._lasts:
             first, last = waiting[-1]
@@ -290,14 +311,25 @@ class RangeSet:
     def intersection(self, first: int, last: int) -> list[Range]:
         """The parts of the set that lie in the closed range."""
         chunk, i = self._position(first)
+        if chunk == len(self._lasts) or self._starts[chunk][i] > last:
+            return []
+        if self._starts[chunk][i] <= first and last <= self._ends[chunk][i]:
+            return [(first, last)]
+        found: list[Range] = parts(i, first, last, self._starts[chunk], self._ends[chunk])
+        while last > self._lasts[chunk] and chunk + 1 < len(self._lasts):
+            chunk += 1
+            found += parts(0, first, last, self._starts[chunk], self._ends[chunk])
+        return found
+
+    def intersections(self, ranges: list[Range]) -> list[Range]:
+        """The parts of the set that lie in the ranges, which are ascending and disjoint."""
+        if len(ranges) < MANY_RANGES:
+            return [part for one in ranges for part in self.intersection(*one)]
         found: list[Range] = []
-        while chunk < len(self._starts):
-            start = self._starts[chunk][i]
-            if start > last:
-                break
-            end = self._ends[chunk][i]
-            found.append((start if start > first else first, end if end < last else last))
-            chunk, i = self._next(chunk, i)
+        for chunk, some, beyond in by_chunk(self._lasts, ranges):
+            found += within(self._starts[chunk], self._ends[chunk], some)
+            for one in beyond:
+                found += self.intersection(*one)
         return found
 
     def behind(self, number: int) -> Iterator[Range]:
@@ -334,11 +366,11 @@ class RangeSet:
     def of_arrays(cls, starts: array[int], ends: array[int]) -> RangeSet:
         """The set of these ranges, which are ascending and neither overlap nor touch."""
         made = cls()
-        for i in range(0, len(starts), CHUNK_RANGES):
-            made._starts.append(starts[i : i + CHUNK_RANGES])
-            made._ends.append(ends[i : i + CHUNK_RANGES])
+        for cut in chunks_of(len(starts), CHUNK_RANGES):
+            made._starts.append(starts[cut])
+            made._ends.append(ends[cut])
             made._lasts.append(made._ends[-1][-1])
-        made._count = sum(ends) - sum(starts) + len(starts)
+        made._count = total(starts, ends)
         return made
 
     def encode(self) -> bytes:
@@ -398,8 +430,7 @@ class RangeSet:
         for chunk in range(from_chunk, to_chunk + 1 if to_i else to_chunk):
             low = from_i if chunk == from_chunk else 0
             high = to_i if chunk == to_chunk else len(self._starts[chunk])
-            gone = self._starts[chunk][low:high], self._ends[chunk][low:high]
-            self._count -= sum(gone[1]) - sum(gone[0]) + len(gone[0])
+            self._count -= total(self._starts[chunk][low:high], self._ends[chunk][low:high])
             del self._starts[chunk][low:high], self._ends[chunk][low:high]
         if ranges:
             self._starts[from_chunk][from_i:from_i] = array("Q", (start for start, _ in ranges))
@@ -409,8 +440,7 @@ class RangeSet:
 
     def _rebuild(self, chunk: int, starts: array[int], ends: array[int]) -> None:
         """Replace the ranges of a chunk."""
-        gone = self._starts[chunk], self._ends[chunk]
-        self._count -= sum(gone[1]) - sum(gone[0]) + len(gone[0])
+        self._count -= total(self._starts[chunk], self._ends[chunk])
         made = RangeSet.of_arrays(starts, ends)
         self._starts[chunk : chunk + 1] = made._starts
         self._ends[chunk : chunk + 1] = made._ends

@@ -76,6 +76,22 @@ class RangeMapAgainstDict(RuleBasedStateMachine):
             at += size
         self.map.extend(firsts, lasts, values)
 
+    @rule(parts=RANGES, value=VALUES)
+    def put(self, parts: list[tuple[int, int]], value: int) -> None:
+        self.map.put(parts, value)
+        self.model |= {number: value for first, last in parts for number in range(first, last + 1)}
+
+    @rule(news=st.dictionaries(NUMBERS, VALUES))
+    def set_all(self, news: dict[int, int]) -> None:
+        self.map.set_all(spans_in(news))
+        self.model |= news
+
+    @rule(chosen=st.sets(NUMBERS))
+    def ask_for_many(self, chosen: set[int]) -> None:
+        ranges = list(RangeSet((number, number) for number in chosen).ranges())
+        expected = [span for one in ranges for span in self.map.spans(*one)]
+        assert self.map.spans_of(ranges) == expected
+
     @rule(pair=PAIRS)
     def ask(self, pair: tuple[int, int]) -> None:
         first, last = pair

@@ -71,6 +71,12 @@ class RangeSetAgainstSet(RuleBasedStateMachine):
         assert numbers(self.ranges.take(limit)) == wanted
         self.model -= wanted
 
+    @rule(chosen=st.sets(NUMBERS))
+    def ask_for_many(self, chosen: set[int]) -> None:
+        ranges = list(RangeSet((number, number) for number in chosen).ranges())
+        expected = [part for one in ranges for part in self.ranges.intersection(*one)]
+        assert self.ranges.intersections(ranges) == expected
+
     @rule(pair=PAIRS)
     def ask(self, pair: tuple[int, int]) -> None:
         first, last = pair

@@ -9,13 +9,13 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-SOURCES = Path(__file__).parents[2] / "node" / "wire"
+SOURCES = Path(__file__).parents[2] / "node"
 WARNINGS = ("-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror")
 
 
 def build(name: str, directory: Path, *options: str) -> Path:
     """The built module's file."""
-    (source,) = SOURCES.glob(f"*/{name}.c")
+    (source,) = SOURCES.rglob(f"{name}.c")
     file = directory / f"{name}.so"
     include = sysconfig.get_path("include")
     command = ["cc", "-std=c11", *WARNINGS, "-fPIC", "-shared", *options, f"-I{include}"]

@@ -161,7 +161,8 @@ command_frames = st.builds(encode_method, channels, commands)
 def ack_rows(draw: st.DrawFn) -> bytes:
     """Acknowledgements one by one, now and then of a tag that is none."""
     channel, first = draw(channels), draw(st.sampled_from([1, 1, 1, 2, 3]))
-    acks = [m.BasicAck(tag) for tag in range(first, first + draw(st.integers(1, 5)))]
+    multiple = draw(st.booleans())
+    acks = [m.BasicAck(tag, multiple) for tag in range(first, first + draw(st.integers(1, 5)))]
     if draw(st.booleans()):
         acks.insert(draw(st.integers(0, len(acks))), m.BasicAck(draw(tags), draw(st.booleans())))
     return b"".join(encode_method(channel, one) for one in acks)

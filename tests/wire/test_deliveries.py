@@ -155,6 +155,10 @@ def test_settlements_are_merged() -> None:
     assert client.send(*out_of_order)[:2] == [
         accepted(1, 7, [(1070, 1072), (1074, 1074)]), e.Credit(7, 274),
     ]  # fmt: skip
+    each_with_all_before = [(1, m.BasicAck(tag, True)) for tag in range(76, 81)]
+    assert client.send(*each_with_all_before) == [
+        accepted(1, 7, [(1073, 1073), (1075, 1079)]), e.Credit(7, 280),
+    ]  # fmt: skip
 
 
 def test_settling_publishing_and_asking_keep_their_order() -> None:

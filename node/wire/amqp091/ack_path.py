@@ -21,8 +21,8 @@ ACK_IDS: Final = _EXAMPLE[FRAME.size : _LEAD]
 
 
 class Acknowledged(NamedTuple):
-    """The delivery tags `first` to `last`, acknowledged by the frames up to `end`. With `multiple` the one
-    frame acknowledges all deliveries up to `last`.
+    """The delivery tags `first` to `last`, acknowledged by the frames up to `end`. With `multiple` each frame
+    acknowledges all deliveries up to its tag.
     """
 
     first: int
@@ -34,20 +34,19 @@ class Acknowledged(NamedTuple):
 def acknowledgements(data: bytes, at: int, stop: int) -> Acknowledged | None:
     """The row of basic.ack frames that begins with the complete frame from `at` to `stop`.
 
-    The frames of a row have one channel and consecutive tags. None for a frame of another length: the caller
-    decodes it alone.
+    The frames of a row have one channel, consecutive tags, and the same bit `multiple`. None for a frame of
+    another length: the caller decodes it alone.
     """
     if stop - at != _STRIDE:
         return None
     lead = data[at : at + _LEAD]
-    first, bits, _ = _ACK.unpack_from(data, at + _LEAD)
-    if bits & 1:
-        return Acknowledged(first, first, True, stop)
+    first, multiple, _ = _ACK.unpack_from(data, at + _LEAD)
     last, end = first, len(data) - _STRIDE
-    while stop <= end and data.startswith(lead, stop):
+    # Tag 0 acknowledges all deliveries (basic.ack), and begins no row.
+    while first and stop <= end and data.startswith(lead, stop):
         tag, bits, frame_end = _ACK.unpack_from(data, stop + _LEAD)
-        if tag != last + 1 or bits & 1 or frame_end != FRAME_END:
+        if tag != last + 1 or (bits ^ multiple) & 1 or frame_end != FRAME_END:
             break
         last = tag
         stop += _STRIDE
-    return Acknowledged(first, last, False, stop)
+    return Acknowledged(first, last, bool(multiple & 1), stop)
