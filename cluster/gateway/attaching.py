@@ -103,14 +103,13 @@ class Attaching:
         return LinkTerms(identity, link_terms(octets).kept_s).encode()
 
     def _check_keeps(self, queue: QueueRef) -> None:
-        """Raises PreconditionFailedError where the queue keeps none for links (`cluster.owner.links`)."""
+        """Raises PreconditionFailedError where the queue keeps no messages for links."""
         defined = self._state.queues_by_id.get(queue.id)
         settings = PLAIN if defined is None else settings_of(self._state, defined)
         described = rules_of(settings).described
         partition = None if defined is None else self._state.partitions[defined.partition]
         in_memory = partition is None or partition.kind is PartitionKind.TRANSIENT
-        by_itself = described.by_consumer or described.takes_turns or described.leases_end
-        if in_memory or settings.at_most_once or by_itself:
+        if in_memory or not described.keeps_for_links(settings.semantics):
             wrong = f"invalid arg '{X_LEASE_LINGER}' for {queue}"
             raise PreconditionFailedError(f"{wrong}: the queue keeps no messages of consumers that are gone")
 

@@ -18,28 +18,24 @@ from node.delivery.link_terms import KEPT_S_OCTETS, LinkTerms, link_terms
 from node.queue.consumers import Consumer, ConsumerKey
 from node.queue.decision_format import encode_remark
 from node.queue.dispatch import QueueOwner
-from node.queue.operations import LINKS, Return, Semantics
+from node.queue.operations import LINKS, Return
 from node.queue.remarks import Remark, Subject
 from node.ranges.range_set import merged
 
 
 def linking(owner: OwnerState, terms: ConsumerTerms) -> LinkTerms | None:
     """The link for which the queue is to keep the consumer's messages. None where the consumer names none, or
-    the queue keeps none: one that is gone, a queue in memory, one that removes a message before its delivery,
-    one whose order is by consumer, and one whose leases lapse.
+    the queue keeps none: one that is gone, a queue in memory, and by its settings
+    (`Description.keeps_for_links`).
     """
     queue = owner.queues.get(terms.queue)
     if queue is None:
         return None
-    delivery = queue.delivery
     keeps = (
         owner.durable
         and owner.knows_links()
         and not terms.no_ack
-        and delivery.state.semantics is Semantics.AT_LEAST_ONCE
-        and delivery.timed is None
-        and not delivery.ready.by_consumer
-        and not owner.described(terms.queue).takes_turns
+        and owner.described(terms.queue).keeps_for_links(queue.delivery.state.semantics)
     )
     return link_terms(terms.link) if len(terms.link) > KEPT_S_OCTETS and keeps else None
 

@@ -24,7 +24,7 @@ from node.queue.argument import Argument
 from node.queue.consumers import Consumer
 from node.queue.delivery_state import DeliveryState
 from node.queue.leases import NO_DEADLINE
-from node.queue.operations import Aspect
+from node.queue.operations import Aspect, Semantics
 from node.queue.settings import QueueSettings
 from node.queue.weights import Weights
 from node.ranges.range_map import Span
@@ -270,6 +270,14 @@ class Description:
     stream: bool = False
     recovery_point: StreamOffset | None = None
     history: bool = False
+
+    def keeps_for_links(self, semantics: Semantics) -> bool:
+        """Whether a replicated queue or one on disk keeps messages for links that are not attached
+        (docs/decisions/0047-leases-of-links.md): one that removes a message when it is settled, whose order is
+        not by consumer, and whose leases do not lapse.
+        """
+        by_itself = self.by_consumer or self.takes_turns or self.leases_end
+        return semantics is Semantics.AT_LEAST_ONCE and not by_itself
 
 
 class Rule:
