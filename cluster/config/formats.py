@@ -40,7 +40,8 @@ With level 17 there are streams, and queues over them. With level 18 queues may 
 With level 19 queues may keep a history, and clients may bring messages back that have left a queue.
 With level 20 queues may keep the last message of each key, streams state an expiration for queues over them,
 and readers of streams have subscriptions. With level 21 the catalog has views over queues.
-With level 22 logs have notes for histories, and partitions keep whole entries and digests for them.
+With level 22 logs have notes for histories, and partitions keep whole entries and digests for them; and
+rejections of messages may have the client's error.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -131,6 +132,9 @@ NOTES_IN_LOGS: Final = 22
 """From this level on nodes read logs that have notes for histories (`node.queue.history_notes`), and
 snapshots with digests, and carry out declarations of queues that place those with a history apart.
 """
+
+ERRORS_OF_REJECTIONS: Final = 22
+"""From this level on nodes read annotations in discards of front ends: the errors that clients tell."""
 
 LINKS_IN_LOGS: Final = 14
 """From this level on nodes read, in the terms of a consumer, that the log has that the consumer has its link

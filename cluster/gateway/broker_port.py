@@ -454,11 +454,12 @@ class FrontEnd:
     ) -> None:
         self._giving_back.give_back(lease, ranges, outcome, change)
 
-    def discard(self, lease: int, ranges: list[Range]) -> None:
+    def discard(self, lease: int, ranges: list[Range], error: bytes = b"") -> None:
         attached = self._consumers.get(consumer_of(lease))
         mine = [] if attached is None else attached.under(lease, ranges)
         if attached is not None and mine:
-            attached.link.discard(attached.queue, mine, token_of(lease))
+            told = error if error and self._formats.know_errors() else b""
+            attached.link.discard(attached.queue, mine, token_of(lease), told)
         elif attached is None:
             self._browsing.settled(lease, ranges)
 

@@ -83,7 +83,7 @@ def _encode_settled(queue: int, outcome: Outcome, token: int, annotations: bytes
         case Outcome.ACCEPTED:
             return encode_settle(queue, ranges, token)
         case Outcome.REJECTED:
-            return encode_discard(queue, ranges, token)
+            return encode_discard(queue, ranges, token, annotations)
         case _:
             return encode_return(queue, ranges, outcome.failed, token, annotations, outcome.cancelled)
 
@@ -103,6 +103,7 @@ def shares_of(
     """
     shares: PartitionShares = {}
     keep_remarks, know_cancels = formats.keep_remarks(), formats.know_cancels()
+    know_errors = formats.know_errors()
     for run, route in publishes:
         assert isinstance(route, Targets)
         route.flow.routed += run.count * route.queues
@@ -115,7 +116,7 @@ def shares_of(
             mine = attached.under(lease, ranges)
             if mine:
                 token = attached.link.told_token(token_of(lease))
-                kept = told if keep_remarks else b""
+                kept = told if (know_errors if outcome is Outcome.REJECTED else keep_remarks) else b""
                 told_outcome = outcome.told(cancels=know_cancels)
                 share.settled.append((attached.queue, told_outcome, token, kept, mine))
     return shares

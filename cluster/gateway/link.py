@@ -172,10 +172,10 @@ class PartitionLink:
         told = self.told_token(token)
         self._operation(encode_return(queue, ranges, failed, told, cancelled=cancelled))
 
-    def discard(self, queue: int, ranges: Ranges, token: int = NO_TOKEN) -> None:
-        """Discard messages that a consumer has rejected without requeue."""
+    def discard(self, queue: int, ranges: Ranges, token: int = NO_TOKEN, error: bytes = b"") -> None:
+        """Discard messages that a consumer has rejected without requeue, with an encoded `error` or none."""
         self._release(queue, ranges)
-        self._operation(encode_discard(queue, ranges, self.told_token(token)))
+        self._operation(encode_discard(queue, ranges, self.told_token(token), error))
 
     def attach(self, consumer: LinkConsumer, answer: TakeAnswer) -> None:
         """Ask the owner, and every later owner, to serve a consumer. The answer is None or a refusal."""

@@ -15,7 +15,7 @@ from cluster.peers.link_messages import Ranges
 from node.message.run import Run
 from node.queue.decision_format import encode_remark
 from node.queue.delivery_state import DeliveryState
-from node.queue.operations import Return
+from node.queue.operations import Discard, Return
 from node.queue.remarks import Remark, Remarks, Subject, put_remark
 from node.ranges.octet_map import OctetMap
 from node.ranges.range_set import Range
@@ -29,15 +29,15 @@ _NONE: Final = OctetMap()
 
 
 class Changes(NamedTuple):
-    """The octets that a return gives messages: those in the log, and soft ones."""
+    """The octets that a settlement gives messages: those in the log, and soft ones."""
 
     durable: list[Remark]
     soft: list[Remark]
 
 
-def changes(owner: OwnerState, front_end: int, operation: Return) -> Changes | None:
-    """The changes by the annotations of a return, which is not taken yet. There are none where the queue is
-    gone, or a member of the cluster does not read octets about messages. Returns None where the
+def changes(owner: OwnerState, front_end: int, operation: Return | Discard) -> Changes | None:
+    """The changes by the annotations of a return or a discard, which is not taken yet. There are none where
+    the queue is gone, or a member of the cluster does not read octets about messages. Returns None where the
     annotations are refused.
     """
     queue = owner.queues.get(operation.queue)
@@ -71,17 +71,17 @@ def _merged(later: bytes, former: bytes) -> bytes:
     return merged_annotations(former, later)
 
 
-def _held_by(delivery: DeliveryState, front_end: int, operation: Return) -> Ranges:
-    """The messages of a return that the front end has, or may have from a former owner: another consumer may
-    have had one since, and its annotations are the later ones.
+def _held_by(delivery: DeliveryState, front_end: int, operation: Return | Discard) -> Ranges:
+    """The messages of an operation that the front end has, or may have from a former owner: another consumer
+    may have had one since, and its annotations are the later ones.
     """
     mine = delivery.returnable(front_end, operation.ranges, operation.token)
     return sorted(part for one in mine for part in delivery.had_by(front_end, *one))
 
 
 def change(owner: OwnerState, found: Changes) -> list[bytes]:
-    """Carry out changes; returns the operations for the log, for the same entry as the return and in front of
-    it.
+    """Carry out changes; returns the operations for the log, for the same entry as the return or the discard
+    and in front of it.
     """
     for remark in found.soft:
         put_remark(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cluster.owner.annotating import annotated_from
+from cluster.owner.annotating import annotated_from, change, changes
 from cluster.owner.state import OwnerState
 from node.delivery.settlements import NO_TOKEN
 from node.message.deaths import encode_death
@@ -63,10 +63,18 @@ def dead_letter_new(owner: OwnerState, number: int, first: int, last: int, reaso
 
 
 def take_discard(owner: OwnerState, front_end: int, operation: Discard) -> bytes | None:
-    """A front end rejects messages without requeue. Returns the operation for the log, or None."""
-    return discard_leased(
+    """A front end rejects messages without requeue. Returns the operations for the log, or None.
+
+    Dead letters tell the client's error. Where the queue has no room for the error the messages die without.
+    """
+    told = list[bytes]()
+    if operation.annotations and makes_dead_letters(owner, operation.queue):
+        found = changes(owner, front_end, operation)
+        told = [] if found is None else change(owner, found)
+    part = discard_leased(
         owner, operation.queue, front_end, operation.ranges, Reason.REJECTED, operation.token
     )
+    return part if part is None else b"".join((*told, part))
 
 
 def discard_leased(

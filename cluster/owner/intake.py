@@ -398,7 +398,7 @@ def _is_rewritten(owner: OwnerState, operation: Operation, data: bytes) -> bool:
     if type(operation) is Publish:
         return owner.durable and not read_run(data, operation.position).persistent
     if isinstance(operation, Settle | Return | Discard):
-        if type(operation) is Return and operation.annotations:
+        if not isinstance(operation, Settle) and operation.annotations:
             return True
         if operation.token != NO_TOKEN:
             return True

@@ -489,7 +489,7 @@ def _encoded(settlement: SettlementOperation) -> bytes:
         case Settle(queue, ranges):
             return encode_settle(queue, ranges)
         case Discard(queue, ranges):
-            return encode_discard(queue, ranges)
+            return encode_discard(queue, ranges, annotations=settlement.annotations)
         case Return(queue, ranges, failed):
             told, cancelled = settlement.annotations, settlement.cancelled
             return encode_return(queue, ranges, failed, annotations=told, cancelled=cancelled)

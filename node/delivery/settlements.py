@@ -87,7 +87,7 @@ class Outcome(Enum):
 class Settlement(NamedTuple):
     """Disjoint, sorted ranges of sequence numbers that a consumer settles with one outcome. `lease` is the
     number of a lease (`TOKEN_SHIFT`). `annotations`: what the client gives the messages that go back to their
-    queue (`node.wire.amqp10.modified`).
+    queue, or that it rejects (`node.wire.amqp10.modified`).
     """
 
     lease: int

@@ -136,12 +136,17 @@ def encode_return(
     kind = OpKind.RETURN_FAILED if failed else OpKind.RETURN
     if cancelled:
         kind = OpKind.RETURN_CANCELLED
-    plain = _lease(token) + _encode_ranges(kind, queue, ranges)
-    return _MODIFIED.pack(OpKind.MODIFIED, len(annotations)) + annotations + plain if annotations else plain
+    return _modified(annotations) + _lease(token) + _encode_ranges(kind, queue, ranges)
 
 
-def encode_discard(queue: int, ranges: Sequence[Range], token: int = NO_TOKEN) -> bytes:
-    return _lease(token) + _encode_ranges(OpKind.DISCARD, queue, ranges)
+def encode_discard(
+    queue: int, ranges: Sequence[Range], token: int = NO_TOKEN, annotations: bytes = b""
+) -> bytes:
+    return _modified(annotations) + _lease(token) + _encode_ranges(OpKind.DISCARD, queue, ranges)
+
+
+def _modified(annotations: bytes) -> bytes:
+    return _MODIFIED.pack(OpKind.MODIFIED, len(annotations)) + annotations if annotations else b""
 
 
 def _lease(token: int) -> bytes:
@@ -308,17 +313,17 @@ def _read_under_lease(data: Buffer, offset: int) -> tuple[Operation, int]:
     return cast(Settle | Return | Discard, operation)._replace(token=token), end
 
 
-def _read_modified(data: Buffer, offset: int) -> tuple[Return, int]:
-    """A return with message annotations."""
+def _read_modified(data: Buffer, offset: int) -> tuple[Operation, int]:
+    """A return or a discard with message annotations."""
     _, size = _MODIFIED.unpack_from(data, offset)
     offset += _MODIFIED.size
     octets = bytes(data[offset : offset + size])
     offset += size
-    if not octets or offset >= len(data) or data[offset] not in _RETURNING:
-        raise ValueError("annotations without octets or a return")
+    if not octets or offset >= len(data) or data[offset] not in _ANNOTATED:
+        raise ValueError("annotations without octets or an operation that has some")
     operation, end = READERS[data[offset]](data, offset)
-    if type(operation) is not Return:
-        raise ValueError("annotations of an operation that is no return")
+    if not isinstance(operation, Return | Discard):
+        raise ValueError("annotations of an operation that is neither a return nor a discard")
     return operation._replace(annotations=octets), end
 
 
@@ -369,7 +374,7 @@ _RETURNS: Final = frozenset((OpKind.RETURN, OpKind.RETURN_FAILED, OpKind.RETURN_
 
 _UNDER_LEASE: Final = _RETURNS | {OpKind.SETTLE, OpKind.DISCARD}
 
-_RETURNING: Final = _RETURNS | {OpKind.UNDER_LEASE}
+_ANNOTATED: Final = _RETURNS | {OpKind.DISCARD, OpKind.UNDER_LEASE}
 
 READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
     OpKind.PUBLISH: _read_publish,

@@ -272,9 +272,9 @@ class Description:
     history: bool = False
 
     def keeps_for_links(self, semantics: Semantics) -> bool:
-        """Whether a replicated queue or one on disk keeps messages for links that are not attached
-        (docs/decisions/0047-leases-of-links.md): one that removes a message when it is settled, whose order is
-        not by consumer, and whose leases do not lapse.
+        """Whether a queue that is not in memory keeps messages for links that are not attached
+        (docs/decisions/0047-leases-of-links.md): one that removes a message when it is settled, whose
+        order is not by consumer, and whose leases do not lapse.
         """
         by_itself = self.by_consumer or self.takes_turns or self.leases_end
         return semantics is Semantics.AT_LEAST_ONCE and not by_itself

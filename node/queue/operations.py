@@ -126,7 +126,7 @@ class OpKind(IntEnum):
     has it: the owner leaves out messages that the lease does not cover.
     """
     MODIFIED = 21
-    """In front of a RETURN or RETURN_FAILED of a front end, or of its lease: the message annotations that the
+    """In front of a return or a DISCARD of a front end, or of its lease: the message annotations that the
     client gives the messages. Logs have it in a PREPARED alone.
     """
     REMARK = 22
@@ -210,11 +210,16 @@ class Return(NamedTuple):
 
 
 class Discard(NamedTuple):
-    """A client has rejected the messages without requeue, and the queue has no dead-letter exchange."""
+    """A client has rejected the messages without requeue, and in a log the queue has no dead-letter exchange.
+
+    `annotations`: the error that the client tells, as message annotations for the dead letters; in a log
+    within a transaction that is prepared, alone.
+    """
 
     queue: int
     ranges: list[Range]
     token: int = NO_TOKEN
+    annotations: bytes = b""
 
 
 class Purge(NamedTuple):

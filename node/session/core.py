@@ -217,7 +217,7 @@ class SessionCore:
         if outcome is Outcome.ACCEPTED:
             self._port.settle(lease, ranges)
         elif outcome is Outcome.REJECTED:
-            self._port.discard(lease, ranges)
+            self._port.discard(lease, ranges, b"" if change is None else change.annotations)
         elif outcome is Outcome.ABANDONED:
             self._port.abandon(lease, ranges)
         else:

@@ -495,5 +495,7 @@ class BrokerPort(Protocol):
         does not know it.
         """
 
-    def discard(self, lease: int, ranges: list[Range]) -> None:
-        """The client has rejected the messages: the queue removes them, or makes them dead letters."""
+    def discard(self, lease: int, ranges: list[Range], error: bytes = b"") -> None:
+        """The client has rejected the messages: the queue removes them, or makes them dead letters. Dead
+        letters tell the client's `error`, which is encoded message annotations (`node.wire.amqp10.modified`).
+        """

@@ -199,9 +199,9 @@ def _behind_token(cursor: Cursor, at: int, kind: int) -> Operation:
 
 def _modified(cursor: Cursor, at: int, kind: int) -> Operation:
     octets = cursor.octets(cursor.u32())
-    found = _wrapped(cursor, at, _RETURNS | {OpKind.UNDER_LEASE})
-    if found.kind not in _RETURNS:
-        raise MalformedError(at, "annotations of an operation that is no return")
+    found = _wrapped(cursor, at, _ANNOTATED | {OpKind.UNDER_LEASE})
+    if found.kind not in _ANNOTATED:
+        raise MalformedError(at, "annotations of an operation that is neither a return nor a discard")
     return found._replace(at=at, fields={**found.fields, "annotations": octets})
 
 
@@ -274,6 +274,7 @@ def _create_queue(cursor: Cursor, at: int, kind: int) -> Operation:
 
 _RETURNS: Final[frozenset[int]] = frozenset((OpKind.RETURN, OpKind.RETURN_FAILED, OpKind.RETURN_CANCELLED))
 _SETTLEMENTS: Final[frozenset[int]] = _RETURNS | {OpKind.SETTLE, OpKind.DISCARD}
+_ANNOTATED: Final[frozenset[int]] = _RETURNS | {OpKind.DISCARD}
 
 _READERS: Final[dict[int, Callable[[Cursor, int, int], Publish | Operation]]] = {
     OpKind.PUBLISH: _publish,

@@ -159,6 +159,13 @@ def test_an_operation_has_the_fields_that_the_broker_wrote(name: str) -> None:
 
 
 @pytest.mark.requirement("F8.2")
+def test_a_discard_may_have_annotations() -> None:
+    (found,) = read(encode_discard(5, PARTS, token=6, annotations=b"map"))
+    assert (found.kind, found.queue, found.ranges) == (OpKind.DISCARD, 5, PARTS)
+    assert dict(found.fields) == {"token": 6, "annotations": b"map"}
+
+
+@pytest.mark.requirement("F8.2")
 def test_the_kinds_are_those_of_the_broker() -> None:
     assert {kind.name: int(kind) for kind in OpKind} == {kind.name: int(kind) for kind in broker.OpKind}
     assert {"publish", *KINDS} == {kind.name.lower() for kind in broker.OpKind}

@@ -19,7 +19,7 @@ from node.queue.entry_format import (
     encode_settle,
     read_operations,
 )
-from node.queue.operations import Aspect, Return
+from node.queue.operations import Aspect, Discard, Return
 from node.queue.partition import PartitionMachine
 from node.queue.queue import PLAIN_VERSION, WITH_REMARKS
 from node.queue.remarks import Remark, Subject
@@ -111,6 +111,12 @@ def test_a_return_names_annotations_in_front_of_its_lease(token: int) -> None:
     assert list(read_operations(data)) == [Return(1, [(2, 3), (5, 5)], True, token, b"octets")]
 
 
+@pytest.mark.parametrize("token", [0, 7])
+def test_a_discard_names_annotations_in_front_of_its_lease(token: int) -> None:
+    data = encode_discard(1, [(2, 3), (5, 5)], token, b"octets")
+    assert list(read_operations(data)) == [Discard(1, [(2, 3), (5, 5)], token, b"octets")]
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -121,7 +127,7 @@ def test_a_return_names_annotations_in_front_of_its_lease(token: int) -> None:
         encode_return(1, [(1, 1)], False, 0, b"a" * 20)[:-30],
     ],
 )
-def test_annotations_of_anything_but_a_return_are_malformed(data: bytes) -> None:
+def test_annotations_of_other_operations_are_malformed(data: bytes) -> None:
     with pytest.raises(EntryFormatError):
         list(read_operations(data))
 

@@ -261,7 +261,7 @@ class AnsweringBroker:
     def abandon(self, consumer: int, ranges: list[Range]) -> None:
         self.give_back(consumer, ranges, Outcome.LOST)
 
-    def discard(self, consumer: int, ranges: list[Range]) -> None:
+    def discard(self, consumer: int, ranges: list[Range], error: bytes = b"") -> None:
         self._release(consumer, ranges)
 
 

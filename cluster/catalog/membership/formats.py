@@ -22,6 +22,7 @@ from cluster.config.formats import (
     BACKLOGS_IN_TERMS,
     CANCELS_IN_RETURNS,
     CHANGED_TERMS,
+    ERRORS_OF_REJECTIONS,
     KEPT_TARGETS,
     LEASE_ENDS,
     LEASE_TOKENS,
@@ -95,6 +96,10 @@ class Formats:
         then.
         """
         return self.everywhere >= REMARKS
+
+    def know_errors(self) -> bool:
+        """Whether all members read the errors with which clients reject messages."""
+        return self.everywhere >= ERRORS_OF_REJECTIONS
 
     def know_links(self) -> bool:
         """Whether all members read links in the terms of consumers, and messages that are kept for links."""

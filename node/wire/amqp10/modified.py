@@ -1,5 +1,5 @@
-"""The message annotations of the outcome modified: octets for the queue, and messages with them (part 3,
-section 3.4.5).
+"""The message annotations of the outcome modified, and those that tell the error of the outcome rejected:
+octets for the queue, and messages with them (part 3, sections 3.4.3 and 3.4.5).
 
 The octets are an encoded map with symbols for keys. A later map has precedence, key by key, and the map over
 the annotations that the message came with.
@@ -13,7 +13,7 @@ from typing import Final
 from node.message.run import Run
 from node.wire.amqp10.deaths import changed_pairs
 from node.wire.amqp10.decoding import decode_value
-from node.wire.amqp10.definitions import Modified
+from node.wire.amqp10.definitions import Error, Modified, Rejected
 from node.wire.amqp10.encoding import encode_amqp
 from node.wire.amqp10.errors import AnnotationBoundsError, ValueSyntaxError, WireError
 from node.wire.amqp10.messages import annotation_pairs, edited, sections_in, with_heads
@@ -43,15 +43,23 @@ RESERVED: Final = frozenset(
 routes: a consumer cannot change them.
 """
 
-RESERVED_PREFIXES: Final = ("x-first-death-", "x-last-death-", "x-amqp-1.0-")
+REJECTION: Final = "x-opt-rejected-"
+
+RESERVED_PREFIXES: Final = ("x-first-death-", "x-last-death-", "x-amqp-1.0-", REJECTION)
+
+DESCRIPTION_CHARACTERS: Final = 1024
+"""The most characters of an error's description in a dead letter whose error has too many octets."""
 
 
 def annotations_told(state: object) -> bytes:
-    """The octets of the annotations that an outcome states; empty for none.
+    """The octets of the annotations that an outcome states; empty for none. The error of a rejection becomes
+    annotations.
 
     Keys that are reserved, or not ASCII, are left out: a client that gives back what it has got must not
     fail. Raises AnnotationBoundsError above MODIFIED_OCTETS.
     """
+    if isinstance(state, Rejected):
+        return b"" if state.error is None else _error_told(state.error)
     if not isinstance(state, Modified) or not state.message_annotations:
         return b""
     told = {
@@ -60,6 +68,23 @@ def annotations_told(state: object) -> bytes:
         if key.isascii() and key not in RESERVED and not key.startswith(RESERVED_PREFIXES)
     }
     return _bounded(told) if told else b""
+
+
+def _error_told(error: Error) -> bytes:
+    """The octets of the annotations of a dead letter that its consumer has rejected with an error. An error
+    with too many octets is told without its info, and with the beginning of its description.
+    """
+    told: dict[Symbol, AmqpValue] = {Symbol(f"{REJECTION}condition"): Symbol(error.condition)}
+    if error.description is not None:
+        told[Symbol(f"{REJECTION}description")] = error.description
+    info = {Symbol(key): value for key, value in (error.info or {}).items() if key.isascii()}
+    try:
+        return _bounded(told | {Symbol(f"{REJECTION}info"): info} if info else told)
+    except AnnotationBoundsError:
+        told[Symbol(f"{REJECTION}condition")] = Symbol(error.condition[:DESCRIPTION_CHARACTERS])
+        if error.description is not None:
+            told[Symbol(f"{REJECTION}description")] = error.description[:DESCRIPTION_CHARACTERS]
+        return _bounded(told)
 
 
 def merged_maps(former: bytes, later: bytes) -> bytes:

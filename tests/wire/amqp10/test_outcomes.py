@@ -25,7 +25,7 @@ from node.wire.amqp10.definitions import (
 )
 from node.wire.amqp10.effects import PublishEffect, SessionEnded, SettleEffect
 from node.wire.amqp10.encoding import encode_amqp
-from node.wire.amqp10.modified import MODIFIED_OCTETS
+from node.wire.amqp10.modified import MODIFIED_OCTETS, annotations_told
 from node.wire.amqp10.values import Described, Symbol, UInt
 from node.wire.conversion import AnnotationsRefusedError, merged_annotations
 from tests.wire.amqp10.peer import Peer, begun, receiving, transfer
@@ -175,10 +175,47 @@ def test_modified_has_annotations_in_its_third_field(settled_at_once: bool) -> N
     assert peer.session().outgoing.unsettled.count == 1
 
 
+@pytest.mark.requirement("B6.3")
+@pytest.mark.parametrize("settled_at_once", [True, False])
+def test_rejected_has_its_error_as_annotations(settled_at_once: bool) -> None:
+    peer = receiving(99)
+    peer.deliver(*[message()] * 4)
+    error = Error("app:bad", "why", {"x": [1, None]})
+    peer.send(
+        settled(0, 0, Rejected()), settled(1, 2, Rejected(error), settled=settled_at_once),
+        settled(3, 3, Rejected(Error("app:worse"))),
+    )  # fmt: skip
+    found = [(one.ranges, one.outcome, one.annotations) for one in peer.taken(SettleEffect)]
+    told = {"condition": Symbol("app:bad"), "description": "why", "info": {Symbol("x"): [1, None]}}
+    assert found == [
+        ([(1, 1)], Outcome.REJECTED, b""), ([(2, 3)], Outcome.REJECTED, rejection(**told)),
+        ([(4, 4)], Outcome.REJECTED, rejection(condition=Symbol("app:worse"))),
+    ]  # fmt: skip
+
+
+def rejection(**told: Any) -> bytes:
+    return encode_amqp({Symbol(f"x-opt-rejected-{name}"): value for name, value in told.items()})
+
+
+@pytest.mark.requirement("B6.3")
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (Error("c", "why", {"x": "y" * MODIFIED_OCTETS}), {"condition": Symbol("c"), "description": "why"}),
+        (Error("c", "y" * MODIFIED_OCTETS), {"condition": Symbol("c"), "description": "y" * 1024}),
+        (Error("c" * MODIFIED_OCTETS), {"condition": Symbol("c" * 1024)}),
+        (Error("c", None, {"x\u00fc": 1}), {"condition": Symbol("c")}),
+    ],
+    ids=["info", "description", "condition", "a key that is no symbol"],
+)
+def test_an_error_of_any_size_rejects_and_ends_no_link(error: Error, told: Any) -> None:
+    assert annotations_told(Rejected(error)) == rejection(**told)
+
+
 RESERVED = [
     "x-cc", "x-bcc", "x-delay", "x-opt-delivery-delay", "x-opt-deaths", "x-death", "x-first-death-reason",
     "x-last-death-queue", "x-delivery-count", "x-opt-delivery-count", "x-exchange", "x-routing-key",
-    "x-opt-amqp-0-9-1", "x-amqp-1.0-properties", "x-basic-type",
+    "x-opt-amqp-0-9-1", "x-amqp-1.0-properties", "x-basic-type", "x-opt-rejected-condition",
 ]  # fmt: skip
 
 
