@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +107,23 @@ class SessionView(NamedTuple):
     links: tuple[LinkView, ...]
 
 
+class LinkTotals(NamedTuple):
+    """Links of AMQP 1.0, and the credit that their receivers have given and their senders not used."""
+
+    links: int
+    credit: int
+
+
+NO_LINKS: Final = LinkTotals(0, 0)
+
+
 class ChannelTotals(NamedTuple):
     """Figures added up over the channels of a connection."""
 
     consumers: int
     publishers: int
     """Channels that have published."""
+    incoming: LinkTotals
+    """The links of AMQP 1.0 on which the client sends."""
+    outgoing: LinkTotals
+    """The links of AMQP 1.0 on which the node sends."""

@@ -496,6 +496,6 @@ class BrokerPort(Protocol):
         """
 
     def discard(self, lease: int, ranges: list[Range], error: bytes = b"") -> None:
-        """The client has rejected the messages: the queue removes them, or makes them dead letters. Dead
-        letters tell the client's `error`, which is encoded message annotations (`node.wire.amqp10.modified`).
-        """
+        """The client has rejected the messages: the queue removes them, or makes them dead letters.
+
+        These have the client's `error`, which is encoded annotations."""

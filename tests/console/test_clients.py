@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pika.exceptions
 import pytest
 
+from node.wire.amqp10 import definitions as d
 from tests.console.browser import Browser
+from tests.processes.amqp10_client import Amqp10Client
 from tests.processes.conftest import Connect
+from tests.processes.management_client import Management
 from tests.processes.nodes import Cluster
+from tests.wire.amqp10.performatives import credit
 
 pytestmark = [pytest.mark.console, pytest.mark.requirement("F7.4")]
 
@@ -51,6 +57,23 @@ def test_a_connection_is_found_and_closed(
     browser.wait(lambda: browser.heading() == "Connections", "the list")
     with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="tidying up"):
         client.connection.process_data_events(time_limit=10)
+
+
+def test_a_connection_of_amqp_1_0_has_its_links(browser: Browser, cluster: Cluster, name: str) -> None:
+    with cluster[0].connect() as connection:
+        connection.channel().queue_declare(name, durable=True)
+    client = Amqp10Client(cluster[1], container_id=name)
+    client.sends_to(name, handle=4)
+    client.receives_from(name, handle=7)
+    client.send(credit(12, handle=7, echo=True))
+    client.expect(d.Flow)
+    browser.sign_in(cluster[0])
+    (row,) = [one for one in Management(cluster[0]).get("connections") if one["user_provided_name"] == name]
+    browser.go(f"#/connections/{quote(row['name'], safe='')}", row["name"])
+    rows = browser.wait(lambda: browser.rows() if "receiver-7" in browser.rows() else None, "the links")
+    assert rows["receiver-7"] == ["0", "7", "node", name, "to", "no", "12", "0"]
+    assert rows["sender-4"][:6] == ["0", "4", "client", "from", name, "no"]
+    client.close()
 
 
 def test_channels_are_listed(

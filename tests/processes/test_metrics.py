@@ -10,9 +10,11 @@ import pika
 import pytest
 
 from scripts.metrics_page import OUTPUT, document, families, fetch
+from tests.processes.amqp10_client import Amqp10Client
 from tests.processes.conftest import Connect
 from tests.processes.hostile import HEADER
 from tests.processes.nodes import Cluster, Node, read_page, until
+from tests.wire.amqp10.performatives import credit
 
 
 @pytest.fixture
@@ -73,6 +75,28 @@ def test_latencies_count_every_message(owner: Node, cluster: Cluster) -> None:
     pages = [owner.metrics(), *(other.metrics() for other in cluster.others(owner))]
     assert sum(page["quorate_delivery_latency_seconds_count"] for page in pages) >= 3
     assert sum(page["quorate_delivery_latency_seconds_sum"] for page in pages) > 0
+
+
+@pytest.mark.requirement("F3.1")
+def test_links_and_their_credit_are_counted(owner: Node, name: str) -> None:
+    def shown() -> list[float]:
+        page = owner.metrics()
+        return [
+            page[f'quorate_{metric}{{direction="{one}"}}']
+            for metric in ("links", "link_credit")
+            for one in ("in", "out")
+        ]
+
+    until(lambda: shown() == [0, 0, 0, 0], "no link is left of earlier tests")
+    client = Amqp10Client(owner)
+    client.sends_to(name)
+    client.receives_from(name)
+    client.receives_from(name, handle=2)
+    client.send(credit(12, handle=2))
+    # Seven messages wait in the queue: the node sends them and has credit for five more.
+    until(lambda: (shown()[:2], shown()[3]) == ([1, 2], 5), lambda: f"{shown()}")
+    assert shown()[2] > 1000
+    client.close()
 
 
 def test_peers_are_measured(owner: Node) -> None:

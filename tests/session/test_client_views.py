@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from node.session.client_views import (
+    NO_LINKS,
     ChannelTotals,
     ChannelTraffic,
     ChannelView,
@@ -60,7 +61,7 @@ def test_channels_and_consumers_tell_their_counts() -> None:
     assert (transactional.transactional, transactional.confirming) == (True, False)
     assert transactional.traffic == ChannelTraffic(0, 0, 0, 2, 0, 0, 0)
     assert list(session.channel_traffic()) == [(1, delivering.traffic), (2, transactional.traffic)]
-    assert session.channel_totals() == ChannelTotals(consumers=2, publishers=1)
+    assert session.channel_totals() == ChannelTotals(2, 1, NO_LINKS, NO_LINKS)
 
 
 def test_channels_may_end_between_two_views() -> None:

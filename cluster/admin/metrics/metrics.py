@@ -190,6 +190,7 @@ class NodeMetrics:
         gate = listener.gate
         yield gauge("quorate_connections", "Client connections.", sweep.connections)
         yield gauge("quorate_channels", "Open channels of client connections.", sweep.channels)
+        yield from _links(sweep)
         yield counter("quorate_connections_opened_total", "Client connections accepted.", listener.accepted)
         yield gauge(
             "quorate_connections_unauthenticated",
@@ -367,6 +368,20 @@ class NodeMetrics:
 
 
 EXPIRED: Final = "Messages that queues gave up because their time to live was over."
+
+
+def _links(sweep: Sweep) -> Iterator[Metric]:
+    both = (({"direction": "in"}, sweep.incoming), ({"direction": "out"}, sweep.outgoing))
+    yield series(
+        "quorate_links", "gauge",
+        "Links of AMQP 1.0: `in` are those on which clients send, `out` those on which this node sends.",
+        (labels for labels, _ in both), (totals.links for _, totals in both),
+    )  # fmt: skip
+    yield series(
+        "quorate_link_credit", "gauge",
+        "Messages that the receivers of these links have given credit for, and that have not been sent.",
+        (labels for labels, _ in both), (totals.credit for _, totals in both),
+    )  # fmt: skip
 
 
 def _expired(tally: Tally) -> float:

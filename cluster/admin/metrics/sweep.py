@@ -12,6 +12,7 @@ from cluster.admin.views import NodeView, PartitionsView
 from cluster.catalog.definitions import FIRST_LOCAL_ID, REPLY_QUEUE_PREFIX
 from node.queue.delivery_state import Tally
 from node.queue.dispatch import QueueOwner
+from node.session.client_views import NO_LINKS, LinkTotals
 from node.session.listener import Client
 from node.session.traffic import Traffic
 
@@ -79,6 +80,9 @@ class Sweep:
     consumers: int = 0
     publishers: int = 0
     """Channels that have published."""
+    incoming: LinkTotals = NO_LINKS
+    outgoing: LinkTotals = NO_LINKS
+    """The links on which clients send, and those on which the node sends."""
 
     @property
     def queues(self) -> list[tuple[str, QueueOwner]]:
@@ -136,7 +140,13 @@ def _clients(clients: Iterable[Client], vhosts: Sequence[str], found: Sweep) -> 
         totals = session.channel_totals()
         found.consumers += totals.consumers
         found.publishers += totals.publishers
+        found.incoming = _sum(found.incoming, totals.incoming)
+        found.outgoing = _sum(found.outgoing, totals.outgoing)
         if session.is_open and (not vhosts or session.vhost in vhosts):
             found.clients.append(client)
         if number % SWEEP_STEP == SWEEP_STEP - 1:
             yield
+
+
+def _sum(one: LinkTotals, other: LinkTotals) -> LinkTotals:
+    return LinkTotals(one.links + other.links, one.credit + other.credit)

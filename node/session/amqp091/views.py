@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from node.session.client_views import (
+    NO_LINKS,
     ChannelTotals,
     ChannelTraffic,
     ChannelView,
@@ -59,7 +60,7 @@ def channel_totals(connection: Connection) -> ChannelTotals:
     for channel in connection.channels:
         consumers += len(channel.deliveries.consumers)
         publishers += int(channel.published > 0)
-    return ChannelTotals(consumers, publishers)
+    return ChannelTotals(consumers, publishers, NO_LINKS, NO_LINKS)
 
 
 def _channel_view(channel: Channel) -> ChannelView:

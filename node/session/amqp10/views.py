@@ -14,12 +14,13 @@ from node.session.client_views import (
     ChannelView,
     ConnectionView,
     ConsumerView,
+    LinkTotals,
     LinkView,
     SessionView,
 )
 from node.wire.amqp10.connection import Connection
 from node.wire.amqp10.definitions import SenderSettleMode, Source, Target
-from node.wire.amqp10.links import IncomingLink, Link
+from node.wire.amqp10.links import IncomingLink, Link, OutgoingLink
 from node.wire.amqp10.serial import MODULUS
 from node.wire.amqp10.session_endpoint import SessionEndpoint
 from node.wire.amqp10.states import SessionState
@@ -102,17 +103,28 @@ def _link_view(link: Link) -> LinkView:
         count, credit = link.delivery_count, link.credit
     else:
         incoming, settled = False, link.presettled
-        count, credit = link.delivered, max(0, link.credit_limit - link.delivered)
+        count, credit = link.delivered, _credit(link)
     return LinkView(attach.handle, attach.name, incoming, source, target, settled, count % MODULUS, credit)
+
+
+def _credit(link: OutgoingLink) -> int:
+    """The credit that the peer has given and the node has not used."""
+    return max(0, link.credit_limit - link.delivered)
 
 
 def channel_totals(connection: Connection) -> ChannelTotals:
     """Sums over the sessions, without making a view of each."""
-    consumers = publishers = 0
+    publishers = incoming = outgoing = given = left = 0
     for session in connection.sessions:
-        consumers += sum(1 for _ in session.outgoing_links())
         publishers += int(session.incoming.received > 0)
-    return ChannelTotals(consumers, publishers)
+        for link in session.links.values():
+            if isinstance(link, IncomingLink):
+                incoming += 1
+                given += link.credit
+            else:
+                outgoing += 1
+                left += _credit(link)
+    return ChannelTotals(outgoing, publishers, LinkTotals(incoming, given), LinkTotals(outgoing, left))
 
 
 def _traffic(session: SessionEndpoint) -> ChannelTraffic:

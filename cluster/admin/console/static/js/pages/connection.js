@@ -1,4 +1,4 @@
-/** One connection, with its channels. */
+/** One connection, with its channels, and the links of AMQP 1.0. */
 
 import { at, get } from "../api.js";
 import { state } from "../badges.js";
@@ -7,6 +7,7 @@ import { closeConnection } from "../closing.js";
 import { h } from "../dom.js";
 import { moment, octets } from "../format.js";
 import { remember } from "../history.js";
+import { linksOf } from "../links.js";
 import { morph } from "../morph.js";
 import { Plot } from "../plot.js";
 import { octetTicks } from "../scale.js";
@@ -24,6 +25,7 @@ export function connection(context) {
   const plot = new Plot({ title: "Octets a second", ...drawn });
   const told = h("div", { class: "columns" });
   const channels = h("section", {});
+  const links = h("section", {});
   const close = async () => {
     if (await closeConnection(name)) {
       location.hash = "#/connections";
@@ -31,19 +33,22 @@ export function connection(context) {
   };
   return {
     actions: [h("button", { type: "button", class: "danger", onClick: close }, "Close")],
-    element: h("div", {}, told, h("div", { class: "plots" }, plot.element), channels),
+    element: h("div", {}, told, h("div", { class: "plots" }, plot.element), channels, links),
     async load(signal) {
       const [row, rows] = await Promise.all([
         get(at`/connections/${name}`, {}, { signal }),
         get(at`/connections/${name}/channels`, {}, { signal }),
       ]);
-      return { row, rows };
+      const ofLinks = row.protocol === "AMQP 1.0";
+      const sessions = ofLinks ? await get(at`/connections/${name}/sessions`, {}, { signal }) : null;
+      return { row, rows, sessions };
     },
-    show({ row, rows }) {
+    show({ row, rows, sessions }) {
       const rates = Object.fromEntries(OCTETS.map(({ name: one }) => [one, row[`${one}_details`].rate]));
       plot.show(remember(`octets of ${name}`, rates));
       morph(told, h("div", {}, connectionFacts(row), clientFacts(row)));
       morph(channels, h("section", {}, h("h2", {}, "Channels"), channelsOf(rows)));
+      morph(links, sessions === null ? h("section", {}) : linksOf(sessions));
     },
   };
 }
