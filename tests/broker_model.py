@@ -9,7 +9,7 @@ in which it may be, and goes from each of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -80,14 +80,16 @@ class Queue:
         """The node was killed before it confirmed the message, which may still be on its way."""
         self.move([number], Place.NEW, Place.READY)
 
-    def take(self, number: int, redelivered: bool, *, turned_back: bool, kept: bool) -> None:
-        """Check a delivered message: the queue may have it, and its redelivered mark is right.
+    def take(self, number: int, redelivered: bool | None, *, turned_back: bool, kept: bool) -> None:
+        """Check a delivered message: the queue may have it, and its redelivered mark is right, if it has one.
 
         `turned_back`: the message may have been on its way to a channel without room for it. `kept`: the
         client has to settle it.
         """
         assert number in self.ready | self.doubtful, f"{number} came, not one of {sorted(self.ready)}"
-        assert redelivered or number not in self.returned, f"{number} came again, and is not marked"
+        assert redelivered is not False or number not in self.returned, (
+            f"{number} came again, and is not marked"
+        )
         known = number in self.returned or number in self.suspected or turned_back
         assert known or not redelivered, f"{number} is marked, and came to nobody before"
         self.places[number] &= COMING
@@ -98,9 +100,9 @@ class Queue:
             self.move([number], Place.REMOVING)
             self.move([number], Place.GONE)
 
-    def took_up_to(self, number: int) -> None:
-        """Messages come in order, so no older message is left."""
-        missing = sorted(one for one in self.ready if one < number)
+    def took_up_to(self, number: int, others: Container[int] = ()) -> None:
+        """Messages come in order, so no older message is left but for these `others`."""
+        missing = sorted(one for one in self.ready if one < number and one not in others)
         assert not missing, f"{number} came before {missing}"
 
     def owner_lost(self, transient: set[int]) -> None:
@@ -178,6 +180,19 @@ class BrokerModel:
         if mode == 1:
             self.transient.update(numbers)
         return numbers
+
+    def in_order(self, queue: str, numbers: list[int]) -> list[tuple[list[int], Container[int]]]:
+        """The messages that came in one step to a consumer, in lists that are in order, each with those that
+        may come later. Transient messages that came back do not wait for persistent ones, whose return has to
+        be logged.
+        """
+        if self.queues[queue].returned.isdisjoint(numbers):
+            return [(numbers, ())]
+        persistent = set(range(1, self.last + 1)) - self.transient
+        found = [
+            ([one for one in numbers if one not in others], others) for others in (self.transient, persistent)
+        ]
+        return [one for one in found if one[0]]
 
     # -- deliveries -----------------------------------------------------------------------------
 

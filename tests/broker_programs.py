@@ -259,8 +259,9 @@ class Program:
             # Some of it may have been on its way to a node that died, or to a channel that has no room.
             return
         for consumer, numbers in took.items():
-            assert numbers == sorted(numbers), f"{numbers} came out of {consumer.queue}"
-            self.model.queues[consumer.queue].took_up_to(numbers[-1])
+            for some, others in self.model.in_order(consumer.queue, numbers):
+                assert some == sorted(some), f"{numbers} came out of {consumer.queue}"
+                self.model.queues[consumer.queue].took_up_to(some[-1], others)
 
     def rest(self) -> None:
         """Wait until nothing more happens: all clients count the same number of messages in each queue, and

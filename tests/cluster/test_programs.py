@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 
 from node.wire.amqp091 import methods as m
 from tests.broker_model import CLIENTS, QUEUES
-from tests.broker_programs import SETTLEMENTS, Program
+from tests.broker_programs import SETTLEMENTS, Program, ProgramClient
 from tests.site import Client, Site
 
 queues = st.sampled_from(QUEUES)
@@ -48,48 +48,49 @@ class SimulatedStage:
 
     def __init__(self, nodes: int) -> None:
         self.nodes = nodes
-        self._names = [f"n{number}" for number in range(1, nodes + 1)]
-        self._site = Site(*self._names)
+        self.names = [f"n{number}" for number in range(1, nodes + 1)]
+        self.site = Site(*self.names)
         self._dying: list[int] = []
 
-    def connect(self, node: int) -> SimulatedClient:
-        return SimulatedClient(self._site, self._names[node])
+    def connect(self, node: int) -> ProgramClient:
+        return SimulatedClient(self.site, self.names[node])
 
     def pass_time(self) -> None:
-        self._site.run(0.02)
+        self.site.run(0.02)
 
     def until(self, reached: Callable[[], bool], what: Callable[[], str]) -> None:
-        limit = self._site.world.now + 20.0
+        limit = self.site.world.now + 20.0
         while not reached():
-            assert self._site.world.now < limit, what()
-            self._site.run(0.05)
+            assert self.site.world.now < limit, what()
+            self.site.run(0.05)
 
     def kill(self, nodes: Sequence[int], *, power: bool, after_ms: float) -> None:
         for node in nodes:
             self._dying.append(node)
-            stop = partial(self._site.nodes[self._names[node]].stop, power=power)
-            self._site.world.after(after_ms / 1000, stop)
+            stop = partial(self.site.nodes[self.names[node]].stop, power=power)
+            self.site.world.after(after_ms / 1000, stop)
 
     def killed(self) -> None:
-        dying = [self._site.nodes[self._names[node]] for node in self._dying]
-        self._site.until(lambda: not any(node.up for node in dying))
+        dying = [self.site.nodes[self.names[node]] for node in self._dying]
+        self.site.until(lambda: not any(node.up for node in dying))
         self._dying.clear()
 
     def start(self, nodes: Sequence[int]) -> None:
-        starting = [self._site.nodes[self._names[node]] for node in nodes]
+        starting = [self.site.nodes[self.names[node]] for node in nodes]
         for node in starting:
             node.start()
-        self._site.until(lambda: all(node.ready for node in starting))
+        self.site.until(lambda: all(node.ready for node in starting))
 
 
 class Programs(RuleBasedStateMachine):
     """The steps of `Program`. Hypothesis chooses them, and prints the shortest failing program."""
 
     nodes = 1
+    stage: type[SimulatedStage] = SimulatedStage
 
     def __init__(self) -> None:
         super().__init__()
-        self.program = Program(SimulatedStage(self.nodes))
+        self.program = Program(self.stage(self.nodes))
 
     def holding(self) -> bool:
         return bool(self.program.model.held)

@@ -56,7 +56,7 @@ def reject(site: Site, queue: str, state: Any, name: str = "n2", count: int = 1)
 
 
 def errors(site: Site, name: str = "n3") -> list[dict[Any, Any]]:
-    """What the dead letters tell of errors."""
+    """The errors that the dead letters tell."""
     found = came(site, "dead", name)
     assert all(one["x-first-death-reason"] == "rejected" for one in found)
     return [{key: one[key] for key in one if key.startswith("x-opt-rejected-")} for one in found]
