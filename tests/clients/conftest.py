@@ -38,6 +38,8 @@ if shutil.which("npm") is None:
     collect_ignore += ["test_amqplib.py", "test_rascal.py", "test_rhea.py"]
 if shutil.which("g++") is None or not Path("/usr/include/proton/container.hpp").exists():
     collect_ignore.append("test_proton_cpp.py")
+if checkout("qpid-proton") is None:
+    collect_ignore.append("test_proton_examples.py")
 if checkout("rabbitmq-tutorials") is None:
     collect_ignore.append("test_tutorials.py")
 

@@ -70,7 +70,7 @@ from node.wire.amqp10.frames import (
     Received,
     frames_of,
 )
-from node.wire.amqp10.limits import MAX_CHANNEL, ConnectionLimits
+from node.wire.amqp10.limits import MAX_CHANNEL, OFFERED, ConnectionLimits
 from node.wire.amqp10.session_endpoint import SessionEndpoint
 from node.wire.amqp10.session_table import SessionTable
 from node.wire.amqp10.states import AWAITING_ANSWER, DEAF, NOT_OPEN_YET, ConnectionState, check_next
@@ -340,10 +340,9 @@ class Connection:
         idle = round(limits.idle_time_out * 1000) or None
         self._input.parser.accept(min(limits.max_frame_size, MAX_MAX_FRAME_SIZE))
         channel_max, properties = min(limits.channel_max, MAX_CHANNEL), dict(limits.properties)
-        self._outbox.send(
-            0,
-            Open(limits.container_id, None, limits.max_frame_size, channel_max, idle, properties=properties),
-        )
+        told = Open(limits.container_id, None, limits.max_frame_size, channel_max, idle)
+        told.offered_capabilities, told.properties = OFFERED, properties
+        self._outbox.send(0, told)
 
     # -- output and time ------------------------------------------------------------------------
 

@@ -15,6 +15,11 @@ STRANGER_FRAME_SIZE: Final = 8192
 ones have room for tokens and for long lists of properties.
 """
 
+OFFERED: Final = ("ANONYMOUS-RELAY", "LINK_PAIR_V1_0")
+"""The capabilities that Open offers: links without a target address, whose messages name theirs (the standard
+AMQP Anonymous Terminus for Message Routing 1.0), and link pairs.
+"""
+
 FRAMES_ALLOWANCE: Final = 4 * 1024 * 1024
 """Octets that a connection may take up, beside one message of the largest size."""
 

@@ -252,8 +252,9 @@ def test_open_states_the_limits_of_the_node() -> None:
     peer = opened(limits, max_frame_size=4096, channel_max=10, hostname="vhost:x")
     answer = peer.last
     assert answer == d.Open(
-        "node-1", max_frame_size=8192, channel_max=99, idle_time_out=30_000, properties={"product": "quorate"}
-    )
+        "node-1", max_frame_size=8192, channel_max=99, idle_time_out=30_000,
+        offered_capabilities=("ANONYMOUS-RELAY", "LINK_PAIR_V1_0"), properties={"product": "quorate"},
+    )  # fmt: skip
     assert (peer.connection.max_frame_size, peer.connection.channel_max) == (4096, 10)
 
 
