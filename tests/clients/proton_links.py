@@ -10,7 +10,7 @@ import proton
 from proton.reactor import LinkOption
 from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender
 
-from tests.processes.nodes import Node
+from tests.processes.nodes import Cluster, Node
 
 WAIT_S: Final = 20.0
 """An answer that has not come after this time never will."""
@@ -35,6 +35,13 @@ def durable_queue(node: Node, name: str, **arguments: Any) -> Iterator[str]:
         channel.queue_declare(name, durable=True, arguments=arguments)
         yield f"/queues/{name}"
         channel.queue_delete(name)
+
+
+def lasting_queue(cluster: Cluster, name: str) -> Node:
+    """Declare a queue that stays with its cluster. Returns its owner, which no connection of a test uses."""
+    with cluster[0].connect() as connection:
+        connection.channel().queue_declare(name, durable=True, arguments={"x-queue-type": "quorum"})
+    return cluster.owner(name)
 
 
 class Modes(LinkOption):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.clients.proton_links import durable_queue, left
+from tests.clients.proton_links import lasting_queue, left
 from tests.processes.nodes import Cluster, Node, until
 
 pytestmark = pytest.mark.clients
@@ -97,18 +97,11 @@ def test_a_refused_link(run: Run, node: Node) -> None:
 # -- a node that dies -------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def lasting(own_cluster: Cluster) -> Iterator[str]:
-    with durable_queue(own_cluster[1], "lasting") as address:
-        yield address
-
-
-def test_a_sender_goes_on_at_the_next_node(
-    program: Path, own_cluster: Cluster, lasting: str, run: Run
-) -> None:
+def test_a_sender_goes_on_at_the_next_node(program: Path, own_cluster: Cluster) -> None:
     """Its node, which owns the queue, is killed; no accepted message is lost."""
-    count, dying, other = 20_000, own_cluster[0], own_cluster[1]
-    urls = [f"amqp://{node.amqp}" for node in own_cluster.nodes]
+    count, lasting, dying = 20_000, "/queues/lasting", lasting_queue(own_cluster, "lasting")
+    other, third = own_cluster.others(dying)
+    urls = [f"amqp://{node.amqp}" for node in (dying, other, third)]
     command = [str(program), "send", urls[0], lasting, str(count), *urls[1:]]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as sending:
         assert sending.stdout is not None

@@ -11,7 +11,7 @@ from proton.handlers import MessagingHandler
 from proton.reactor import AtMostOnce, Container, LinkOption
 from proton.utils import BlockingConnection
 
-from tests.clients.proton_links import durable_queue, left, send_all
+from tests.clients.proton_links import durable_queue, lasting_queue, left, send_all
 from tests.processes.nodes import Cluster, Node
 
 pytestmark = pytest.mark.clients
@@ -220,10 +220,11 @@ class Outliving(Program):
 
 @pytest.mark.sentence("1.0/3.2.1-2")
 def test_a_program_outlives_its_node(own_cluster: Cluster, name: str) -> None:
-    with durable_queue(own_cluster[1], name) as queue:
-        program = Outliving(own_cluster.nodes, queue, 2000)
-        program.run()
-        assert program.losses >= 1
-        assert set(program.got) == set(range(2000))
-        own_cluster[0].start()
-        own_cluster.wait_ready()
+    """Its node is the owner of the queue."""
+    owner = lasting_queue(own_cluster, name)
+    program = Outliving([owner, *own_cluster.others(owner)], f"/queues/{name}", 2000)
+    program.run()
+    assert program.losses >= 1
+    assert set(program.got) == set(range(2000))
+    owner.start()
+    own_cluster.wait_ready()

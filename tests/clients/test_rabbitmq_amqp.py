@@ -11,7 +11,8 @@ import rabbitmq_amqp_python_client as rabbitmq
 from rabbitmq_amqp_python_client.exceptions import ValidationCodeException
 from rabbitmq_amqp_python_client.qpid.proton.utils import SendException
 
-from tests.processes.nodes import Node
+from tests.clients.proton_links import lasting_queue
+from tests.processes.nodes import Cluster, Node
 
 pytestmark = pytest.mark.clients
 
@@ -152,6 +153,30 @@ def test_messages_are_taken_with_every_outcome(connection: Any, management: Any,
     assert [management.queue_info(queue).message_count for queue in (name, dead)] == [0, 0]
     for queue in (name, dead):
         management.delete_queue(queue)
+
+
+@pytest.mark.requirement("F2.1")
+def test_the_owner_killed_in_the_middle(own_cluster: Cluster) -> None:
+    """The client's nodes live: it connects again by itself only where a node closes its connection."""
+    owner = lasting_queue(own_cluster, "lasting")
+    environments = [
+        rabbitmq.Environment(uri=f"amqp://guest:guest@{node.amqp}/") for node in own_cluster.others(owner)
+    ]
+    sending, taking = (one.connection() for one in environments)
+    sending.dial()
+    taking.dial()
+    publisher = sending.publisher(ADDRESSES.queue_address("lasting"))
+    bodies = [b"%d" % number for number in range(200)]
+    sent(publisher, *bodies[:100])
+    assert taken(taking, "lasting", *["accept"] * 50) == bodies[:50]
+    owner.kill()
+    sent(publisher, *bodies[100:])
+    publisher.close()
+    assert taken(taking, "lasting", *["accept"] * 150) == bodies[50:]
+    for one in environments:
+        one.close()
+    owner.start()
+    owner.wait_ready()
 
 
 class Reading(Taking):

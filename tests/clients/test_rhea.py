@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.programs import javascript
-from tests.processes.nodes import Node
+from tests.clients.programs import javascript, javascript_with_a_pause
+from tests.processes.nodes import Cluster, Node
 
 
 @pytest.mark.requirement(
@@ -48,3 +48,18 @@ def test_rhea(packages: Path, node: Node, elsewhere: Node, name: str, transport:
         "browse": {"seen": ["a", "b"], "got": ["a", "b"]},
         "refused": {"conditions": [["amqp:not-found", None]] * 3, "got": ["goes on"]},
     }
+
+
+@pytest.mark.requirement("F2.1")
+def test_rhea_outlives_its_node(packages: Path, own_cluster: Cluster, name: str) -> None:
+    """Its node, which owns the queue, is killed in the middle: each message is accepted, and each comes."""
+    with own_cluster[0].connect() as connection:
+        connection.channel().queue_declare(name, durable=True, arguments={"x-queue-type": "quorum"})
+    owner = own_cluster.owner(name)
+    places = [f"amqp://{node.amqp}" for node in (owner, *own_cluster.others(owner))]
+    found = javascript_with_a_pause(
+        packages, "rhea_outlives.js", name, "2000", *places, word="half", pause=owner.kill
+    )
+    assert found == {"accepted": 2000, "got": 2000, "losses": True}
+    owner.start()
+    owner.wait_ready()

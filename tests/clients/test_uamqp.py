@@ -14,7 +14,7 @@ import uamqp
 from uamqp.authentication import SASLPlain
 from uamqp.constants import ErrorCodes, MessageState, ReceiverSettleMode, SenderSettleMode
 
-from tests.clients.proton_links import durable_queue, left
+from tests.clients.proton_links import durable_queue, lasting_queue, left
 from tests.processes.certificates import Authority
 from tests.processes.nodes import Cluster, Node
 from tests.processes.secured_nodes import free_port, secure
@@ -207,3 +207,24 @@ def test_a_queue_that_is_not_there_is_told(place: Place) -> None:
 def test_a_wrong_password_is_refused(place: Place) -> None:
     with pytest.raises(uamqp.errors.AMQPConnectionError), place.receiver("wrong") as client:
         client.receive_message_batch(timeout=WAIT_MS)
+
+
+@pytest.mark.requirement("F2.1")
+def test_the_owner_killed_in_the_middle(secured: Secured, name: str) -> None:
+    """The client's nodes live."""
+    owner = lasting_queue(secured.cluster, name)
+    sending, taking = (
+        Place(secured, secured.cluster.nodes.index(node), name) for node in secured.cluster.others(owner)
+    )
+    with taking.receiver() as client:
+        sent(sending, *BODIES)
+        early = received(client, COUNT)
+        owner.kill()
+        later = [b"later " + body for body in BODIES]
+        sent(sending, *later)
+        messages = early + received(client, COUNT)
+        assert [body(one) for one in messages] == BODIES + later
+        assert all(one.accept() for one in messages)
+    assert waiting(sending) == 0
+    owner.start()
+    owner.wait_ready()
