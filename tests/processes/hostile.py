@@ -13,10 +13,11 @@ from contextlib import suppress
 from typing import Final
 
 from cluster.config.addresses import Address
+from tests.processes import hostile_links
 
 UNREAD: Final = "deliveries that nobody reads"
 ENDLESS: Final = "a body without end"
-MAY_STAY: Final = frozenset({UNREAD, ENDLESS})
+MAY_STAY: Final = frozenset({UNREAD, ENDLESS}) | hostile_links.MAY_STAY
 """Actions that end no connection: a socket that is not read, and a message that closes its channel."""
 
 HEADER: Final = b"AMQP\x00\x00\x09\x01"
@@ -98,6 +99,7 @@ def scripts(chance: random.Random, queue: bytes) -> Iterator[tuple[str, bytes]]:
         ("garbage after opening", lambda: OPENED + CHANNEL + chance.randbytes(3000)),
         (ENDLESS, lambda: OPENED + CHANNEL + endless(queue)),
         (UNREAD, lambda: OPENED + CHANNEL + consume(queue, CONSUME_NO_ACK)),
+        *hostile_links.scripts(chance, queue.decode()),
     )
     while True:
         for name, script in kinds:
@@ -165,7 +167,7 @@ class Horde:
         self.made += 1
         connection.sendall(script)
         connection.setblocking(False)
-        if name == UNREAD:
+        if name in (UNREAD, hostile_links.UNREAD):
             self._unread.append(connection)
         else:
             selector.register(connection, selectors.EVENT_READ, name)
