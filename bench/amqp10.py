@@ -7,7 +7,7 @@ import time
 from typing import Final
 
 from bench.brokers import NODES, Address, BrokerError, resident_bytes
-from bench.links import LinkClient, over_links
+from bench.links import HEADER, MESSAGE, LinkClient, over_links
 from bench.measures import (
     AMQP_0_9_1,
     AMQP_1_0,
@@ -22,13 +22,17 @@ from bench.measures import (
     weigh,
 )
 from node.wire.amqp10 import definitions as d
-from node.wire.amqp10.values import Described, Symbol
+from node.wire.amqp10.encoding import encode_amqp
+from node.wire.amqp10.values import Described, Symbol, ULong
 
 TRANSACTION: Final = 10
 """Messages in a transaction."""
 
 SITES: Final = 100
 """Messages have one of so many values in a property."""
+
+RARE: Final = 3
+"""Messages with a value of that property that no other message has."""
 
 CONNECTIONS: Final = 5_000
 LINKS: Final = 5_000
@@ -61,15 +65,16 @@ def kill_links(stage: Stage) -> Samples:
 
 
 def select(stage: Stage) -> Samples:
-    """Seconds in which a new selector has found all that it takes of the messages that wait; and the rate of
-    other clients of the same owner, while one new selector follows the other, as a share of their rate
-    without. Of quorate alone.
+    """Seconds in which a new selector has found one message, and all that another one takes, of the messages
+    that wait; and the rate of other clients of the same owner, while one new selector follows the other, as a
+    share of their rate without. Of quorate alone.
     """
     if stage.cluster.name == "RabbitMQ":
         return {}
     with owned_queue(stage, "bench-selected") as owner:
         address = stage.cluster.address(owner)
         fill(stage, address, "bench-selected", stage.waiting, mixed=1, sites=SITES)
+        one = find_the_last(stage, address)
         alone = steady(stage, Place.OWNER, mixed=1).end_to_end_rate
         seconds: list[float] = []
         over = threading.Event()
@@ -83,20 +88,38 @@ def select(stage: Stage) -> Samples:
         beside = steady(stage, Place.OWNER, mixed=1).end_to_end_rate
         over.set()
         searching.join()
-    return {"seconds": seconds, "kept": [beside / alone]}
+    return {"one": one, "seconds": seconds, "kept": [beside / alone]}
+
+
+def find_the_last(stage: Stage, address: Address) -> list[float]:
+    """Seconds until a receiver whose selector is new to the queue has the one message that the selector
+    takes, behind all others.
+    """
+    sending = LinkClient(address, 60.0)
+    sending.publish_to(stage.cluster.queue_address % "bench-selected")
+    names = [f"rare-{number}" for number in range(RARE)]
+    for name in names:
+        properties = Described(ULong(d.SectionCode.APPLICATION_PROPERTIES), {"site": name})
+        if not sending.publish(encode_amqp(properties) + MESSAGE.removeprefix(HEADER)):
+            raise BrokerError("the broker has not taken the message")
+    sending.close()
+    return [selected(stage, address, name, 1) for name in names]
 
 
 def found_after(stage: Stage, address: Address, number: int) -> float:
     """Seconds until a receiver whose selector is new to the queue has all messages that the selector takes,
-    less a tenth. The receiver gives them back.
+    less a tenth.
     """
-    text = f"site = 'plant-{number % SITES}'"
-    selector = Described(Symbol("apache.org:selector-filter:string"), text)
-    wanted = stage.waiting // SITES * 9 // 10
+    return selected(stage, address, f"plant-{number % SITES}", stage.waiting // SITES * 9 // 10)
+
+
+def selected(stage: Stage, address: Address, site: str, wanted: int) -> float:
+    """Seconds until a receiver with a selector has so many messages, which it gives back."""
+    selector = Described(Symbol("apache.org:selector-filter:string"), f"site = '{site}'")
     client = LinkClient(address, 60.0)
     began = time.monotonic()
     source = d.Source(stage.cluster.queue_address % "bench-selected", filter={Symbol("selector"): selector})
-    client.receive(f"selector-{number}", 0, source, stage.waiting)
+    client.receive(f"selector-{site}", 0, source, stage.waiting)
     client.take(wanted)
     seconds = time.monotonic() - began
     client.close()

@@ -20,9 +20,8 @@ from node.wire.amqp10.values import Described, ULong
 MOST: Final = 1 << 20
 """The largest frame of either side, and the transfers that the broker may send before the next flow."""
 
-MESSAGE: Final = d.Header(durable=True).encode() + encode_amqp(
-    Described(ULong(d.SectionCode.DATA), b"x" * 256)
-)
+HEADER: Final = d.Header(durable=True).encode()
+MESSAGE: Final = HEADER + encode_amqp(Described(ULong(d.SectionCode.DATA), b"x" * 256))
 
 _SIZE: Final = Struct(">I")
 _LEAST: Final = 8
@@ -97,10 +96,10 @@ class LinkClient:
         self.send(link)
         self.expect(d.Flow)
 
-    def publish(self) -> bool:
-        """Send the message over the link with handle 0. Returns whether the broker has accepted it."""
+    def publish(self, message: bytes = MESSAGE) -> bool:
+        """Send a message over the link with handle 0. Returns whether the broker has accepted it."""
         number, self._sent = self._sent, self._sent + 1
-        self.send(d.Transfer(0, number, number.to_bytes(4, "big"), 0, settled=False), MESSAGE)
+        self.send(d.Transfer(0, number, number.to_bytes(4, "big"), 0, settled=False), message)
         return isinstance(self.expect(d.Disposition).state, d.Accepted)
 
     def receive(self, name: str, handle: int, source: d.Source, credit: int) -> d.Attach:
