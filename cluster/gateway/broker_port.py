@@ -19,6 +19,7 @@ from cluster.gateway.context import GatewayContext
 from cluster.gateway.descriptions import Descriptions
 from cluster.gateway.drains import Drains
 from cluster.gateway.exchange_changes import ExchangeChanges
+from cluster.gateway.finding_links import FindingLinks
 from cluster.gateway.gets import Gets
 from cluster.gateway.giving_back import GivingBack
 from cluster.gateway.link import PartitionLink
@@ -42,6 +43,7 @@ from node.ranges.range_set import Range
 from node.refusal import Refusal, locked
 from node.routing.exchange import Exchange
 from node.routing.matching import Binding, Destination
+from node.session.link_port import LinkPort
 from node.session.logins import Login
 from node.session.permissions import Permissions, Scope
 from node.session.ports import (
@@ -88,6 +90,7 @@ class FrontEnd:
         self.churn = self._declarations.churn
         targets = FrontEndTargets(self._number, links, formats, self._next_number)
         self.targets: TargetPort = targets
+        self.links: LinkPort = FindingLinks(catalog.state, links)
         self._commits = Commits(self._number, catalog.state, targets)
         self._exchanges = ExchangeChanges(catalog, local)
         self._routes = Routes(context.replica, access, links, local)

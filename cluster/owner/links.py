@@ -13,7 +13,7 @@ from cluster.owner.intake import take_return
 from cluster.owner.resting import let_rest
 from cluster.owner.state import OwnerState
 from cluster.peers.consumer_terms import ConsumerTerms
-from cluster.peers.link_messages import Ranges
+from cluster.peers.link_messages import NOT_FOUND, Ranges
 from node.delivery.link_terms import KEPT_S_OCTETS, LinkTerms, link_terms
 from node.queue.consumers import Consumer, ConsumerKey
 from node.queue.decision_format import encode_remark
@@ -142,6 +142,17 @@ def close_link(
         if ranges:
             _let_go(owner, number, queue, ranges)
     owner.after_proposed(closed)
+
+
+def find_link(owner: OwnerState, identity: bytes) -> object:
+    """The queue that has a link, with the seconds for which the link's messages are kept; NOT_FOUND where no
+    queue of the partition has the link.
+    """
+    for number, queue in owner.queues.items():
+        terms = queue.delivery.links.terms_of(identity)
+        if terms is not None:
+            return [number, terms.kept_s]
+    return NOT_FOUND
 
 
 def give_kept_back(

@@ -9,7 +9,7 @@ from typing import Any
 
 from cluster.owner.barriers import barrier_received
 from cluster.owner.browsing import BrowsingQuestion, filtered_page, next_page, page, searched_page
-from cluster.owner.links import abandon, close_link
+from cluster.owner.links import abandon, close_link, find_link
 from cluster.owner.proposal import FrontEndState
 from cluster.owner.renewals import renew
 from cluster.owner.serving import Serving, regrant
@@ -134,6 +134,10 @@ class FrontEndRequests:
             self._front_ends.answer(front_end, request, None)
         elif name in ("renew", "settle_named", "find_named", "find_undone", "show_waiting"):
             self._take_naming(name, front_end, found, arguments)
+        elif name == "find_link":
+            # The consumers of former owners are attached again.
+            finding = partial(self._find_link, found, *arguments)
+            self._owner.after_proposed(partial(self._front_ends.after_greetings, finding))
         elif name in ("last", "stream_place", "advance", "view"):
             self._take_reading(name, found, arguments)
         else:
@@ -242,6 +246,10 @@ class FrontEndRequests:
         # A deposed owner does not know what is kept.
         closed = partial(self._owner.linearizable_reads.answer, front_end, request, None)
         close_link(self._owner, number, front_end, consumer, link, closed)
+
+    def _find_link(self, found: SendAnswer, _: int, identity: bytes) -> None:
+        """Answer which queue of the partition has a link."""
+        found(find_link(self._owner, identity))
 
     def _renew(self, found: SendAnswer, number: int, ranges: list[Sequence[int]], token: int) -> None:
         """Renew the leases of messages. Answers their end, and the messages."""

@@ -77,6 +77,13 @@ class LinkLeases:
         """Whether a message is leased to a link, or its lease is on its way to the log."""
         return bool(self.leasing) or Subject.LINK in self._remarks
 
+    def terms_of(self, identity: bytes) -> LinkTerms | None:
+        """The terms of a link that has a consumer, or that the log leases messages to; None for others."""
+        consumer = self._consumers.of_link(identity)
+        if consumer is not None and consumer.link is not None:
+            return consumer.link
+        return next((one.link for _, _, one in _leases(self._remarks) if one.link.identity == identity), None)
+
     def linked(self, ranges: Iterable[Range]) -> list[Range]:
         """See `linked`."""
         return linked(self._remarks, ranges)

@@ -21,6 +21,7 @@ from node.ranges.range_set import Range
 from node.refusal import Refusal
 from node.routing.exchange import Exchange
 from node.routing.matching import Binding, Destination
+from node.session.link_port import LinkPort
 from node.session.logins import Login
 from node.session.permissions import GrantedRights, Permissions, Scope
 from node.session.subscriber import Subscriber
@@ -224,6 +225,7 @@ class BrokerPort(Protocol):
 
     permissions: Permissions
     targets: TargetPort
+    links: LinkPort
     views: ViewPort
 
     def ready(self) -> bool:
@@ -478,9 +480,8 @@ class BrokerPort(Protocol):
         """Settle messages, those of other clients too."""
 
     def abandon(self, lease: int, ranges: list[Range]) -> None:
-        """The client has gone without an outcome for these messages. The queue keeps them for the link of the
-        consumer, if it has one; else they go back, and their deliveries have failed.
-        """
+        """The client has gone without an outcome. The queue keeps the messages for the consumer's link, if it
+        has one; else they go back, and their deliveries have failed."""
 
     def give_back(
         self,
@@ -496,6 +497,4 @@ class BrokerPort(Protocol):
         """
 
     def discard(self, lease: int, ranges: list[Range], error: bytes = b"") -> None:
-        """The client has rejected the messages: the queue removes them, or makes them dead letters.
-
-        These have the client's `error`, which is encoded annotations."""
+        """The client has rejected the messages. Dead letters have its `error`, encoded annotations."""

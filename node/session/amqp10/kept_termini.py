@@ -6,7 +6,7 @@ from typing import Final
 
 from node.delivery.link_terms import LinkTerms
 from node.wire.amqp10.connection import Connection
-from node.wire.amqp10.definitions import Source, Target, TerminusDurability
+from node.wire.amqp10.definitions import Source, Target, TerminusDurability, TerminusExpiryPolicy
 from node.wire.amqp10.errors import IncompleteUnsettledError
 from node.wire.amqp10.links import Link, OutgoingLink
 from node.wire.amqp10.retention import Retention, granted, unsettled_kept
@@ -45,7 +45,19 @@ def link_octets(link: Link, connection: Connection, retention: Retention) -> byt
     """
     if link.attach.incomplete_unsettled:
         raise IncompleteUnsettledError("the node takes whole unsettled maps, as long as a frame admits")
+    identity = link_identity(link, connection)
+    return LinkTerms(identity, retention.timeout_s).encode() if identity else b""
+
+
+def link_identity(link: Link, connection: Connection) -> bytes:
+    """The names of the container and the link; empty where they are too long for a queue."""
     opened = connection.remote_open
     container = "" if opened is None else opened.container_id
     identity = f"{container}\0{link.attach.name}".encode()
-    return LinkTerms(identity, retention.timeout_s).encode() if len(identity) <= MOST_NAME_OCTETS else b""
+    return identity if len(identity) <= MOST_NAME_OCTETS else b""
+
+
+def found_source(address: str, kept_s: int) -> Source:
+    """The source of a link that its peer attaches without one, and whose deliveries a queue keeps."""
+    expiry = TerminusExpiryPolicy.LINK_DETACH if kept_s else TerminusExpiryPolicy.NEVER
+    return Source(address, TerminusDurability.UNSETTLED_STATE, expiry, kept_s)

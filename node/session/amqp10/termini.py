@@ -11,14 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 from node.delivery.settlements import Modification
 from node.message.streams import X_SUBSCRIPTION
 from node.ranges.range_set import RangeSet
-from node.refusal import Refusal, ResourceLockedError
+from node.refusal import NotFoundError, Refusal, ResourceLockedError
 from node.session.amqp10.filters import filter_set
 from node.session.amqp10.kept_targets import SessionTargets
-from node.session.amqp10.kept_termini import ask_as_made, kept_retention, link_octets
+from node.session.amqp10.kept_termini import (
+    ask_as_made,
+    found_source,
+    kept_retention,
+    link_identity,
+    link_octets,
+)
 from node.session.amqp10.refusals import refusal_error
 from node.session.amqp10.subscriptions import EXCLUSIVE, Subscribing, ignored, queue_name
 from node.session.commands import (
@@ -324,7 +331,32 @@ class Termini:
         if kept is not None:
             self._attach_to(link, *kept)
         else:
-            self._subscribing(link).resume(self._lasting_name(link))
+            carry_out = partial(self._core.carry_out, link.session)
+            found = Subscribing(carry_out, partial(self._subscribed, link), partial(self._find_link, link))
+            found.resume(self._lasting_name(link))
+
+    def _find_link(self, link: OutgoingLink, refusal: Refusal) -> None:
+        """There is no such subscription: the link may be one to a queue that keeps its deliveries."""
+        identity = link_identity(link, self._connection)
+        if not isinstance(refusal, NotFoundError) or not self._port.knows_links or not identity:
+            self._not_subscribed(link, refusal)
+            return
+        self._port.links.find(self._core.vhost, identity, partial(self._link_found, link, refusal))
+
+    def _link_found(self, link: OutgoingLink, refusal: Refusal, queue: str | None, kept_s: int) -> None:
+        if self._core.ended:
+            return
+        if queue is None:
+            self._not_subscribed(link, refusal)
+            return
+        with self._session:
+            link.subscribes = False
+            link.attach.source = source = found_source(QUEUE_PATH + quote(queue, safe=""), kept_s)
+            try:
+                self._receive_from(link, source, source.address or "")
+            except WireError as error:
+                self._connection.sessions.refuse(link, told(error))
+            self._session.answered()
 
     def _lasting_name(self, link: Link) -> str:
         opened = self._connection.remote_open
