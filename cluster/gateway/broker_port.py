@@ -83,8 +83,7 @@ class FrontEnd:
     ) -> None:
         """`default_type` is the type of durable queues whose declaration and virtual host name none."""
         catalog, links, formats = context.catalog, context.links, context.formats
-        self._formats = formats
-        self._number = context.config.front_end
+        self._formats, self._number = formats, context.config.front_end
         self._catalog, self._links, self._local, self._lost_memory = catalog, links, local, lost_memory
         self._declarations = QueueDeclarations(context, local, lost_memory, default_type)
         self.churn = self._declarations.churn

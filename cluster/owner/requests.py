@@ -134,22 +134,23 @@ class FrontEndRequests:
             self._front_ends.answer(front_end, request, None)
         elif name in ("renew", "settle_named", "find_named", "find_undone", "show_waiting"):
             self._take_naming(name, front_end, found, arguments)
-        elif name == "find_link":
-            # The consumers of former owners are attached again.
-            finding = partial(self._find_link, found, *arguments)
-            self._owner.after_proposed(partial(self._front_ends.after_greetings, finding))
-        elif name in ("last", "stream_place", "advance", "view"):
+        elif name in ("last", "stream_place", "advance", "view", "find_link"):
             self._take_reading(name, found, arguments)
         else:
             # A request of a later release.
             self._front_ends.answer(front_end, request, NOT_FOUND)
 
     def _take_reading(self, name: str, found: SendAnswer, arguments: list[Any]) -> None:
-        """Carry out a request of a reader of a stream or a view, or of a consumer that browses."""
+        """Carry out a request of a reader of a stream or a view, or of a consumer that browses, or find a
+        link.
+        """
         if name == "view":
             ask_view(self._owner, self._serving, ViewQuestion(*arguments), found)
             return
-        if name == "advance":
+        if name == "find_link":
+            # The consumers of former owners are attached again.
+            telling = partial(self._front_ends.after_greetings, partial(self._find_link, found, *arguments))
+        elif name == "advance":
             advance(self._owner, *arguments)
             telling = partial(found, None)
         else:
