@@ -9,7 +9,9 @@ from node.wire.amqp10.definitions import ReceiverSettleMode, TerminusDurability,
 from tests.cluster.links import LinkClient
 from tests.session.test_subscriptions import ADDRESS, LASTING, durable, sourceless, subscriber
 from tests.site import Client, Site
-from tests.wire.amqp10.performatives import credit, settled
+from tests.wire.amqp10.peer import transfer
+from tests.wire.amqp10.performatives import credit, receiver, sender, settled
+from tests.wire.amqp10.sections import message
 
 ACCEPTED = d.Accepted()
 
@@ -187,3 +189,22 @@ def test_a_subscription_that_is_not_durable_says_so(client: Client) -> None:
     link = LinkClient(client.site, "n2")
     (attach,) = link.send(subscriber(expiry_policy=TerminusExpiryPolicy.NEVER))
     assert attach.source.durable == TerminusDurability.NONE and attach.source.address == ADDRESS
+
+
+@pytest.mark.requirement("B11.2")
+def test_a_plain_name_is_a_queue_or_else_an_exchange() -> None:
+    site = Site("n1", "n2", "n3")
+    client = site.client("n1")
+    link = LinkClient(site, "n2", receiver(0, "amq.fanout"), credit(10))
+    sending = LinkClient(site, "n3", sender(0, "amq.fanout"))
+    (told,) = sending.send(transfer(1, message(body=b"1")))
+    assert told.state == d.Accepted() and [one[-1:] for one in link.payloads] == [b"1"]
+    client.declare("both")
+    client.declare_exchange("both", "fanout")
+    queued = LinkClient(site, "n2", receiver(0, "both"), credit(10))
+    (told,) = LinkClient(site, "n3", sender(0, "both")).send(transfer(1, message(body=b"2")))
+    assert told.state == d.Accepted() and [one[-1:] for one in queued.payloads] == [b"2"]
+    refused = LinkClient(site, "n2", receiver(0, "neither"))
+    assert [one.performative.source for one in refused.frames if isinstance(one.performative, d.Attach)] == [
+        None
+    ]

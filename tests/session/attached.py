@@ -9,6 +9,7 @@ from typing import Any
 from node.delivery.settlements import Outcome
 from node.message.run import Run
 from node.refusal import NotFoundError, Refusal
+from node.routing.exchange import Exchange
 from node.session.amqp10.session import ConnectionSession
 from node.session.ports import ConsumerOptions, DeclaredQueue, QueueDeclaration, QueueDescription, QueueRef
 from node.session.subscriber import Subscriber
@@ -73,6 +74,11 @@ class NodeBroker(AnsweringBroker):
         if name.startswith("subscription/") and name not in self.queues:
             raise NotFoundError(f"no queue '{name}' in vhost '{vhost}'")
         return super().queue(vhost, name, holder)
+
+    def exchange(self, vhost: str, name: str) -> Exchange:
+        if name in self.missing:
+            raise NotFoundError(f"no exchange '{name}' in vhost '{vhost}'")
+        return super().exchange(vhost, name)
 
     def describe(self, queue: QueueRef) -> QueueDescription:
         found = self.queues[queue.name]

@@ -30,9 +30,34 @@ def test_a_target_is_refused_for_what_its_publishes_would_be(
 ) -> None:
     broker = NodeBroker()
     broker.refusals[name] = refusal
+    broker.missing.add("q")
     client = Client(broker)
     attach, detach = client.send(sender(0))
     assert attach.target is None and error_in(detach, d.Detach).condition == condition
+
+
+def test_a_target_may_be_an_exchange_by_its_plain_name() -> None:
+    broker = NodeBroker()
+    broker.refusals["queue q"] = NotFoundError("no queue")
+    client = Client(broker)
+    attach, _ = client.send(sender(0))
+    assert attach.target.address == "q"
+    client.send(transfer(1))
+    assert [(run.exchange, run.routing_key) for run in broker.published] == [("q", "")]
+
+
+@pytest.mark.requirement("B4.5", "B4.6")
+@pytest.mark.parametrize("exchange", ["missing", "forbidden"])
+def test_a_target_that_is_neither_a_queue_nor_an_exchange_is_refused(exchange: str) -> None:
+    broker = NodeBroker()
+    broker.refusals["queue q"] = NotFoundError("no queue")
+    if exchange == "missing":
+        broker.missing.add("q")
+    else:
+        broker.refusals["route "] = AccessRefusedError("no right")
+    attach, detach = Client(broker).send(sender(0))
+    conditions = {"missing": AmqpCondition.NOT_FOUND, "forbidden": AmqpCondition.UNAUTHORIZED_ACCESS}
+    assert attach.target is None and error_in(detach, d.Detach).condition == conditions[exchange]
 
 
 def test_every_connection_may_send_to_an_exclusive_queue() -> None:

@@ -71,4 +71,5 @@ def test_exchanges_and_dynamic_nodes_have_no_other_place(client: Client) -> None
 
 def test_a_queue_that_is_not_there_is_not_found(client: Client) -> None:
     client.broker.refusals["queue far"] = NotFoundError("no queue 'far'")
+    client.broker.missing.add("far")
     assert refused(client.send(receiver(3, "far"))).condition == "amqp:not-found"

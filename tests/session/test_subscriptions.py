@@ -210,3 +210,22 @@ def test_names_have_a_limit(client: Client) -> None:
     attach.name = "l" * 250
     _, detach = client.send(attach)
     assert error_in(detach, d.Detach).condition == AmqpCondition.INVALID_FIELD
+
+
+@pytest.mark.requirement("B11.2")
+def test_a_plain_name_is_an_exchange_where_no_queue_has_the_name(client: Client, broker: NodeBroker) -> None:
+    broker.refusals["queue orders"] = NotFoundError("no queue 'orders'")
+    (attach,) = client.send(subscriber(address="orders"))
+    assert attach.source.address == "orders", "clients compare addresses"
+    assert broker.bound == [("orders", "", "amq.gen-1")]
+    assert list(broker.consumed.values()) == ["amq.gen-1"]
+
+
+def test_a_plain_name_of_neither_is_refused(client: Client, broker: NodeBroker) -> None:
+    broker.refusals["queue orders"] = NotFoundError("no queue 'orders'")
+    broker.missing.add("orders")
+    attach, detach = client.send(subscriber(address="orders"))
+    assert attach.source is None
+    error = error_in(detach, d.Detach)
+    assert (error.condition, error.description) == (AmqpCondition.NOT_FOUND, "no queue 'orders'")
+    assert not broker.declared

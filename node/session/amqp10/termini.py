@@ -45,7 +45,7 @@ from node.session.consumers import nothing
 from node.session.core import MachineSession, SessionCore
 from node.session.ports import BrokerPort
 from node.wire.amqp10 import effects
-from node.wire.amqp10.addresses import QUEUE_PATH, destination_of
+from node.wire.amqp10.addresses import QUEUE_PATH, destination_of, exchange_named
 from node.wire.amqp10.connection import Connection
 from node.wire.amqp10.definitions import (
     AmqpCondition,
@@ -139,16 +139,33 @@ class Termini:
         if not link.exchange and self._redirected(link, link.routing_key, address):
             return
         command = FindExchange(link.exchange) if link.exchange else FindQueue(link.routing_key)
-        self._core.carry_out(link.session, command, partial(self._target_found, link))
+        self._core.carry_out(link.session, command, partial(self._target_found, link, address))
 
-    def _target_found(self, link: IncomingLink, result: Result | Refusal) -> None:
+    def _target_found(self, link: IncomingLink, address: str, result: Result | Refusal) -> None:
         with self._session:
+            exchange = exchange_named(address)
             # Only its own connection consumes from an exclusive queue, and every connection may send to it.
-            if isinstance(result, Refusal) and not isinstance(result, ResourceLockedError):
+            if isinstance(result, NotFoundError) and exchange and not link.exchange:
+                self._find_named(link, exchange, result)
+            elif isinstance(result, Refusal) and not isinstance(result, ResourceLockedError):
                 self._connection.sessions.refuse(link, refusal_error(result))
             else:
                 self._attach_target(link)
             self._session.answered()
+
+    def _find_named(self, link: IncomingLink, address: str, missing: Refusal) -> None:
+        """There is no queue of the name that the address is: there may be an exchange. An exchange to which
+        the user may not publish is as good as none.
+        """
+        found = destination_of(address)
+        try:
+            self._port.route(self._core.scope, *found)
+        except Refusal as error:
+            told_error = missing if isinstance(error, NotFoundError) else error
+            self._connection.sessions.refuse(link, refusal_error(told_error))
+            return
+        link.exchange, link.routing_key = found
+        self._attach_target(link)
 
     def _attach_target(self, link: IncomingLink) -> None:
         try:
@@ -205,10 +222,28 @@ class Termini:
 
     def _started(self, link: OutgoingLink, result: Result | Refusal) -> None:
         with self._session:
-            if isinstance(result, Refusal):
+            exchange = exchange_named(link.source.address or "")
+            if isinstance(result, NotFoundError) and exchange and not link.subscribes:
+                looked = partial(self._exchange_found, link, exchange, result)
+                self._core.carry_out(link.session, FindExchange(destination_of(exchange)[0]), looked)
+            elif isinstance(result, Refusal):
                 self._connection.sessions.refuse(link, refusal_error(result))
             elif isinstance(result, Consuming):
                 self._recover(link, result)
+            self._session.answered()
+
+    def _exchange_found(
+        self, link: OutgoingLink, address: str, missing: Refusal, result: Result | Refusal
+    ) -> None:
+        """There is no queue of the name that the address is: there may be an exchange."""
+        with self._session:
+            try:
+                if isinstance(result, Refusal):
+                    self._connection.sessions.refuse(link, refusal_error(missing))
+                else:
+                    self._subscribe(link, link.source, address)
+            except WireError as error:
+                self._connection.sessions.refuse(link, told(error))
             self._session.answered()
 
     def _kept_link(self, link: OutgoingLink) -> bytes:
@@ -406,7 +441,8 @@ class Termini:
             self._links[queue] = mine = link.attach.name, link.attach.role
             self._kept[mine] = KeptTerminus(queue, address, retention)
         terminus = _terminus(link)
-        terminus.address = address
+        if terminus.dynamic or not terminus.address:
+            terminus.address = address
         if terminus.dynamic:
             terminus.dynamic_node_properties = dict(LIFETIME)
         if isinstance(link, OutgoingLink):

@@ -3,9 +3,9 @@
     /queues/NAME               a queue; NAME is percent-encoded
     /exchanges/NAME/KEY        an exchange with a routing key; both are percent-encoded
     /exchanges/NAME            an exchange with the empty routing key
-    NAME                       a queue
+    NAME                       a queue; where there is none, an exchange with the empty routing key
     amqp://HOST/queues/NAME    as /queues/NAME, and so with /exchanges/
-    amqp://HOST/NAME           a queue; NAME is percent-encoded
+    amqp://HOST/NAME           as NAME, which is percent-encoded
 
 A source or a target is a queue or an exchange. Where the target is null, each message has an address
 in its property `to`.
@@ -14,7 +14,7 @@ in its property `to`.
 from __future__ import annotations
 
 from typing import Final
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from node.wire.amqp10.errors import AddressError
 from node.wire.amqp10.sections import properties_of, scan_sections
@@ -44,6 +44,14 @@ def destination_of(address: str | None) -> tuple[str, str]:
     if path.startswith("/"):
         raise AddressError(f"the address {address!r} begins with none of /queues/ and /exchanges/")
     return "", path
+
+
+def exchange_named(address: str) -> str:
+    """The address of the exchange that a plain name names; empty for an address that is no plain name. Where
+    there is a queue of that name, the name stands for the queue. Raises AddressError.
+    """
+    path = _path(address)
+    return "" if not path or path.startswith("/") else EXCHANGE_PATH + quote(path, safe="")
 
 
 def address_in(data: bytes, at: int, end: int) -> str | None:
