@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from node.refusal import AccessRefusedError, NotFoundError, Refusal, locked
+from node.session.amqp10.session import ConnectionSession
 from node.session.client_views import LinkView
 from node.wire.amqp10 import definitions as d
+from node.wire.amqp10.connection import AMQP_HEADER, SASL_HEADER
 from node.wire.amqp10.definitions import AmqpCondition
 from node.wire.amqp10.limits import ConnectionLimits
+from tests.session.answering import Socket
 from tests.session.attached import Client, NodeBroker
 from tests.wire.amqp10.peer import error_in, transfer
-from tests.wire.amqp10.performatives import credit, receiver, sender
+from tests.wire.amqp10.performatives import PLAIN, credit, octets_of, receiver, sender
 from tests.wire.amqp10.sections import message, run_of
 
 # -- targets ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("hostname", "vhost"),
+    [
+        (None, "/"),
+        ("broker.example", "/"),
+        ("vhost:tenant", "tenant"),
+        ("vhost:/a b", "/a b"),
+        ("vhost:", ""),
+    ],
+)
+def test_the_hostname_of_open_names_the_virtual_host(hostname: str | None, vhost: str) -> None:
+    port: Any = NodeBroker()
+    session = ConnectionSession(port, Socket(), ConnectionLimits(), lambda: 1.0)
+    session.receive(octets_of(SASL_HEADER, PLAIN))
+    session.receive(octets_of(AMQP_HEADER, d.Open("client", hostname)))
+    assert session.vhost == vhost
 
 
 @pytest.mark.requirement("B4.5", "B4.6")

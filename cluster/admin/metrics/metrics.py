@@ -370,18 +370,18 @@ class NodeMetrics:
 EXPIRED: Final = "Messages that queues gave up because their time to live was over."
 
 
-LINKS: Final = (
+LINKS_HELP: Final = (
     "Links of AMQP 1.0: `in` are those on which clients send, `out` those on which this node sends."
 )
-LINK_CREDIT: Final = (
+LINK_CREDIT_HELP: Final = (
     "Messages that the receivers of these links have given credit for, and that have not been sent."
 )
 
 
 def _links(sweep: Sweep) -> Iterator[Metric]:
     labels, both = ({"direction": "in"}, {"direction": "out"}), (sweep.incoming, sweep.outgoing)
-    yield series("quorate_links", "gauge", LINKS, labels, [totals.links for totals in both])
-    yield series("quorate_link_credit", "gauge", LINK_CREDIT, labels, [totals.credit for totals in both])
+    yield series("quorate_links", "gauge", LINKS_HELP, labels, [totals.links for totals in both])
+    yield series("quorate_link_credit", "gauge", LINK_CREDIT_HELP, labels, [totals.credit for totals in both])
 
 
 def _expired(tally: Tally) -> float:
