@@ -158,9 +158,10 @@ def test_a_message_whose_error_has_no_room_dies_without(site: Site, monkeypatch:
 def test_in_a_transaction_the_error_comes_with_the_commit(
     site: Site, queues: tuple[str, ...], fail: bool
 ) -> None:
+    """Queues of different kinds have different partitions, which prepare the transaction."""
     client = site.client("n1")
-    for queue in queues:
-        client.declare(queue, **DEAD_LETTERS)
+    for queue, kind in zip(queues, ("replicated", "classic", "transient"), strict=False):
+        client.declare(queue, **KINDS[kind], **DEAD_LETTERS)
         sent(site, queue, BODY)
     link = LinkClient(
         site, "n2", coordinator(9), *(receiver(at, queue) for at, queue in enumerate(queues)),
