@@ -18,7 +18,7 @@ from node.message.streams import (
     X_UNDERLYING_TOPIC,
 )
 
-FORMAT_LEVEL: Final = 22
+FORMAT_LEVEL: Final = 23
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
@@ -40,8 +40,8 @@ With level 17 there are streams, and queues over them. With level 18 queues may 
 With level 19 queues may keep a history, and clients may bring messages back that have left a queue.
 With level 20 queues may keep the last message of each key, streams state an expiration for queues over them,
 and readers of streams have subscriptions. With level 21 the catalog has views over queues.
-With level 22 logs have notes for histories, and partitions keep whole entries and digests for them; and
-rejections of messages may have the client's error.
+With level 22 logs have notes for histories, and partitions keep whole entries and digests for them.
+With level 23 rejections of messages may have the client's error.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -133,7 +133,7 @@ NOTES_IN_LOGS: Final = 22
 snapshots with digests, and carry out declarations of queues that place those with a history apart.
 """
 
-ERRORS_OF_REJECTIONS: Final = 22
+ERRORS_OF_REJECTIONS: Final = 23
 """From this level on nodes read annotations in discards of front ends: the errors that clients tell."""
 
 LINKS_IN_LOGS: Final = 14

@@ -432,12 +432,7 @@ class Channel:
     def acknowledge(self, first: int, last: int, multiple: bool) -> None:
         """A row of basic.ack. Raises UnknownDeliveryTagError."""
         try:
-            if multiple:
-                # Behind the first frame, each frame has one more delivery to settle: the delivery of its tag.
-                self.deliveries.settle(Outcome.ACCEPTED, first, multiple=True)
-                first += 1
-            if first <= last:
-                self.deliveries.accept_row(first, last)
+            self.deliveries.accept_row(first, last, multiple)
         except UnknownDeliveryError as error:
             raise _unknown_tag(error.number, (m.BasicAck.CLASS_ID, m.BasicAck.METHOD_ID)) from None
 

@@ -371,10 +371,16 @@ class ChannelDeliveries:
             self._settle(outcome, one)
         self._release()
 
-    def accept_row(self, first: int, last: int) -> None:
-        """Accept deliveries with consecutive tags, one by one. Raises as `settle` does, at the first wrong
-        tag.
+    def accept_row(self, first: int, last: int, multiple: bool) -> None:
+        """Accept deliveries with consecutive tags, one by one; with `multiple` each with all before. Raises
+        as `settle` does, at the first wrong tag.
         """
+        if multiple:
+            self.settle(Outcome.ACCEPTED, first, multiple=True)
+            # Behind the first tag, each tag has one more delivery to settle: its own.
+            first += 1
+            if first > last:
+                return
         row = self.unsettled.take_row(first, last)
         if self.transaction is not None:
             self.transaction.settle(Outcome.ACCEPTED, row)
