@@ -12,7 +12,7 @@ or has been looked at, and none for a message.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final
 
@@ -35,23 +35,31 @@ GroupHead = tuple[int, int]
 _NO_HEAD: Final[GroupHead] = (ABOVE_ALL, 0)
 
 
-@dataclass(slots=True)
+@dataclass(init=False, slots=True)
 class Group:
     """A busy group, with unsettled or resting messages, or one with parked messages. While a message rests,
     later ones wait.
+
+    `others`: the unsettled messages of consumers beside the holder. A consumer that is back after its lease
+    was lost may still have messages of a group that another consumer holds by now. No consumer gets further
+    messages of the group before one consumer has all that are unsettled.
+
+    `offered`: the first parked message, and the holder under which `_heads` has it.
     """
 
-    holder: ConsumerKey | None = None
-    unsettled: int = 0
-    others: dict[ConsumerKey, RangeSet] = field(default_factory=dict)
-    """The unsettled messages of consumers beside the holder. A consumer that is back after its lease was lost
-    may still have messages of a group that another consumer holds by now. No consumer gets further messages
-    of the group before one consumer has all that are unsettled.
-    """
-    resting: int = 0
-    parked: RangeSet = field(default_factory=RangeSet)
-    offered: tuple[int, ConsumerKey | None] | None = None
-    """The first parked message, and the holder under which `_heads` has it."""
+    holder: ConsumerKey | None
+    unsettled: int
+    others: dict[ConsumerKey, RangeSet]
+    resting: int
+    parked: RangeSet
+    offered: tuple[int, ConsumerKey | None] | None
+
+    def __init__(self) -> None:
+        self.holder = None
+        self.unsettled = self.resting = 0
+        self.others = {}
+        self.parked = RangeSet()
+        self.offered = None
 
     @property
     def waits(self) -> bool:
@@ -261,8 +269,9 @@ class ReadyByGroup(Order):
         made._bound = dict(self._bound)
         for key, group in self._groups.items():
             if group.unsettled or group.resting:
-                others = {consumer: ranges.copy() for consumer, ranges in group.others.items()}
-                made._groups[key] = Group(group.holder, group.unsettled, others, group.resting)
+                twin = made._groups[key] = Group()
+                twin.holder, twin.unsettled, twin.resting = group.holder, group.unsettled, group.resting
+                twin.others = {consumer: ranges.copy() for consumer, ranges in group.others.items()}
         return made
 
     # -- looking --------------------------------------------------------------------------------

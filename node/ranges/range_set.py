@@ -240,13 +240,21 @@ class RangeSet:
         starts = self._starts[0]
         start = starts[0]
         if first <= start:
-            # The fast path for FIFO traffic, which cuts the first range at its front.
+            # The fast path for FIFO traffic, which cuts the first range at its front, or removes it.
             if last < start:
                 return 0
-            if last < self._ends[0][0]:
+            end = self._ends[0][0]
+            if last < end:
                 starts[0] = last + 1
                 self._count -= last + 1 - start
                 return last + 1 - start
+            if len(starts) > 1 and last < starts[1]:
+                del starts[0], self._ends[0][0]
+                self._count -= end + 1 - start
+                return end + 1 - start
+            if len(starts) == len(lasts) == 1:
+                self.clear()
+                return end + 1 - start
         from_chunk, from_i = self._position(first)
         to_chunk, to_i = self._position(last + 1)
         rest: tuple[Range, ...] = ()
