@@ -48,6 +48,9 @@ class OwnedPartition(Protocol):
     def end_cut(self, number: int, confirmed: Callable[[], None]) -> None:
         """Go on behind a cut (`cluster.owner.cuts`)."""
 
+    def when_leading(self, leads: Callable[[], None]) -> None:
+        """Call `leads` once a majority has confirmed that this node owns the partition, if it does."""
+
     @property
     def past(self) -> Tally:
         """The tallies of queues that are gone, added up."""

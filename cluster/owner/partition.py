@@ -291,6 +291,11 @@ class PartitionOwner:
         """Go on behind a cut: see `cluster.owner.cuts`."""
         end_cut(self._state, number, confirmed)
 
+    def when_leading(self, leads: Callable[[], None]) -> None:
+        """Call `leads` once a majority has confirmed that this node owns the partition, if it does."""
+        if self.active:
+            self._state.linearizable_reads.when_confirmed(leads)
+
     def _in_use(self, queue: int) -> bool:
         return queue in self.queues and self.queues[queue].delivery.consumers.count > 0
 

@@ -1,5 +1,5 @@
-"""Reads those operations of an entry alone that may concern one message. So a log is walked through faster
-than by reading all operations.
+"""Reads those operations of an entry alone that may concern one message, or its publishes alone. So a log is
+walked through faster than by reading all operations.
 """
 
 from __future__ import annotations
@@ -43,3 +43,23 @@ def operations_about(data: Buffer, batch: OpBatch, number: int) -> Iterator[tupl
         except (KeyError, StructError, ValueError) as error:
             raise EntryFormatError(f"operation of kind {kind} at octet {offset} is malformed") from error
         yield sequence, operation
+
+
+def publishes_in(data: Buffer, batch: OpBatch) -> Iterator[tuple[int, int, int]]:
+    """The publish operations of a batch: for each the number of its first message, how many messages it has,
+    and its offset. Raises EntryFormatError.
+    """
+    sequence, offset, end = batch.first_sequence, batch.start, batch.end
+    while offset < end:
+        kind = data[offset]
+        try:
+            if kind == _PUBLISH:
+                count, behind = publish_extent(data, offset)
+                yield sequence, count, offset
+                sequence, offset = sequence + count, behind
+            elif kind in _OF_RANGES and ONE_RANGE.unpack_from(data, offset)[2] == 1:
+                offset += ONE_RANGE.size
+            else:
+                offset = READERS[kind](data, offset)[1]
+        except (KeyError, StructError, ValueError) as error:
+            raise EntryFormatError(f"operation of kind {kind} at octet {offset} is malformed") from error

@@ -381,12 +381,14 @@ class PartitionMachine:
         record = bisect_left(self._indexes, index)
         if record == len(self._indexes) or self._indexes[record] != index:
             return {}
-        end = self._firsts[record + 1] if record + 1 < len(self._firsts) else self.next_sequence
-        found = {
-            queue: state.alive.intersection(self._firsts[record], end - 1)
-            for queue, state in self.queues.items()
-        }
-        return {queue: ranges for queue, ranges in found.items() if ranges}
+        first, last = self._firsts[record], self.first_behind(index) - 1
+        found = ((queue, one.alive.intersection(first, last)) for queue, one in self.queues.items())
+        return {queue: ranges for queue, ranges in found if ranges}
+
+    def first_behind(self, index: int) -> int:
+        """The number of the first message whose contents are in no entry up to a log index."""
+        record = bisect_right(self._indexes, index)
+        return self._firsts[record] if record < len(self._firsts) else self.next_sequence
 
     def live_indexes(self) -> list[tuple[int, int]]:
         """Closed ranges of log indexes that cover every entry with a live message.

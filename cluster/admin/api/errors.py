@@ -11,13 +11,18 @@ RESTARTED_CODE = 541
 
 
 class ApiError(Exception):
-    """Becomes an answer with `status` and a body of `error` and `reason`."""
+    """Becomes an answer with `status` and a body of `error` and `reason`, and of further `facts`."""
 
-    def __init__(self, status: int, error: str, reason: Any) -> None:
+    def __init__(self, status: int, error: str, reason: Any, **facts: Any) -> None:
         super().__init__(f"{status} {error}: {reason}")
         self.status = status
         self.error = error
         self.reason = reason
+        self.facts = facts
+
+    @property
+    def body(self) -> dict[str, Any]:
+        return {"error": self.error, "reason": self.reason, **self.facts}
 
 
 def bad_request(reason: Any) -> ApiError:

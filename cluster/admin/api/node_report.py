@@ -14,6 +14,7 @@ from typing import Any, Final
 from cluster.admin.api.client_rows import ClientRows
 from cluster.admin.api.cuts import BEGIN_CUT, END_CUT, CutAnswers
 from cluster.admin.api.explain_answers import DIGESTS, EXPLAIN, ExplainAnswers
+from cluster.admin.api.log_answers import LOG_PLAN, LOG_READ, LogAnswers
 from cluster.admin.api.partition_rows import PartitionRows
 from cluster.admin.api.queue_rows import QueueRows
 from cluster.admin.api.rates import (
@@ -64,6 +65,7 @@ class NodeReport:
         self._queues = QueueRows(node.partitions, self.sampler, self.wall_ms)
         cuts = CutAnswers(node.partitions.owners, wanted)
         explaining = ExplainAnswers(node.partitions.owners, node.partitions.host, node.clock, wanted)
+        logs = LogAnswers(node.partitions.owners, node.partitions.host, node.clock, wanted)
         partitions = PartitionRows(name, node.partitions.host, node.clock, wanted)
         for question, answerer in (
             (NODE, lambda _: self._facts()),
@@ -81,6 +83,8 @@ class NodeReport:
             (END_CUT, cuts.end),
             (EXPLAIN, explaining.explain),
             (DIGESTS, explaining.digests),
+            (LOG_PLAN, logs.plan),
+            (LOG_READ, logs.read),
         ):
             inquiry.answer(question, answerer)
 

@@ -1,9 +1,9 @@
-"""The results of handlers: a JSON value, rows to be listed, or a status with no body."""
+"""The results of handlers: a JSON value, rows to be listed, octets, or a status with no body."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from math import isfinite
@@ -31,6 +31,16 @@ class Status:
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
     body: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """Octets that are made while the client reads them. Only the first piece may raise ApiError or
+    Refusal.
+    """
+
+    content_type: str
+    pieces: AsyncGenerator[bytes, None]
 
 
 CREATED = Status(201)

@@ -13,9 +13,10 @@ from cluster.admin.api.bodies import Bodies
 from cluster.admin.api.call import Call
 from cluster.admin.api.errors import ApiError, api_error_of, bad_request, no_such_object, not_authorised
 from cluster.admin.api.log_in import LogIn, LoginError
-from cluster.admin.api.responses import to_json
+from cluster.admin.api.responses import Streamed, to_json
 from cluster.admin.api.routing import Endpoint, Router
 from cluster.admin.api.services import Services
+from cluster.admin.api.streams import Streams
 from cluster.admin.api.writing import json_response, written
 from cluster.admin.http.headers import SAFE_METHODS, is_from_elsewhere
 from node.refusal import Refusal
@@ -43,6 +44,7 @@ class ManagementServer:
         self._router = Router(operations)
         self._log_in = LogIn(services)
         self._bodies = Bodies(services.config.http)
+        self._streams = Streams(services.config.http)
 
     def attach(self, app: web.Application) -> None:
         app.router.add_route("*", API_PREFIX, self._answer)
@@ -82,6 +84,8 @@ class ManagementServer:
         body = await self._bodies.read(request, MAX_BODY if method in BODIED else MAX_UNWANTED)
         call = Call(identity, names, request.query, request.headers, body)
         value = await operation.handler(self._services, call)
+        if isinstance(value, Streamed):
+            return await self._streams.write(request, value)
         return await written(call, value)
 
     # -- rights ------------------------------------------------------------------------------------
@@ -115,7 +119,7 @@ class ManagementServer:
 
 def _failure(error: ApiError) -> web.Response:
     headers = {"WWW-Authenticate": REALM} if isinstance(error, LoginError) else {}
-    return json_response(error.status, to_json({"error": error.error, "reason": error.reason}), headers)
+    return json_response(error.status, to_json(error.body), headers)
 
 
 def _other_method(method: str, operations: Any) -> web.Response:

@@ -1,0 +1,134 @@
+"""One node's plans and blocks of streams, out of its replicas, for the node that a client asks
+(docs/log-api.md). A step of the work has the event loop for a millisecond or so, and all readers together
+have a part of its time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from cluster.admin.api.pace import Pace
+from cluster.admin.inquiry import ANSWER_TIMEOUT_S
+from cluster.admin.views import OwnedPartition
+from cluster.owner.log_plan import LogPlan, PositionAheadError, Wish
+from cluster.owner.log_reading import NotAppliedError, PositionGoneError, cut_blocks, read_step
+from cluster.owner.walking import EntriesGoneError
+from node.message.streams import OffsetKind, StreamOffset
+from replication.host import Host
+from replication.journal import DamagedEntryError
+
+LOG_PLAN: Final = "management.log_plan"
+LOG_READ: Final = "management.log_read"
+
+MOST_WAITING: Final = 32
+"""Plans and steps of reading that wait at a node. A further one is answered with `busy`."""
+
+LEADING_S: Final = 0.5 * ANSWER_TIMEOUT_S
+"""Seconds within which a majority must have confirmed that the owner leads."""
+
+
+class LogAnswers:
+    """See the module's docstring. The answers are plain values; one with a `refused` has nothing else:
+    `busy`, `owner` (the replica is to be spared), `follower` (the replica does not own the partition),
+    `behind` (it has not applied the range), `damaged`, or `gone`, with the `oldest` message.
+    """
+
+    def __init__(
+        self,
+        owners: Mapping[int, OwnedPartition],
+        host: Host,
+        clock: Callable[[], float],
+        wanted: Callable[[], None],
+    ) -> None:
+        """`owners` are this node's replicas by partition; `wanted` asks for a turn."""
+        self._owners, self._host, self._clock, self._wanted = owners, host, clock, wanted
+        self._pace = Pace()
+
+    async def plan(self, argument: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The plan of a `queue`, by the owner of its `partition`; None without a replica."""
+        owner = self._owners.get(argument["partition"])
+        if owner is None:
+            return None
+        if not owner.active or not await self._leads(owner):
+            return {"refused": "follower"}
+        if self._pace.waiting >= MOST_WAITING:
+            return {"refused": "busy"}
+        try:
+            return await self._planned(owner, argument)
+        except NotAppliedError:
+            return {"refused": "behind"}
+        except PositionAheadError as error:
+            return {"refused": "ahead", "end": error.end}
+        except PositionGoneError as error:
+            return {"refused": "gone", "oldest": error.oldest}
+
+    async def _leads(self, owner: OwnedPartition) -> bool:
+        """Whether a majority confirms in time that the owner leads."""
+        confirmed = asyncio.Event()
+        owner.when_leading(confirmed.set)
+        self._wanted()
+        try:
+            async with asyncio.timeout(LEADING_S):
+                await confirmed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _planned(self, owner: OwnedPartition, argument: Mapping[str, Any]) -> dict[str, Any] | None:
+        group = self._host.groups.get(owner.partition)
+        if group is None:
+            return None
+        async with self._pace.turn():
+            first, end = (StreamOffset(OffsetKind(kind), value) for kind, value in argument["between"])
+            plan = LogPlan(owner.machine, group.log, argument["queue"], Wish(first, end, *argument["limits"]))
+            for _ in plan.steps():
+                await self._pace.breath()
+        return {
+            "first": plan.first,
+            "end": plan.end,
+            "wanted": plan.wanted,
+            "stable": plan.stable,
+            "oldest": plan.oldest,
+            "ranges": [tuple(one) for one in plan.ranges],
+        }
+
+    async def read(self, argument: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The first `blocks` of a range from the position `first` to `end`, and the `next` position; None
+        without a replica. An owner with `sparing` does not answer.
+        """
+        owner = self._owners.get(argument["partition"])
+        if owner is None:
+            return None
+        if owner.active and argument["sparing"]:
+            return {"refused": "owner"}
+        if self._pace.waiting >= MOST_WAITING:
+            return {"refused": "busy"}
+        try:
+            async with self._pace.turn():
+                return await self._read(argument)
+        except NotAppliedError:
+            return {"refused": "behind"}
+        except PositionGoneError as error:
+            return {"refused": "gone", "oldest": error.oldest}
+        except DamagedEntryError as error:
+            self._host.repair.found(error, self._clock())
+            self._wanted()
+            return {"refused": "damaged"}
+        except EntriesGoneError:
+            return {"refused": "damaged"}
+
+    async def _read(self, argument: Mapping[str, Any]) -> dict[str, Any] | None:
+        partition, queue = argument["partition"], argument["queue"]
+        # Another one than before the turn, perhaps.
+        owner, group = self._owners.get(partition), self._host.groups.get(partition)
+        if owner is None or group is None:
+            return None
+        step = read_step(owner.machine, group.log, queue, argument["first"], argument["end"])
+        blocks: list[bytes] = []
+        for block in cut_blocks(step):
+            if block is not None:
+                blocks.append(block)
+            await self._pace.breath()
+        return {"blocks": b"".join(blocks), "next": step.next}

@@ -1,0 +1,92 @@
+"""Asks the nodes with replicas of a stream for plans and blocks (docs/log-api.md): followers first, so that
+reading spares the owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Final
+
+from cluster.admin.api.errors import ApiError
+from cluster.admin.api.log_answers import LOG_PLAN, LOG_READ
+from cluster.admin.inquiry import Inquiry
+from cluster.catalog.definitions import QueueDefinition
+from cluster.owner.log_plan import Wish
+from node.message.bookmarks import bookmark_of
+
+POSITION_GONE: Final = 410
+NOT_APPLIED: Final = 409
+NO_REPLICA: Final = 503
+
+_REASONS: Final = {
+    "behind": (NOT_APPLIED, "not_applied", "no replica that answers has applied the range yet"),
+    "busy": (NO_REPLICA, "service_unavailable", "too many readers at once: ask again"),
+    "damaged": (NO_REPLICA, "service_unavailable", "a replica mends its journal: ask again"),
+}
+
+
+class LogReplicas:
+    """The replicas of one stream. Methods raise ApiError."""
+
+    def __init__(self, inquiry: Inquiry, queue: QueueDefinition, nodes: Sequence[str]) -> None:
+        """`nodes`: those with a replica that run, the one to ask first in front."""
+        self._inquiry, self._queue, self._nodes = inquiry, queue, nodes
+        self._asked: Mapping[str, Any] = {"partition": queue.partition, "queue": queue.id}
+
+    async def plan(self, wish: Wish) -> tuple[str, Mapping[str, Any]]:
+        """The owner, and its plan."""
+        argument = {
+            **self._asked,
+            "between": [tuple(wish.first), tuple(wish.end)],
+            "limits": [wish.rows, wish.octets, wish.range_octets],
+        }
+        refusals: list[Mapping[str, Any]] = []
+        for node in self._nodes:
+            answer = await self._inquiry.ask(node, LOG_PLAN, argument)
+            if answer is not None and "refused" not in answer:
+                return node, answer
+            refusals += [answer] if answer is not None else []
+        raise self._refusal(refusals)
+
+    async def blocks(self, first: int, end: int) -> AsyncIterator[tuple[int, bytes]]:
+        """The blocks of a range, some at a time, each with the position to go on at."""
+        node = ""
+        while first < end:
+            node, answer = await self._read(node, {**self._asked, "first": first, "end": end})
+            first = answer["next"]
+            yield first, answer["blocks"]
+
+    async def _read(self, node: str, argument: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+        """The next blocks, of the node that has told the ones before if possible."""
+        refusals: list[Mapping[str, Any]] = []
+        sparing = [(one, True) for one in self._nodes]
+        owners = [(one, False) for one in self._nodes]
+        for asked, spare in [*([(node, False)] if node else []), *sparing, *owners]:
+            answer = await self._inquiry.ask(asked, LOG_READ, {**argument, "sparing": spare})
+            if answer is not None and "refused" not in answer:
+                return asked, answer
+            refusals += [answer] if answer is not None else []
+            if answer is not None and answer["refused"] == "gone":
+                break
+        raise self._refusal(refusals)
+
+    def _refusal(self, refusals: Sequence[Mapping[str, Any]]) -> ApiError:
+        """The answer where no replica has given one."""
+        told = {one["refused"]: one for one in refusals}
+        if "gone" in told:
+            return self._gone(told["gone"]["oldest"])
+        if "ahead" in told:
+            end = bookmark_of(self._queue.id, told["ahead"]["end"])
+            return ApiError(
+                400, "bad_request", f"the position is behind the end of the stream, {end}", end=end
+            )
+        for refused, (status, error, reason) in _REASONS.items():
+            if refused in told:
+                return ApiError(status, error, reason)
+        return ApiError(NO_REPLICA, "service_unavailable", "no node with the stream answers: ask again")
+
+    def _gone(self, oldest: int | None) -> ApiError:
+        bookmark = None if oldest is None else bookmark_of(self._queue.id, oldest)
+        has = "it has no message" if bookmark is None else f"the oldest is {bookmark}"
+        reason = f"messages behind the position may have left stream '{self._queue.name}': {has}"
+        return ApiError(POSITION_GONE, "gone", reason, oldest=bookmark)

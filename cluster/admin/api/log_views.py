@@ -1,0 +1,176 @@
+"""The log of a stream over HTTP: plans, and ranges of the log as blocks (docs/log-api.md, requirement F8)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, Final
+
+from cluster.admin.api.call import Call
+from cluster.admin.api.errors import ApiError, bad_request, no_such_object, not_authorised
+from cluster.admin.api.internal_channel import internal_channel
+from cluster.admin.api.log_replicas import LogReplicas
+from cluster.admin.api.responses import Streamed, to_json
+from cluster.admin.api.routing import Endpoints
+from cluster.admin.api.services import Services
+from cluster.catalog.definitions import QueueDefinition
+from cluster.owner.log_plan import NO_LIMIT, Wish
+from node.message.bookmarks import BookmarkError, bookmark_of, is_bookmark, number_of_bookmark
+from node.message.streams import FROM_NEXT, OffsetKind, StreamOffset
+from node.queue.argument_types import UnacceptableError
+from node.queue.block_format import END_BLOCK, REFUSAL_BLOCK, encode_block
+from node.queue.features.underlying_topic import read_point
+
+endpoints = Endpoints()
+
+BLOCKS_TYPE: Final = "application/vnd.quorate.blocks"
+
+RANGE_OCTETS: Final = 64 * 1024 * 1024
+"""The octets of entries that a range has, unless the client asks for more or fewer."""
+
+_NAMED: Final = {"earliest": StreamOffset(OffsetKind.FIRST), "latest": FROM_NEXT}
+_OF_PLANS: Final = ("from", "to", "rows", "octets", "range_octets")
+_OF_BLOCKS: Final = ("from", "to")
+
+
+@endpoints.on("GET", "/log/{vhost}/{name}/plan")
+async def plan_log(services: Services, call: Call) -> dict[str, Any]:
+    """Ranges of the stream's log between two positions, cut at entries, with their messages and octets."""
+    _check_names(call, _OF_PLANS)
+    queue = await _stream(services, call)
+    wish = Wish(
+        _position(queue, call.query, "from", "earliest"),
+        _position(queue, call.query, "to", "latest"),
+        _limit(call.query, "rows", NO_LIMIT),
+        _limit(call.query, "octets", NO_LIMIT),
+        _limit(call.query, "range_octets", RANGE_OCTETS),
+    )
+    owner, plan = await _replicas(services, queue).plan(wish)
+    nodes = [one for one in _nodes(services, queue) if one != owner]
+    return {
+        "vhost": queue.vhost,
+        "stream": queue.name,
+        "partition": queue.partition,
+        **{name: _bookmark(queue, plan[key]) for name, key in _POSITIONS.items()},
+        "ranges": [_range(queue, one) for one in plan["ranges"]],
+        "replicas": [{"node": one, "http": services.members[one].http} for one in (*nodes, owner)],
+    }
+
+
+@endpoints.on("GET", "/log/{vhost}/{name}/blocks")
+async def read_log(services: Services, call: Call) -> Streamed:
+    """The messages of the stream between two positions, as blocks."""
+    _check_names(call, _OF_BLOCKS)
+    for name in _OF_BLOCKS:
+        if not is_bookmark(call.query.get(name, "")):
+            raise bad_request(f"{name} is missing, or no bookmark: blocks are read between two bookmarks")
+    queue = await _stream(services, call)
+    first, end = (_position(queue, call.query, name, "").value for name in _OF_BLOCKS)
+    if end < first:
+        raise bad_request(f"to, {call.query['to']}, is in front of from, {call.query['from']}")
+    return Streamed(BLOCKS_TYPE, _blocks(_replicas(services, queue), queue, first, end))
+
+
+async def _blocks(
+    replicas: LogReplicas, queue: QueueDefinition, first: int, end: int
+) -> AsyncGenerator[bytes, None]:
+    """The blocks of a range, and the one that ends it. Raises ApiError before the first of them; a later
+    refusal is a block.
+    """
+    begun = False
+    try:
+        async for following, blocks in replicas.blocks(first, end):
+            first, begun = following, True
+            if blocks:
+                yield blocks
+    except ApiError as error:
+        if not begun:
+            raise
+        told = to_json({"status": error.status, **error.body}).encode()
+        yield encode_block(queue.id, first, first, [told], kind=REFUSAL_BLOCK)
+        return
+    yield encode_block(queue.id, end, end, [], kind=END_BLOCK)
+
+
+async def _stream(services: Services, call: Call) -> QueueDefinition:
+    """The stream of the path, which the user may read. Raises ApiError and Refusal."""
+    name = call.path["name"]
+    queue = services.state.queues.get((call.vhost, name))
+    if queue is None:
+        raise no_such_object()
+    if not queue.stream:
+        raise bad_request(f"queue '{name}' in vhost '{call.vhost}' is no stream: streams alone are read so")
+    async with internal_channel(services.front_end, call.identity, call.vhost) as channel:
+        if channel.readable(name):
+            raise not_authorised("the user may read some messages of the stream only")
+    return queue
+
+
+def _nodes(services: Services, queue: QueueDefinition) -> list[str]:
+    """The running nodes with a replica, this one first."""
+    running = services.running
+    replicas = services.state.partitions[queue.partition].replicas
+    return [one for one in running if one in replicas]
+
+
+def _replicas(services: Services, queue: QueueDefinition) -> LogReplicas:
+    return LogReplicas(services.inquiry, queue, _nodes(services, queue))
+
+
+# -- parameters -----------------------------------------------------------------------------------
+
+_POSITIONS: Final = {
+    "from": "first", "to": "wanted", "end": "end", "stable_end": "stable", "oldest": "oldest",
+}  # fmt: skip
+"""The positions of a plan, as answers and as nodes name them."""
+
+
+def _bookmark(queue: QueueDefinition, number: int | None) -> str | None:
+    return None if number is None else bookmark_of(queue.id, number)
+
+
+def _range(queue: QueueDefinition, row: tuple[int, int, int, int]) -> dict[str, Any]:
+    first, end, rows, octets = row
+    return {
+        "from": bookmark_of(queue.id, first), "to": bookmark_of(queue.id, end), "rows": rows,
+        "octets": octets,
+    }  # fmt: skip
+
+
+def _check_names(call: Call, known: tuple[str, ...]) -> None:
+    for name in call.query:
+        if name not in known:
+            raise bad_request(f"there is no parameter {name}; these are: {', '.join(known)}")
+
+
+def _position(queue: QueueDefinition, query: Mapping[str, str], name: str, default: str) -> StreamOffset:
+    """Raises ApiError."""
+    text = query.get(name, default)
+    if text in _NAMED:
+        return _NAMED[text]
+    try:
+        if is_bookmark(text):
+            return StreamOffset(OffsetKind.NUMBER, number_of_bookmark(queue.id, text))
+        point = read_point(text)
+        if point.kind is OffsetKind.AGE:
+            return StreamOffset(OffsetKind.TIME, max(0, int(time.time() * 1000) - point.value))
+        if point.kind is OffsetKind.TIME:
+            return point
+    except BookmarkError as error:
+        raise bad_request(f"{name}: {error}") from None
+    except UnacceptableError:
+        pass
+    raise bad_request(
+        f"{name}, {text!r}, is no position: earliest, latest, a bookmark, a time as in ISO 8601, or an age "
+        "such as 12h"
+    )
+
+
+def _limit(query: Mapping[str, str], name: str, default: int) -> int:
+    """Raises ApiError."""
+    text = query.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 19 and int(text)):
+        raise bad_request(f"{name}, {text!r}, is no number above 0")
+    return int(text)

@@ -1,0 +1,197 @@
+"""Cuts the messages of a stream out of the log of any replica, as blocks (docs/log-api.md), in steps of a
+bounded size. Pure.
+
+A position is a number: the messages of a stream in front of a position are those with lower numbers. A range
+is everything between two positions. All messages in front of the *stable end* are there for good, and no
+message comes between them any more: messages that a transaction withholds are behind it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from cluster.owner.walking import EntriesGoneError
+from node.message.run import Run
+from node.queue.block_format import MESSAGES_BLOCK, encode_block, encode_block_run
+from node.queue.entry_format import Buffer, read_batches, read_run
+from node.queue.entry_scan import publishes_in
+from node.queue.operations import Aspect
+from node.queue.partition import PartitionMachine
+from node.queue.queue import QueueState
+from node.ranges.range_map import Span
+from node.ranges.range_set import Range
+from replication.journal import PartitionLog
+from replication.raft import Entry
+
+READ_OCTETS: Final = 128 * 1024
+"""Octets of entries that a step reads, unless one entry has more."""
+
+READ_ENTRIES: Final = 256
+"""Entries that a step reads at most."""
+
+BLOCK_OCTETS: Final = 256 * 1024
+"""A block of so many octets gets no further message."""
+
+LOOKED_AT: Final = 32
+"""Publishes that are looked at before the work may be interrupted."""
+
+
+class PositionGoneError(Exception):
+    """Retention has passed a position. `oldest` is the number of the oldest message, None without any."""
+
+    def __init__(self, oldest: int | None) -> None:
+        super().__init__(f"the oldest message is {oldest}")
+        self.oldest = oldest
+
+
+class NotAppliedError(Exception):
+    """The replica has not applied everything in front of the range's end yet."""
+
+
+def stable_end(machine: PartitionMachine, state: QueueState) -> int:
+    """The position in front of which no message comes any more."""
+    withheld = state.withheld.front()
+    return machine.next_sequence if withheld is None else withheld[0]
+
+
+def check_there(machine: PartitionMachine, state: QueueState, position: int) -> None:
+    """Raises PositionGoneError where messages behind the position may have left the stream.
+
+    The numbers of a partition are shared by its queues: which of the numbers between the position and the
+    oldest message were the stream's is not known any more.
+    """
+    oldest = state.alive.first
+    if position < (machine.next_sequence if oldest is None else oldest):
+        raise PositionGoneError(oldest)
+
+
+class LogStep(NamedTuple):
+    """Entries that were read, and which messages of a stream are wanted of them: (first, last, time) in
+    milliseconds since the epoch. `next` is the position to go on at.
+    """
+
+    queue: int
+    entries: list[Entry]
+    spans: list[Span]
+    next: int
+
+
+def read_step(machine: PartitionMachine, log: PartitionLog, queue: int, first: int, end: int) -> LogStep:
+    """The first entries with messages of a stream in the range: as many as one step reads. They come past the
+    cache of the journal.
+
+    Raises PositionGoneError, NotAppliedError, EntriesGoneError and DamagedEntryError.
+    """
+    state = machine.queues.get(queue)
+    if state is None or end > stable_end(machine, state):
+        raise NotAppliedError
+    if first >= end:
+        return LogStep(queue, [], [], end)
+    check_there(machine, state, first)
+    rows, behind = _rows_with(machine, log, state, first, end)
+    parts = state.alive.intersection(first, behind - 1)
+    arrivals = state.annotations.get(Aspect.ARRIVAL)
+    spans: list[Span] = []
+    for part in parts:
+        spans += [(*part, 0)] if arrivals is None else arrivals.cover(*part)
+    # The next message that is there now: retention may pass all in front of it before the next step.
+    following = state.alive.range_from(behind)
+    go_on = end if following is None else min(end, max(behind, following[0]))
+    return LogStep(queue, log.read(rows, keep=False), spans, go_on)
+
+
+def _rows_with(
+    machine: PartitionMachine, log: PartitionLog, state: QueueState, first: int, end: int
+) -> tuple[list[int], int]:
+    """The rows of the entries to read in one step, and the position behind them."""
+    rows: list[int] = []
+    table, octets, at = log.table, 0, first
+    while len(rows) < READ_ENTRIES:
+        part = state.alive.range_from(at)
+        if part is None or max(part[0], at) >= end:
+            return rows, end
+        at = max(part[0], at)
+        index = machine.locate(at)
+        row = table.find(index)
+        if row < 0:
+            raise EntriesGoneError(f"entry {index} is gone")
+        octets += table.lengths[row]
+        if rows and octets > READ_OCTETS:
+            break
+        rows.append(row)
+        at = machine.first_behind(index)
+    return rows, min(at, end)
+
+
+def cut_blocks(step: LogStep) -> Iterator[bytes | None]:
+    """The blocks of a step. None: no block is ready, and the work may be interrupted."""
+    making, looked_at, at, spans = _Making(step.queue), 0, 0, step.spans
+    for entry in step.entries:
+        for batch in read_batches(entry.data):
+            for start, count, offset in publishes_in(entry.data, batch):
+                looked_at += 1
+                if looked_at % LOOKED_AT == 0:
+                    yield None
+                while at < len(spans) and spans[at][1] < start:
+                    at += 1
+                if at < len(spans) and spans[at][0] < start + count:
+                    for first, time_ms, run in _pieces(entry.data, offset, start, count, spans, at):
+                        if making.octets and making.octets + len(run.raw) > BLOCK_OCTETS:
+                            yield making.block(first)
+                        making.add(first, time_ms, run)
+    if making.messages:
+        yield making.block(step.next)
+
+
+def _pieces(
+    data: Buffer, offset: int, start: int, count: int, spans: list[Span], at: int
+) -> Iterator[tuple[int, int, Run]]:
+    """The wanted parts of the publish at `offset`, none larger than a block unless it is one message: each
+    with its first number and its time.
+    """
+    whole = read_run(data, offset)
+    lengths = whole.each_length()
+    while at < len(spans) and spans[at][0] < start + count:
+        low, high, time_ms = spans[at]
+        low, high = max(low, start), min(high, start + count - 1)
+        for first, last in _within_blocks(lengths, low - start, high - start):
+            yield start + first, time_ms, whole.slice(first, last - first + 1)
+        at += 1
+
+
+def _within_blocks(lengths: array[int], first: int, last: int) -> Iterator[Range]:
+    """Divides messages, whose lengths these are, so that the parts fit into blocks."""
+    octets, begin = 0, first
+    for index in range(first, last + 1):
+        octets += lengths[index]
+        if octets > BLOCK_OCTETS and index > begin:
+            yield begin, index - 1
+            octets, begin = lengths[index], index
+    yield begin, last
+
+
+class _Making:
+    """A block that is being made."""
+
+    def __init__(self, queue: int) -> None:
+        self._queue = queue
+        self._parts: list[Buffer] = []
+        self._first = self.octets = self.messages = 0
+
+    def add(self, first: int, time_ms: int, run: Run) -> None:
+        """Add a run, whose first message has this number."""
+        self._first = self._first or first
+        self._parts += encode_block_run(first, time_ms, run)
+        self.octets += len(run.raw)
+        self.messages += run.count
+
+    def block(self, next: int) -> bytes:
+        """The block, of all that was added; begins another one."""
+        made = encode_block(
+            self._queue, self._first, next, self._parts, kind=MESSAGES_BLOCK, messages=self.messages
+        )
+        self._parts = []
+        self._first = self.octets = self.messages = 0
+        return made
