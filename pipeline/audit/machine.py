@@ -16,8 +16,8 @@ from pipeline.journal.operations import (
     batches_in,
     operations_in,
 )
-from pipeline.journal.runs import bookmark_of
 from pipeline.journal.states import Key, PartitionState, QueueState
+from pipeline.message.runs import bookmark_of
 from pipeline.octets.cursor import Range
 from pipeline.octets.ranges import Numbers
 

@@ -16,7 +16,7 @@ from pipeline.audit.verdict import Place, Promise, Verdict
 from pipeline.journal.layout import Kind, Record
 from pipeline.journal.operations import Publish, batches_in, operations_in
 from pipeline.journal.raft import NORMAL, SnapshotBody, snapshot_in, vote_in
-from pipeline.journal.runs import messages_of
+from pipeline.message.runs import messages_of
 from pipeline.octets.cursor import MalformedError, Range
 from pipeline.octets.ranges import Numbers
 

@@ -7,6 +7,7 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from pipeline.journal.kinds import OpKind
+from pipeline.message.runs import OWN_METHODS, UNIFORM
 from pipeline.octets.cursor import Cursor, MalformedError, Range
 
 ENTRY_VERSION: Final = 1
@@ -15,8 +16,8 @@ _PUBLISH: Final = Struct("<BBHHBBIHIII")
 _DIGEST: Final = 16
 _NOTHING: Final[Mapping[str, Any]] = {}
 
-UNIFORM, PERSISTENT, SPECIAL, DEAD_LETTERS, OWN_METHODS = 1, 2, 4, 8, 16
-"""Flags of a publish."""
+SPECIAL, DEAD_LETTERS = 4, 8
+"""Flags of a publish, beside those of runs."""
 
 
 class Batch(NamedTuple):

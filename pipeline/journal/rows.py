@@ -1,10 +1,11 @@
-"""The rows of the tables of a journal, and the types of their columns."""
+"""The rows of the tables of a journal."""
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple, get_type_hints
+from typing import Any, Final, NamedTuple
 
 from pipeline.journal.damage import Damage
+from pipeline.message.row_types import types_of
 
 
 class MessageRow(NamedTuple):
@@ -105,20 +106,6 @@ class RaftRow(NamedTuple):
     octets: int
 
 
-LONG, TEXT, BINARY, FLAG, TEXTS, PAIRS = "long", "string", "binary", "boolean", "array<string>", "map"
-
-_TYPES: Final[dict[Any, str]] = {
-    int: LONG,
-    int | None: LONG,
-    str: TEXT,
-    str | None: TEXT,
-    bytes: BINARY,
-    bytes | None: BINARY,
-    bool: FLAG,
-    list[str]: TEXTS,
-    dict[str, Any] | None: PAIRS,
-}
-
 ROWS: Final[dict[str, type[tuple[Any, ...]]]] = {
     "messages": MessageRow,
     "operations": OperationRow,
@@ -131,4 +118,4 @@ ROWS: Final[dict[str, type[tuple[Any, ...]]]] = {
 
 def columns_of(table: str) -> dict[str, str]:
     """The columns of a table with their types. Raises KeyError for an unknown table."""
-    return {name: _TYPES[kind] for name, kind in get_type_hints(ROWS[table]).items()}
+    return types_of(ROWS[table])

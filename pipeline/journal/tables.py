@@ -23,7 +23,6 @@ from pipeline.journal.kinds import (
 )
 from pipeline.journal.layout import RECORD_NAMES, WITH_ENTRY, Kind, Record
 from pipeline.journal.operations import (
-    PERSISTENT,
     AnyOperation,
     Batch,
     Operation,
@@ -34,8 +33,8 @@ from pipeline.journal.operations import (
 )
 from pipeline.journal.raft import MEMBERSHIP, NORMAL, Members, command_names, members_in, snapshot_in, vote_in
 from pipeline.journal.rows import EntryRow, MessageRow, OperationRow, RaftRow
-from pipeline.journal.runs import bookmark_of, content_of, messages_of
 from pipeline.journal.segments import FileOctets, Octets, Segment, SegmentReader
+from pipeline.message.runs import PERSISTENT, bookmark_of, content_of, messages_of
 from pipeline.octets.cursor import MalformedError
 
 CATALOG: Final = 0

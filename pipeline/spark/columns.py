@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,8 +19,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from pipeline.journal.rows import BINARY, FLAG, LONG, PAIRS, TEXT, TEXTS, columns_of
 from pipeline.message.content import plain
+from pipeline.message.row_types import BINARY, FLAG, LONG, PAIRS, TEXT, TEXTS
+from pipeline.options import OptionError, nearest
 
 _TEXT_PROPERTIES: Final = (
     "content_type", "content_encoding", "correlation_id", "reply_to", "expiration", "message_id", "type",
@@ -67,26 +68,35 @@ _WHOLE: Final = 1 << 64
 _PROPERTIES_COLUMN: Final = "properties"
 
 
-def schema_of(table: str) -> StructType:
-    """The columns of a table. Raises KeyError for an unknown table."""
-    return StructType([StructField(name, _type_of(name, kind)) for name, kind in columns_of(table).items()])
+def schema_of(kinds: Mapping[str, str]) -> StructType:
+    """The schema of columns with these types."""
+    return StructType([StructField(name, _type_of(name, kind)) for name, kind in kinds.items()])
 
 
 def _type_of(name: str, kind: str) -> DataType:
     return PROPERTIES if name == _PROPERTIES_COLUMN else _SPARK[kind]
 
 
-def arrow_schema(table: str, names: Sequence[str]) -> pa.Schema:
-    """The Arrow schema of some columns of a table."""
-    kinds = columns_of(table)
+def arrow_schema(kinds: Mapping[str, str], names: Sequence[str]) -> pa.Schema:
+    """The Arrow schema of some columns of these types."""
     return pa.schema(
         [(name, _ARROW_PROPERTIES if name == _PROPERTIES_COLUMN else _ARROW[kinds[name]]) for name in names]
     )
 
 
-def converters(table: str, names: Sequence[str]) -> list[Callable[[Any], Any] | None]:
+def check_columns(of: str, kinds: Mapping[str, str], schema: StructType) -> None:
+    """Raises OptionError where `of` has no such columns."""
+    known = {field.name: field.dataType for field in schema_of(kinds)}
+    for field in schema:
+        if field.name not in known:
+            raise OptionError(f"{of} has no column {field.name}{nearest(field.name, tuple(known))}")
+        if field.dataType != known[field.name]:
+            right, wrong = known[field.name].simpleString(), field.dataType.simpleString()
+            raise OptionError(f"the column {field.name} is of type {right}, not {wrong}")
+
+
+def converters(kinds: Mapping[str, str], names: Sequence[str]) -> list[Callable[[Any], Any] | None]:
     """For each column the function that makes its values fit; None where they fit as they are."""
-    kinds = columns_of(table)
     return [_properties if name == _PROPERTIES_COLUMN else _CONVERTERS.get(kinds[name]) for name in names]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from itertools import islice
 from operator import itemgetter
 from typing import Any, Final
@@ -16,17 +15,14 @@ from pipeline.journal.damage import FAIL, REPORT
 from pipeline.journal.rows import ROWS, columns_of
 from pipeline.journal.segments import Segment, segments_in
 from pipeline.journal.tables import read_table
-from pipeline.spark.columns import arrow_schema, converters, schema_of
+from pipeline.options import OptionError, nearest
+from pipeline.spark.columns import arrow_schema, check_columns, converters, schema_of
 
 OPTIONS: Final = ("path", "journals", "table", "onDamage")
 _KNOWN: Final = {name.lower(): name for name in OPTIONS}
 _BATCH_ROWS: Final = 4096
 _BATCH_OCTETS: Final = 8 << 20
 _OCTETS: Final = ("body", "raw")
-
-
-class OptionError(ValueError):
-    """An option of the source, or its value, is wrong."""
 
 
 class SegmentPartition(InputPartition):
@@ -50,12 +46,13 @@ class JournalSource(DataSource):
 
     def schema(self) -> StructType:
         """All columns of the table. Raises OptionError."""
-        return schema_of(_checked(self.options)["table"])
+        return schema_of(columns_of(_checked(self.options)["table"]))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of the columns that `schema` has. Raises OptionError."""
         options = _checked(self.options)
-        _check_columns(options["table"], schema)
+        table = options["table"]
+        check_columns(f"the table {table}", columns_of(table), schema)
         return JournalReader(options, schema.names)
 
 
@@ -83,10 +80,11 @@ class JournalReader(DataSourceReader):
         table, columns = self._options["table"], self._columns
         segment = Segment(*partition.value)
         rows = read_table(segment, table, columns, self._options["onDamage"])
-        names = list(columns_of(table))
+        kinds = columns_of(table)
+        names = list(kinds)
         places = [names.index(name) for name in columns]
-        schema = arrow_schema(table, columns)
-        fit = converters(table, columns)
+        schema = arrow_schema(kinds, columns)
+        fit = converters(kinds, columns)
         sized = [place for place, name in enumerate(names) if name in _OCTETS]
         for batch in _batches(rows, sized):
             arrays = []
@@ -117,32 +115,15 @@ def _checked(options: Mapping[str, str]) -> dict[str, str]:
     for name, value in options.items():
         known = _KNOWN.get(name.lower())
         if known is None:
-            raise OptionError(f"the option {name} is not known{_nearest(name, OPTIONS)}")
+            raise OptionError(f"the option {name} is not known{nearest(name, OPTIONS)}")
         found[known] = value
     if found["table"] not in ROWS:
-        raise OptionError(f"there is no table {found['table']}{_nearest(found['table'], tuple(ROWS))}")
+        raise OptionError(f"there is no table {found['table']}{nearest(found['table'], tuple(ROWS))}")
     if found["onDamage"] not in (FAIL, REPORT):
         raise OptionError(f"onDamage is {FAIL} or {REPORT}, not {found['onDamage']}")
     if ("path" in found) == ("journals" in found):
         raise OptionError("one of the options path and journals names the journals")
     return found
-
-
-def _nearest(name: str, known: Sequence[str]) -> str:
-    near = get_close_matches(name, known, 1, 0.5)
-    return f"; {near[0]} is" if near else f"; these are: {', '.join(known)}"
-
-
-def _check_columns(table: str, schema: StructType) -> None:
-    """Raises OptionError where the table has no such columns."""
-    known = {field.name: field.dataType for field in schema_of(table)}
-    for field in schema:
-        if field.name not in known:
-            names = tuple(known)
-            raise OptionError(f"the table {table} has no column {field.name}{_nearest(field.name, names)}")
-        if field.dataType != known[field.name]:
-            right, wrong = known[field.name].simpleString(), field.dataType.simpleString()
-            raise OptionError(f"the column {field.name} is of type {right}, not {wrong}")
 
 
 def _journals(options: Mapping[str, str]) -> list[str]:

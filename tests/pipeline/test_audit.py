@@ -33,8 +33,8 @@ from pipeline.audit.audit import audit
 from pipeline.audit.verdict import Promise, Verdict, Violation
 from pipeline.journal.layout import Kind
 from pipeline.journal.operations import Operation, batches_in, operations_in
-from pipeline.journal.runs import bookmark_of
 from pipeline.journal.segments import segments_in
+from pipeline.message.runs import bookmark_of
 from replication.journal.records import RecordKind, SnapshotBody, encode_hard_state
 from replication.raft.types import HardState, Membership
 from tests.messages import content, run_of

@@ -61,7 +61,7 @@ from node.queue.transfers import Transfer
 from node.wire.formats import FORMATS
 from pipeline.journal.kinds import ACTIONS, ASPECTS, REASONS, OpKind, kind_name
 from pipeline.journal.operations import Operation, Publish, Unknown, batches_in, operations_in
-from pipeline.journal.runs import messages_of
+from pipeline.message.runs import messages_of
 from pipeline.octets.cursor import MalformedError
 from tests.messages import content, run_of
 from tests.pipeline.journals import entry, segment_of, tables_of

@@ -110,6 +110,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "pipeline.message": frozenset({"pipeline.message", "pipeline.octets"}),
     "pipeline.journal": frozenset({"pipeline.journal", "pipeline.message", "pipeline.octets"}),
     "pipeline.audit": frozenset({"pipeline.audit", "pipeline.journal", "pipeline.octets"}),
+    "pipeline.options": frozenset(),
+    "pipeline.log": frozenset({"pipeline.log", "pipeline.message", "pipeline.octets", "pipeline.options"}),
     "pipeline.spark": frozenset({"pipeline"}),
 }
 
@@ -212,7 +214,10 @@ def test_shells_among_decisions_are_listed_while_they_are_shells() -> None:
     assert {one.name for one in DECISIONS if one.name in SHELLS and impurities(one)} == SHELLS.keys()
 
 
-PLAIN = ("pipeline.octets", "pipeline.message", "pipeline.journal", "pipeline.audit", "pipeline.command")
+PLAIN = (
+    "pipeline.octets", "pipeline.message", "pipeline.options", "pipeline.journal", "pipeline.log",
+    "pipeline.audit", "pipeline.command",
+)  # fmt: skip
 """The parts of the pipeline that the distribution runs without the extra `spark`."""
 
 OF_SPARK = ("numpy", "pyarrow", "pyspark", "pipeline.spark")

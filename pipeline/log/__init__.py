@@ -1,0 +1,1 @@
+"""Reads streams over the log API of a cluster (docs/log-api.md)."""

@@ -1,0 +1,123 @@
+"""The columns of the messages of streams, as blocks give them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final, NamedTuple
+
+from pipeline.log.blocks import Block, BlockRun, runs_in
+from pipeline.message.content import Content
+from pipeline.message.row_types import types_of
+from pipeline.message.runs import OWN_METHODS, Message, bookmark_of, content_of, messages_of
+
+
+class TopicRow(NamedTuple):
+    """A message of a stream. `queue` is the stream's name. `time`: when the owner took the message, in
+    milliseconds since the epoch. `raw`: the message bit for bit, properties included.
+    """
+
+    bookmark: str
+    queue: str
+    partition: int
+    sequence: int
+    time: int | None
+    exchange: str
+    routing_key: str
+    properties: dict[str, Any] | None
+    headers: dict[str, Any] | None
+    body: bytes | None
+    raw: bytes | None
+
+
+TOPIC_COLUMNS: Final = types_of(TopicRow)
+"""The columns with their types."""
+
+_DECODED: Final = frozenset(("properties", "headers", "body"))
+_SPLIT: Final = _DECODED | {"raw"}
+
+
+class Topic(NamedTuple):
+    """A stream and its partition, as rows name them."""
+
+    name: str
+    partition: int
+
+
+class Columns:
+    """The values of the wanted columns, message by message. Only what these need is decoded."""
+
+    def __init__(self, topic: Topic, names: Sequence[str]) -> None:
+        """Raises KeyError for an unknown column."""
+        self._topic = topic
+        self._readers = {name: _READERS[name] for name in names}
+        self._decodes = not _DECODED.isdisjoint(names)
+        self._splits = not _SPLIT.isdisjoint(names)
+        self._keys = "routing_key" in names
+        self.values: dict[str, list[Any]] = {name: [] for name in names}
+        self.rows = self.octets = 0
+
+    def add(self, block: Block) -> None:
+        """Add the messages of a block. Raises MalformedError."""
+        for run in runs_in(block):
+            split = self._splits or (self._keys and run.flags & OWN_METHODS)
+            messages = list(messages_of(block.payload, run)) if split else ()
+            contents = [content_of(run.format, one.raw) for one in messages] if self._decodes else ()
+            piece = _Piece(self._topic, block.queue, run, messages, contents)
+            for name, read in self._readers.items():
+                self.values[name] += read(piece)
+            self.rows += run.messages
+        self.octets += len(block.payload)
+
+    def taken(self) -> dict[str, list[Any]]:
+        """The values so far; begins anew."""
+        found = self.values
+        self.values = {name: [] for name in found}
+        self.rows = self.octets = 0
+        return found
+
+
+class _Piece(NamedTuple):
+    """A run, with as much of its messages as the wanted columns need."""
+
+    topic: Topic
+    queue: int
+    run: BlockRun
+    messages: Collection[Message]
+    contents: Collection[Content]
+
+
+def _text(octets: bytes) -> str:
+    return octets.decode("utf-8", "backslashreplace")
+
+
+def _numbers(piece: _Piece) -> range:
+    return range(piece.run.first, piece.run.first + piece.run.messages)
+
+
+def _keys(piece: _Piece) -> list[str]:
+    if piece.run.flags & OWN_METHODS:
+        return [_text(one.routing_key) for one in piece.messages]
+    return [_text(piece.run.routing_key)] * piece.run.messages
+
+
+_READERS: Final[dict[str, Callable[[_Piece], Collection[Any]]]] = {
+    "bookmark": lambda piece: [bookmark_of(piece.queue, number) for number in _numbers(piece)],
+    "queue": lambda piece: [piece.topic.name] * piece.run.messages,
+    "partition": lambda piece: [piece.topic.partition] * piece.run.messages,
+    "sequence": _numbers,
+    "time": lambda piece: [piece.run.time or None] * piece.run.messages,
+    "exchange": lambda piece: [_text(piece.run.exchange)] * piece.run.messages,
+    "routing_key": _keys,
+    "properties": lambda piece: [one.properties for one in piece.contents],
+    "headers": lambda piece: [one.headers for one in piece.contents],
+    "body": lambda piece: [one.body for one in piece.contents],
+    "raw": lambda piece: [one.raw for one in piece.messages],
+}
+
+
+def rows_of_blocks(topic: Topic, blocks: Sequence[Block]) -> list[TopicRow]:
+    """The messages of blocks as rows, all columns of them. Raises MalformedError."""
+    columns = Columns(topic, TopicRow._fields)
+    for block in blocks:
+        columns.add(block)
+    return [TopicRow(*values) for values in zip(*columns.values.values(), strict=True)]

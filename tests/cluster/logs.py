@@ -1,0 +1,95 @@
+"""Asks the nodes of a site for plans and blocks of streams, as an HTTP client's node does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from io import BytesIO
+from typing import Any
+
+from cluster.admin.api.log_answers import LOG_PLAN, LOG_READ, LogAnswers
+from cluster.admin.api.log_replicas import LogReplicas
+from cluster.catalog.definitions import QueueDefinition
+from cluster.owner.log_plan import NO_LIMIT, Wish
+from node.message.streams import FROM_NEXT, OffsetKind, StreamOffset
+from pipeline.log.blocks import Block, read_block
+from pipeline.log.rows import Topic, TopicRow, rows_of_blocks
+from tests.inquiries import inquiries
+from tests.site import Site
+
+EARLIEST = StreamOffset(OffsetKind.FIRST)
+
+
+def at(number: int) -> StreamOffset:
+    return StreamOffset(OffsetKind.NUMBER, number)
+
+
+class LogReading:
+    """The running nodes of a site, which ask each other in octets, without a network. `asked` are the nodes
+    that have told blocks.
+    """
+
+    def __init__(self, site: Site, stream: str) -> None:
+        self._site, self._stream = site, stream
+        self.running = [name for name, node in site.nodes.items() if node.up]
+        self.asked: list[str] = []
+        self._inquiries = inquiries(self.running)
+        for name, inquiry in self._inquiries.items():
+            broker = site.nodes[name].broker
+            answers = LogAnswers(broker.owners, broker.host, lambda: site.world.now, lambda: site.run(0.1))
+            inquiry.answer(LOG_PLAN, answers.plan)
+            inquiry.answer(LOG_READ, self._noting(name, answers))
+
+    def _noting(self, name: str, answers: LogAnswers) -> Any:
+        async def read(argument: Any) -> Any:
+            told = await answers.read(argument)
+            if told is not None and "refused" not in told:
+                self.asked.append(name)
+            return told
+
+        return read
+
+    @property
+    def definition(self) -> QueueDefinition:
+        node = self._site.nodes[self.running[0]]
+        found: QueueDefinition = node.broker.catalog.state.queues["/", self._stream]
+        return found
+
+    def replicas(self, nodes: Sequence[str] = ()) -> LogReplicas:
+        names = list(nodes or self.running)
+        return LogReplicas(self._inquiries[names[0]], self.definition, names)
+
+    def plan(
+        self,
+        first: StreamOffset = EARLIEST,
+        end: StreamOffset = FROM_NEXT,
+        rows: int = NO_LIMIT,
+        octets: int = NO_LIMIT,
+        range_octets: int = NO_LIMIT,
+        nodes: Sequence[str] = (),
+    ) -> Any:
+        """The owner, and its plan. Raises ApiError."""
+        return asyncio.run(self.replicas(nodes).plan(Wish(first, end, rows, octets, range_octets)))
+
+    def blocks(self, first: int, end: int, *nodes: str) -> list[Block]:
+        """The blocks of a range. Raises ApiError."""
+
+        async def read() -> bytes:
+            told = [blocks async for _, blocks in self.replicas(nodes).blocks(first, end)]
+            return b"".join(told)
+
+        octets = asyncio.run(read())
+        source, found = BytesIO(octets), []
+        while source.tell() < len(octets):
+            found.append(read_block(source.read, source.tell()))
+        return found
+
+    def rows(self, first: int, end: int, *nodes: str) -> list[TopicRow]:
+        """The messages of a range."""
+        topic = Topic(self._stream, self.definition.partition)
+        return rows_of_blocks(topic, self.blocks(first, end, *nodes))
+
+    def all_rows(self, **wishes: Any) -> list[TopicRow]:
+        """The messages of all ranges of a plan."""
+        _, plan = self.plan(**wishes)
+        return [row for first, end, _, _ in plan["ranges"] for row in self.rows(first, end)]
