@@ -1,0 +1,174 @@
+"""The options of the source of topics, and the ranges that they ask for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from pipeline.log.client import LogClient
+from pipeline.options import OptionError, nearest
+
+PASSWORD_VARIABLE: Final = "QUORATE_PASSWORD"
+"""The variable of the environment with the password, where no file has it."""
+
+TOPIC_OPTIONS: Final = (
+    "url", "user", "passwordFile", "caFile", "vhost", "topic", "startingAt", "endingAt", "maxRows",
+    "taskBytes",
+)  # fmt: skip
+_KNOWN: Final = {name.lower(): name for name in TOPIC_OPTIONS}
+_DEFAULTS: Final = {"vhost": "/", "startingAt": "earliest", "endingAt": "latest"}
+_SECRET: Final = re.compile("password|passwd|secret|token|credential", re.IGNORECASE)
+_BOOKMARK: Final = re.compile("[0-9a-f]{24}")
+
+DEFAULT_TASK_OCTETS: Final = 64 * 1024 * 1024
+
+
+class TopicOptions(NamedTuple):
+    """Checked options. `starting` is a position, `ending` is one that the last message is in front of."""
+
+    urls: list[str]
+    user: str
+    password_file: str | None
+    ca_file: str | None
+    vhost: str
+    topic: str
+    starting: str
+    ending: str
+    max_rows: int | None
+    task_octets: int
+
+
+class TopicRange(NamedTuple):
+    """What one task reads: a range of one stream."""
+
+    topic: str
+    partition: int
+    first: str
+    end: str
+    rows: int
+    replicas: list[str]
+
+
+class NotThereYetError(Exception):
+    """The stream has not come to the end that was asked for."""
+
+
+def checked_options(given: Mapping[str, str]) -> TopicOptions:
+    """The options of a source. Their names are of any case, as Spark has them. Raises OptionError."""
+    found = dict(_DEFAULTS)
+    for name, value in given.items():
+        known = _KNOWN.get(name.lower())
+        if known is None:
+            if _SECRET.search(name):
+                raise OptionError(
+                    f"a secret is no option, as plans and event logs show {name}: passwordFile names a file "
+                    f"that has the password, or the environment has it as {PASSWORD_VARIABLE}"
+                )
+            raise OptionError(f"the option {name} is not known{nearest(name, TOPIC_OPTIONS)}")
+        found[known] = value
+    for name in ("url", "user", "topic"):
+        if not found.get(name):
+            raise OptionError(f"the option {name} is missing")
+    return TopicOptions(
+        _urls(found["url"]),
+        found["user"],
+        found.get("passwordFile"),
+        found.get("caFile"),
+        found["vhost"],
+        found["topic"],
+        found["startingAt"],
+        _behind(found["endingAt"]),
+        _number(found, "maxRows"),
+        _number(found, "taskBytes") or DEFAULT_TASK_OCTETS,
+    )
+
+
+def _urls(text: str) -> list[str]:
+    urls = [one.strip().rstrip("/") for one in text.split(",") if one.strip()]
+    for url in urls:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise OptionError("url is http://node:15672, https://node:15671, or several with a comma between")
+        if parts.username or parts.password:
+            raise OptionError("url has a user or a password: user and passwordFile are options of their own")
+    if not urls:
+        raise OptionError("the option url is missing")
+    return urls
+
+
+def _behind(ending: str) -> str:
+    """The position behind a bookmark: the message with that bookmark is in front. Other ends as they are."""
+    if _BOOKMARK.fullmatch(ending) and ending[8:] != 16 * "f":
+        return f"{ending[:8]}{int(ending[8:], 16) + 1:016x}"
+    return ending
+
+
+def _number(found: Mapping[str, str], name: str) -> int | None:
+    text = found.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 19 and int(text)):
+        raise OptionError(f"{name} is a number above 0, not {text}")
+    return int(text)
+
+
+def password_of(options: TopicOptions, environment: Mapping[str, str]) -> str:
+    """The user's password, of the file or the environment. Raises OptionError."""
+    if options.password_file is None:
+        if PASSWORD_VARIABLE not in environment:
+            raise OptionError(f"no password: set passwordFile, or {PASSWORD_VARIABLE} in the environment")
+        return environment[PASSWORD_VARIABLE]
+    try:
+        return Path(options.password_file).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionError(f"passwordFile {options.password_file} is not read: {error}") from None
+
+
+def client_of(options: TopicOptions, environment: Mapping[str, str]) -> LogClient:
+    """A client as the options say. Raises OptionError, and OSError for certificates that are not there."""
+    return LogClient(options.urls, options.user, password_of(options, environment), options.ca_file)
+
+
+def topics_of(options: TopicOptions, streams: Callable[[], list[str]]) -> list[str]:
+    """The topic, or all streams whose names a pattern `^…$` takes. Raises OptionError."""
+    topic = options.topic
+    if not (topic.startswith("^") and topic.endswith("$")):
+        return [topic]
+    try:
+        pattern = re.compile(topic)
+    except re.error as error:
+        raise OptionError(f"topic, {topic}, is no pattern: {error}") from None
+    found = [name for name in streams() if pattern.search(name)]
+    if not found:
+        raise OptionError(f"topic, {topic}, takes the name of no stream in virtual host {options.vhost}")
+    return found
+
+
+def ranges_of(options: TopicOptions, client: LogClient) -> Iterator[TopicRange]:
+    """The ranges to read, topic by topic. Raises OptionError, NotThereYetError, and as LogClient."""
+    left = options.max_rows
+    for topic in topics_of(options, lambda: client.streams(options.vhost)):
+        for one in _ranges_of_topic(options, client, topic, left):
+            yield one
+            left = None if left is None else left - one.rows
+
+
+def _ranges_of_topic(
+    options: TopicOptions, client: LogClient, topic: str, left: int | None
+) -> Iterator[TopicRange]:
+    first, end = options.starting, options.ending
+    while left is None or left > 0:
+        plan = client.plan(
+            options.vhost, topic, first=first, end=end, rows=left, range_octets=options.task_octets
+        )
+        for one in plan.ranges:
+            yield TopicRange(topic, plan.partition, one.first, one.end, one.rows, plan.replicas)
+        left = None if left is None else left - sum(one.rows for one in plan.ranges)
+        first, end = plan.end, plan.wanted
+        if plan.end >= plan.wanted or left == 0:
+            return
+        if plan.end >= plan.stable_end:
+            raise NotThereYetError(f"topic {topic} ends at {plan.stable_end}, in front of endingAt {end}")
