@@ -11,6 +11,6 @@ class OptionError(ValueError):
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
-    """What to say behind a name that is not known: the nearest one that is, or all."""
+    """The end of an error about a name that is not known: the nearest one that is, or all."""
     near = get_close_matches(name, known, 1, 0.5)
     return f"; {near[0]} is" if near else f"; these are: {', '.join(known)}"

@@ -26,7 +26,7 @@ ROWS_AT_ONCE: Final = 1024
 PARTS_AT_ONCE: Final = 64
 """Steps of planning before the work may be interrupted."""
 
-NO_LIMIT: Final = 1 << 62
+UNLIMITED: Final = 1 << 62
 
 
 class PositionAheadError(Exception):
@@ -38,15 +38,15 @@ class PositionAheadError(Exception):
 
 
 class Wish(NamedTuple):
-    """What to plan: from one position to another, `rows` messages and `octets` of entries at most, in ranges
-    of about `range_octets`. A single entry may have more octets.
+    """A plan from one position to another, with `rows` messages and `octets` of entries at most, in ranges of
+    about `range_octets`. A single entry may have more octets.
     """
 
     first: StreamOffset
     end: StreamOffset
-    rows: int = NO_LIMIT
-    octets: int = NO_LIMIT
-    range_octets: int = NO_LIMIT
+    rows: int = UNLIMITED
+    octets: int = UNLIMITED
+    range_octets: int = UNLIMITED
 
 
 class PlannedRange(NamedTuple):
@@ -63,12 +63,15 @@ class LogPlan:
     wished for, `end` is where the ranges end, and `stable` the stable end.
     """
 
-    def __init__(self, machine: PartitionMachine, log: PartitionLog, queue: int, wish: Wish) -> None:
-        """Raises NotAppliedError, PositionGoneError and PositionAheadError."""
+    def __init__(
+        self, machine: PartitionMachine, log: PartitionLog, queue: int, wish: Wish, now_ms: int
+    ) -> None:
+        """`now_ms` is the time of day. Raises NotAppliedError, PositionGoneError and PositionAheadError."""
         state = machine.queues.get(queue)
         if state is None:
             raise NotAppliedError
         self._machine, self._log, self._state, self._wish = machine, log, state, wish
+        self._now_ms = now_ms
         self.stable = stable_end(machine, state)
         self.oldest = state.alive.first
         self.first = self._resolved(wish.first)
@@ -88,9 +91,10 @@ class LogPlan:
                 if offset.value > self._machine.next_sequence:
                     raise PositionAheadError(self.stable)
                 return offset.value
-            case OffsetKind.TIME:
+            case OffsetKind.TIME | OffsetKind.AGE:
+                since = offset.value if offset.kind is OffsetKind.TIME else self._now_ms - offset.value
                 arrivals = self._state.annotations.get(Aspect.ARRIVAL)
-                found = None if arrivals is None else arrivals.first_from(offset.value)
+                found = None if arrivals is None else arrivals.first_from(max(0, since))
                 return self.stable if found is None else min(found, self.stable)
         return self.stable
 

@@ -5,6 +5,7 @@ begin.
 from __future__ import annotations
 
 import re
+from calendar import monthrange, timegm
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -57,6 +58,29 @@ def age_ms(text: str) -> int | None:
     found = _AGE.fullmatch(text)
     age_s = 0 if found is None else int(found[1]) * _UNITS_S[found[2]]
     return None if found is None or age_s > _LONGEST_S else age_s * 1000
+
+
+_MOMENT: Final = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.\d{1,9})?)?)?(?P<zone>Z|[+-]\d\d:\d\d)?",
+    re.ASCII,
+)
+
+
+def moment_ms(text: str) -> int | None:
+    """Milliseconds since the epoch of a time as in ISO 8601, of UTC unless it says otherwise; None for
+    another text, and for a time before the epoch.
+    """
+    found = _MOMENT.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
+    if not (year >= 1970 and 1 <= month <= 12 and 1 <= day <= monthrange(year, month)[1]):
+        return None
+    if hour > 23 or minute > 59 or second > 59:
+        return None
+    zone = found["zone"] or "Z"
+    away_s = 0 if zone == "Z" else int(zone[0] + "1") * (int(zone[1:3]) * 3600 + int(zone[4:6]) * 60)
+    return max(0, timegm((year, month, day, hour, minute, second)) - away_s) * 1000
 
 
 class OffsetKind(IntEnum):

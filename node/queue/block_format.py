@@ -51,10 +51,9 @@ def encode_block_run(first: int, time_ms: int, run: Run) -> list[Buffer]:
     key = b"" if run.routing_key is None else run.routing_key.encode("utf-8", "surrogateescape")
     flags = (UNIFORM_RUN if run.lengths is None else 0) | (PERSISTENT_RUN if run.persistent else 0)
     skip = 0 if run.skip == OWN_METHODS else run.skip
-    head = RUN_HEAD.pack(
-        first, time_ms, run.count, flags | (OWN_METHODS_RUN if own else 0), run.format, skip, run.stride,
-        len(run.raw), len(exchange), len(key),
-    )  # fmt: skip
+    flags |= OWN_METHODS_RUN if own else 0
+    sizes_of = skip, run.stride, len(run.raw), len(exchange), len(key)
+    head = RUN_HEAD.pack(first, time_ms, run.count, flags, run.format, *sizes_of)
     sizes = b"" if run.lengths is None else encode_array(run.lengths)
     return [head, exchange, key, sizes, run.raw]
 

@@ -114,7 +114,7 @@ def _run(cursor: Cursor) -> BlockRun:
 
 
 def refusal_in(block: Block) -> dict[str, Any]:
-    """What a refusal says. Raises MalformedError."""
+    """The reasons that a refusal states. Raises MalformedError."""
     try:
         told = json.loads(block.payload)
     except ValueError:

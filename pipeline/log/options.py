@@ -42,7 +42,7 @@ class TopicOptions(NamedTuple):
 
 
 class TopicRange(NamedTuple):
-    """What one task reads: a range of one stream."""
+    """A range of one stream, which one task reads."""
 
     topic: str
     partition: int

@@ -16,6 +16,7 @@ from zipfile import ZipFile
 from pyspark.sql import SparkSession
 
 from pipeline.spark.journal_source import JournalSource
+from pipeline.spark.topic_source import TopicSource
 
 _LOOPBACK: Final = "127.0.0.1"
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
@@ -52,3 +53,4 @@ def register(spark: SparkSession) -> None:
             packed.write(path, path.relative_to(_PACKAGE.parent))
     spark.sparkContext.addPyFile(str(archive))
     spark.dataSource.register(JournalSource)
+    spark.dataSource.register(TopicSource)

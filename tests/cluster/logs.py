@@ -10,11 +10,12 @@ from typing import Any
 from cluster.admin.api.log_answers import LOG_PLAN, LOG_READ, LogAnswers
 from cluster.admin.api.log_replicas import LogReplicas
 from cluster.catalog.definitions import QueueDefinition
-from cluster.owner.log_plan import NO_LIMIT, Wish
+from cluster.owner.log_plan import UNLIMITED, Wish
 from node.message.streams import FROM_NEXT, OffsetKind, StreamOffset
 from pipeline.log.blocks import Block, read_block
 from pipeline.log.rows import Topic, TopicRow, rows_of_blocks
 from tests.inquiries import inquiries
+from tests.simulation.node import EPOCH_MS
 from tests.site import Site
 
 EARLIEST = StreamOffset(OffsetKind.FIRST)
@@ -36,9 +37,15 @@ class LogReading:
         self._inquiries = inquiries(self.running)
         for name, inquiry in self._inquiries.items():
             broker = site.nodes[name].broker
-            answers = LogAnswers(broker.owners, broker.host, lambda: site.world.now, lambda: site.run(0.1))
+            answers = LogAnswers(broker.owners, broker.host, self._now, self._wall_ms, lambda: site.run(0.1))
             inquiry.answer(LOG_PLAN, answers.plan)
             inquiry.answer(LOG_READ, self._noting(name, answers))
+
+    def _now(self) -> float:
+        return self._site.world.now
+
+    def _wall_ms(self) -> int:
+        return EPOCH_MS + int(self._now() * 1000)
 
     def _noting(self, name: str, answers: LogAnswers) -> Any:
         async def read(argument: Any) -> Any:
@@ -63,9 +70,9 @@ class LogReading:
         self,
         first: StreamOffset = EARLIEST,
         end: StreamOffset = FROM_NEXT,
-        rows: int = NO_LIMIT,
-        octets: int = NO_LIMIT,
-        range_octets: int = NO_LIMIT,
+        rows: int = UNLIMITED,
+        octets: int = UNLIMITED,
+        range_octets: int = UNLIMITED,
         nodes: Sequence[str] = (),
     ) -> Any:
         """The owner, and its plan. Raises ApiError."""

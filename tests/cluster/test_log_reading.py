@@ -171,6 +171,7 @@ def test_a_plan_begins_and_ends_at_times_and_bookmarks(site: Site) -> None:
     assert bodies(reading.all_rows(first=since)) == ["3", "4"]
     assert bodies(reading.all_rows(end=since)) == ["1", "2"]
     assert bodies(reading.all_rows(first=at(rows[1].sequence), end=at(rows[3].sequence))) == ["2", "3"]
+    assert bodies(reading.all_rows(first=StreamOffset(OffsetKind.AGE, 2000))) == ["3", "4"]
     assert reading.all_rows(first=FROM_NEXT) == []
     assert reading.all_rows(first=StreamOffset(OffsetKind.TIME, rows[3].time + 1)) == []
 

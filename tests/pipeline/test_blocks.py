@@ -94,7 +94,7 @@ def test_runs_of_every_shape_are_read_as_the_broker_writes_them() -> None:
 
 
 def test_only_the_named_columns_are_decoded() -> None:
-    """A message that nobody can decode has a bookmark and octets."""
+    """A message that cannot be decoded has a bookmark and octets."""
     octets = block_of((5, 1000, uniform(b"nothing", b"to read")))
     for names in (["bookmark", "raw"], ["routing_key", "sequence", "time"], ["partition"], []):
         columns = Columns(TOPIC, names)

@@ -20,6 +20,7 @@ READERS = {
     "cluster/system/clock.py": "the clock of a node",
     "cluster/process/node.py": "the time of day, for times that clients and other nodes must understand",
     "cluster/admin/traces/export.py": "the time of day of spans",
+    "cluster/admin/api/loop_share.py": "measures how long work has had the event loop",
     "cluster/admin/http/pages.py": "bounds how long a slice of a page takes",
     "replication/journal/batch.py": "measures a sync",
     "replication/journal/journal.py": "measures the recovery",

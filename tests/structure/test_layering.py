@@ -109,7 +109,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "pipeline.octets": frozenset({"pipeline.octets"}),
     "pipeline.message": frozenset({"pipeline.message", "pipeline.octets"}),
     "pipeline.journal": frozenset({"pipeline.journal", "pipeline.message", "pipeline.octets"}),
-    "pipeline.audit": frozenset({"pipeline.audit", "pipeline.journal", "pipeline.octets"}),
+    "pipeline.audit": frozenset(
+        {"pipeline.audit", "pipeline.journal", "pipeline.message", "pipeline.octets"}
+    ),
     "pipeline.options": frozenset(),
     "pipeline.log": frozenset({"pipeline.log", "pipeline.message", "pipeline.octets", "pipeline.options"}),
     "pipeline.spark": frozenset({"pipeline"}),

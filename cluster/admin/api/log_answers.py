@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from cluster.admin.api.pace import Pace
+from cluster.admin.api.loop_share import LoopShare
 from cluster.admin.inquiry import ANSWER_TIMEOUT_S
 from cluster.admin.views import OwnedPartition
 from cluster.owner.log_plan import LogPlan, PositionAheadError, Wish
@@ -40,11 +40,15 @@ class LogAnswers:
         owners: Mapping[int, OwnedPartition],
         host: Host,
         clock: Callable[[], float],
+        wall_ms: Callable[[], int],
         wanted: Callable[[], None],
     ) -> None:
-        """`owners` are this node's replicas by partition; `wanted` asks for a turn."""
+        """`owners` are this node's replicas by partition. `wall_ms` is the time of day in milliseconds since
+        the epoch; `wanted` asks for a turn.
+        """
         self._owners, self._host, self._clock, self._wanted = owners, host, clock, wanted
-        self._pace = Pace()
+        self._wall_ms = wall_ms
+        self._share = LoopShare()
 
     async def plan(self, argument: Mapping[str, Any]) -> dict[str, Any] | None:
         """The plan of a `queue`, by the owner of its `partition`; None without a replica."""
@@ -53,7 +57,7 @@ class LogAnswers:
             return None
         if not owner.active or not await self._leads(owner):
             return {"refused": "follower"}
-        if self._pace.waiting >= MOST_WAITING:
+        if self._share.waiting >= MOST_WAITING:
             return {"refused": "busy"}
         try:
             return await self._planned(owner, argument)
@@ -80,11 +84,12 @@ class LogAnswers:
         group = self._host.groups.get(owner.partition)
         if group is None:
             return None
-        async with self._pace.turn():
+        async with self._share.turn():
             first, end = (StreamOffset(OffsetKind(kind), value) for kind, value in argument["between"])
-            plan = LogPlan(owner.machine, group.log, argument["queue"], Wish(first, end, *argument["limits"]))
+            wish = Wish(first, end, *argument["limits"])
+            plan = LogPlan(owner.machine, group.log, argument["queue"], wish, self._wall_ms())
             for _ in plan.steps():
-                await self._pace.breath()
+                await self._share.breath()
         return {
             "first": plan.first,
             "end": plan.end,
@@ -103,10 +108,10 @@ class LogAnswers:
             return None
         if owner.active and argument["sparing"]:
             return {"refused": "owner"}
-        if self._pace.waiting >= MOST_WAITING:
+        if self._share.waiting >= MOST_WAITING:
             return {"refused": "busy"}
         try:
-            async with self._pace.turn():
+            async with self._share.turn():
                 return await self._read(argument)
         except NotAppliedError:
             return {"refused": "behind"}
@@ -130,5 +135,5 @@ class LogAnswers:
         for block in cut_blocks(step):
             if block is not None:
                 blocks.append(block)
-            await self._pace.breath()
+            await self._share.breath()
         return {"blocks": b"".join(blocks), "next": step.next}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final
 
@@ -14,12 +13,10 @@ from cluster.admin.api.responses import Streamed, to_json
 from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 from cluster.catalog.definitions import QueueDefinition
-from cluster.owner.log_plan import NO_LIMIT, Wish
+from cluster.owner.log_plan import UNLIMITED, Wish
 from node.message.bookmarks import BookmarkError, bookmark_of, is_bookmark, number_of_bookmark
-from node.message.streams import FROM_NEXT, OffsetKind, StreamOffset
-from node.queue.argument_types import UnacceptableError
+from node.message.streams import FROM_NEXT, OffsetKind, StreamOffset, age_ms, moment_ms
 from node.queue.block_format import END_BLOCK, REFUSAL_BLOCK, encode_block
-from node.queue.features.underlying_topic import read_point
 
 endpoints = Endpoints()
 
@@ -41,8 +38,8 @@ async def plan_log(services: Services, call: Call) -> dict[str, Any]:
     wish = Wish(
         _position(queue, call.query, "from", "earliest"),
         _position(queue, call.query, "to", "latest"),
-        _limit(call.query, "rows", NO_LIMIT),
-        _limit(call.query, "octets", NO_LIMIT),
+        _limit(call.query, "rows", UNLIMITED),
+        _limit(call.query, "octets", UNLIMITED),
         _limit(call.query, "range_octets", RANGE_OCTETS),
     )
     owner, plan = await _replicas(services, queue).plan(wish)
@@ -120,8 +117,12 @@ def _replicas(services: Services, queue: QueueDefinition) -> LogReplicas:
 # -- parameters -----------------------------------------------------------------------------------
 
 _POSITIONS: Final = {
-    "from": "first", "to": "wanted", "end": "end", "stable_end": "stable", "oldest": "oldest",
-}  # fmt: skip
+    "from": "first",
+    "to": "wanted",
+    "end": "end",
+    "stable_end": "stable",
+    "oldest": "oldest",
+}
 """The positions of a plan, as answers and as nodes name them."""
 
 
@@ -131,10 +132,8 @@ def _bookmark(queue: QueueDefinition, number: int | None) -> str | None:
 
 def _range(queue: QueueDefinition, row: tuple[int, int, int, int]) -> dict[str, Any]:
     first, end, rows, octets = row
-    return {
-        "from": bookmark_of(queue.id, first), "to": bookmark_of(queue.id, end), "rows": rows,
-        "octets": octets,
-    }  # fmt: skip
+    positions = {"from": bookmark_of(queue.id, first), "to": bookmark_of(queue.id, end)}
+    return {**positions, "rows": rows, "octets": octets}
 
 
 def _check_names(call: Call, known: tuple[str, ...]) -> None:
@@ -151,15 +150,13 @@ def _position(queue: QueueDefinition, query: Mapping[str, str], name: str, defau
     try:
         if is_bookmark(text):
             return StreamOffset(OffsetKind.NUMBER, number_of_bookmark(queue.id, text))
-        point = read_point(text)
-        if point.kind is OffsetKind.AGE:
-            return StreamOffset(OffsetKind.TIME, max(0, int(time.time() * 1000) - point.value))
-        if point.kind is OffsetKind.TIME:
-            return point
     except BookmarkError as error:
         raise bad_request(f"{name}: {error}") from None
-    except UnacceptableError:
-        pass
+    age, moment = age_ms(text), moment_ms(text)
+    if age is not None:
+        return StreamOffset(OffsetKind.AGE, age)
+    if moment is not None:
+        return StreamOffset(OffsetKind.TIME, moment)
     raise bad_request(
         f"{name}, {text!r}, is no position: earliest, latest, a bookmark, a time as in ISO 8601, or an age "
         "such as 12h"

@@ -65,7 +65,13 @@ class NodeReport:
         self._queues = QueueRows(node.partitions, self.sampler, self.wall_ms)
         cuts = CutAnswers(node.partitions.owners, wanted)
         explaining = ExplainAnswers(node.partitions.owners, node.partitions.host, node.clock, wanted)
-        logs = LogAnswers(node.partitions.owners, node.partitions.host, node.clock, wanted)
+        logs = LogAnswers(
+            node.partitions.owners,
+            node.partitions.host,
+            node.clock,
+            lambda: self.wall_ms(node.clock()),
+            wanted,
+        )
         partitions = PartitionRows(name, node.partitions.host, node.clock, wanted)
         for question, answerer in (
             (NODE, lambda _: self._facts()),

@@ -16,7 +16,7 @@ from cluster.admin.api.log_in import LogIn, LoginError
 from cluster.admin.api.responses import Streamed, to_json
 from cluster.admin.api.routing import Endpoint, Router
 from cluster.admin.api.services import Services
-from cluster.admin.api.streams import Streams
+from cluster.admin.api.streamed import StreamedAnswers
 from cluster.admin.api.writing import json_response, written
 from cluster.admin.http.headers import SAFE_METHODS, is_from_elsewhere
 from node.refusal import Refusal
@@ -44,7 +44,7 @@ class ManagementServer:
         self._router = Router(operations)
         self._log_in = LogIn(services)
         self._bodies = Bodies(services.config.http)
-        self._streams = Streams(services.config.http)
+        self._streamed = StreamedAnswers(services.config.http)
 
     def attach(self, app: web.Application) -> None:
         app.router.add_route("*", API_PREFIX, self._answer)
@@ -85,7 +85,7 @@ class ManagementServer:
         call = Call(identity, names, request.query, request.headers, body)
         value = await operation.handler(self._services, call)
         if isinstance(value, Streamed):
-            return await self._streams.write(request, value)
+            return await self._streamed.write(request, value)
         return await written(call, value)
 
     # -- rights ------------------------------------------------------------------------------------

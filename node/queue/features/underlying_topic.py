@@ -10,8 +10,6 @@ With a recovery point the owner fills a new queue with messages that the stream 
 
 from __future__ import annotations
 
-import re
-from calendar import monthrange, timegm
 from collections.abc import Mapping
 from typing import Final
 
@@ -23,6 +21,7 @@ from node.message.streams import (
     OffsetKind,
     StreamOffset,
     age_ms,
+    moment_ms,
 )
 from node.message.topic_patterns import TopicPattern, TopicPatternError, is_pattern
 from node.queue.argument import Argument, beside_none_of
@@ -31,10 +30,6 @@ from node.queue.feature import Declaration, Description, Rule
 from node.queue.settings import QueueSettings
 from node.queue.stream_settings import read_age
 
-_TIME: Final = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.\d{1,9})?)?)?(?P<zone>Z|[+-]\d\d:\d\d)?",
-    re.ASCII,
-)
 _NAMED: Final = {"epoch": StreamOffset(OffsetKind.FIRST), "now": FROM_NEXT}
 
 
@@ -49,30 +44,13 @@ def read_point(value: object) -> StreamOffset:
         return StreamOffset(OffsetKind.AGE, age)
     if is_bookmark(text):
         return StreamOffset(OffsetKind.NUMBER, number_in(text))
-    time_ms = _time_ms(text)
+    time_ms = moment_ms(text)
     if time_ms is not None:
         return StreamOffset(OffsetKind.TIME, time_ms)
     try:
         return _NAMED[text]
     except KeyError:
         raise UnacceptableError("invalid_recovery_point") from None
-
-
-def _time_ms(text: str) -> int | None:
-    """Milliseconds since the epoch of a time as in ISO 8601, of UTC unless it says otherwise; None for
-    another text, and for a time before the epoch.
-    """
-    found = _TIME.fullmatch(text)
-    if found is None:
-        return None
-    year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
-    if not (year >= 1970 and 1 <= month <= 12 and 1 <= day <= monthrange(year, month)[1]):
-        return None
-    if hour > 23 or minute > 59 or second > 59:
-        return None
-    zone = found["zone"] or "Z"
-    away_s = 0 if zone == "Z" else int(zone[0] + "1") * (int(zone[1:3]) * 3600 + int(zone[4:6]) * 60)
-    return max(0, timegm((year, month, day, hour, minute, second)) - away_s) * 1000
 
 
 def read_topic(value: object) -> str:

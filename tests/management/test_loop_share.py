@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from cluster.admin.api.pace import RESTS, WORK_S, Pace
+from cluster.admin.api.loop_share import RESTS, WORK_S, LoopShare
 
 pytestmark = pytest.mark.requirement("F8.3")
 
@@ -20,7 +20,7 @@ class Time:
     def __init__(self) -> None:
         self.now = 100.0
         self.paused, self.pauses = 0.0, 0
-        self.pace = Pace(self._pause, lambda: self.now)
+        self.share = LoopShare(self._pause, lambda: self.now)
 
     async def _pause(self, seconds: float) -> None:
         assert seconds > 0
@@ -34,10 +34,10 @@ def test_a_long_piece_of_work_is_interrupted_and_rests() -> None:
     time = Time()
 
     async def work() -> None:
-        async with time.pace.turn():
+        async with time.share.turn():
             for _ in range(100):
                 time.now += WORK
-                await time.pace.breath()
+                await time.share.breath()
 
     asyncio.run(work())
     assert time.paused == pytest.approx(RESTS * 100 * WORK)
@@ -48,7 +48,7 @@ def test_short_pieces_rest_as_much_as_a_long_one() -> None:
     time = Time()
 
     async def work(_: int) -> None:
-        async with time.pace.turn():
+        async with time.share.turn():
             time.now += WORK_S / 10
 
     async def all_at_once() -> None:
@@ -56,7 +56,7 @@ def test_short_pieces_rest_as_much_as_a_long_one() -> None:
 
     asyncio.run(all_at_once())
     assert time.paused == pytest.approx(RESTS * 9 * WORK_S / 10)
-    assert time.pace.waiting == 0
+    assert time.share.waiting == 0
     time.now += 1.0
     before = time.paused
     asyncio.run(work_alone(time))
@@ -64,7 +64,7 @@ def test_short_pieces_rest_as_much_as_a_long_one() -> None:
 
 
 async def work_alone(time: Time) -> None:
-    async with time.pace.turn():
+    async with time.share.turn():
         time.now += WORK_S / 10
 
 
@@ -72,10 +72,10 @@ def test_work_that_fails_leaves_its_turn() -> None:
     time = Time()
 
     async def fail() -> None:
-        async with time.pace.turn():
+        async with time.share.turn():
             raise KeyError
 
     for _ in range(2):
         with pytest.raises(KeyError):
             asyncio.run(fail())
-    assert time.pace.waiting == 0
+    assert time.share.waiting == 0

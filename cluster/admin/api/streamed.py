@@ -18,7 +18,7 @@ MOST_STREAMS: Final = 16
 """Streamed answers of a node at a time: each keeps some pieces in memory."""
 
 
-class Streams:
+class StreamedAnswers:
     """The answers that a node is streaming now."""
 
     def __init__(self, limits: HttpSettings) -> None:

@@ -15,7 +15,7 @@ RESTS: Final = 3
 """Work rests for so many times as long as it has worked: it takes a quarter of the event loop's time."""
 
 
-class Pace:
+class LoopShare:
     """One piece of work at a time, with its rests."""
 
     def __init__(

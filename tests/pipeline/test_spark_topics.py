@@ -1,0 +1,138 @@
+"""The data source `quorate`: streams of a real node as frames of Spark (F8)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pika
+import pytest
+
+from pipeline.log.rows import TOPIC_COLUMNS
+from tests.processes.nodes import Cluster, until
+
+pytestmark = [pytest.mark.spark, pytest.mark.requirement("F8.1", "F8.3")]
+
+COUNT = 5000
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One node, with the streams `orders.eu`, `orders.us` and `other`, and a queue."""
+    cluster = Cluster(tmp_path_factory.mktemp("topics"), nodes=1)
+    with cluster.running():
+        connection = cluster[0].connect()
+        channel = connection.channel()
+        for name in ("orders.eu", "orders.us", "other"):
+            channel.queue_declare(name, durable=True, arguments={"x-queue-type": "stream"})
+        channel.queue_declare("queue", durable=True)
+        for number in range(COUNT):
+            properties = pika.BasicProperties(
+                delivery_mode=2, message_id=str(number), headers={"n": number, "deep": {"a": [1, "b"]}}
+            )
+            channel.basic_publish("", "orders.eu", b"%d" % number, properties)
+        for number in range(10):
+            channel.basic_publish("", "orders.us", b"us %d" % number, pika.BasicProperties(delivery_mode=2))
+        channel.basic_publish("", "other", b"other", pika.BasicProperties(delivery_mode=2))
+
+        def there(name: str) -> int:
+            return int(channel.queue_declare(name, passive=True).method.message_count)
+
+        until(lambda: (there("orders.eu"), there("other")) == (COUNT, 1), "all are there")
+        connection.close()
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def options(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    secret = tmp_path_factory.mktemp("secret") / "password"
+    secret.write_text("guest\n", encoding="utf-8")
+    return {"url": cluster[0].http, "user": "guest", "passwordFile": str(secret), "topic": "orders.eu"}
+
+
+def source(spark: Any, options: dict[str, str], **others: str) -> Any:
+    return spark.read.format("quorate").options(**{**options, **others})
+
+
+def test_a_frame_has_every_message_of_a_stream(spark: Any, options: dict[str, str]) -> None:
+    frame = source(spark, options, taskBytes="200000").load()
+    assert frame.columns == list(TOPIC_COLUMNS)
+    assert frame.rdd.getNumPartitions() > 3
+    rows = frame.orderBy("bookmark").collect()
+    assert [int(bytes(row.body)) for row in rows] == list(range(COUNT))
+    first = rows[7]
+    assert (first.queue, first.routing_key, first.exchange) == ("orders.eu", "orders.eu", "")
+    assert (first.properties.message_id, first.properties.delivery_mode) == ("7", 2)
+    assert first.headers == {"n": "7", "deep": '{"a": [1, "b"]}'}
+    assert bytes(first.raw).endswith(b"7\xce") and first.time > 1_600_000_000_000
+    assert [row.sequence for row in rows] == sorted({row.sequence for row in rows})
+
+
+def test_a_subset_of_the_columns_is_the_projection(spark: Any, options: dict[str, str]) -> None:
+    frame = source(spark, options).schema("sequence long, bookmark string").load()
+    assert frame.columns == ["sequence", "bookmark"]
+    rows = frame.collect()
+    assert len(rows) == COUNT
+    assert all(int(row.bookmark[8:], 16) == row.sequence for row in rows)
+
+
+def test_a_pattern_reads_several_streams(spark: Any, options: dict[str, str]) -> None:
+    frame = source(spark, options, topic="^orders[.].*$").schema("queue string").load()
+    assert {row.queue: row["count"] for row in frame.groupBy("queue").count().collect()} == {
+        "orders.eu": COUNT, "orders.us": 10
+    }  # fmt: skip
+
+
+def test_a_part_is_read_by_bookmarks_rows_and_times(spark: Any, options: dict[str, str]) -> None:
+    rows = source(spark, options).schema("bookmark string, body binary").load().orderBy("bookmark").collect()
+
+    def bodies(**others: str) -> list[int]:
+        found = source(spark, options, **others).schema("bookmark string, body binary").load()
+        return [int(bytes(row.body)) for row in found.orderBy("bookmark").collect()]
+
+    assert bodies(startingAt=rows[10].bookmark, endingAt=rows[19].bookmark) == list(range(10, 20))
+    assert bodies(maxRows="123") == list(range(123))
+    assert bodies(startingAt=rows[4990].bookmark, maxRows="5") == list(range(4990, 4995))
+    assert bodies(startingAt="1h", maxRows="1") == [0] and bodies(startingAt="latest") == []
+    assert bodies(endingAt="2001-01-01") == []
+
+
+WRONG: dict[str, dict[str, str]] = {
+    "the option startingAtt is not known; startingAt is": {"startingAtt": "latest"},
+    "a secret is no option, as plans and event logs show password": {"password": "guest"},
+    "is no stream": {"topic": "queue"},
+    "HTTP status 404": {"topic": "nothing"},
+    "is no position: earliest, latest": {"startingAt": "yesterday"},
+    "takes the name of no stream": {"topic": "^nothing$"},
+    "passwordFile /nothing is not read": {"passwordFile": "/nothing"},
+    "HTTP status 401": {"user": "somebody"},
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_wrong_options_are_refused(spark: Any, options: dict[str, str], text: str) -> None:
+    with pytest.raises(Exception, match=text):
+        source(spark, options, **WRONG[text]).load().collect()
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ("bookmarks string", "a topic has no column bookmarks; bookmark is"),
+        ("sequence string", "the column sequence is of type bigint, not string"),
+    ],
+)
+def test_wrong_columns_are_refused(spark: Any, options: dict[str, str], schema: str, text: str) -> None:
+    with pytest.raises(Exception, match=text):
+        source(spark, options).schema(schema).load().collect()
+
+
+def test_no_plan_shows_the_password(spark: Any, options: dict[str, str], tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("a very secret word", encoding="utf-8")
+    frame = source(spark, options, passwordFile=str(secret)).schema("body binary").load()
+    shown = frame._jdf.queryExecution().toString()
+    assert "BatchScan" in shown or "quorate" in shown
+    assert "very secret" not in shown and "very secret" not in str(os.environ)
