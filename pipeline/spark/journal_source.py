@@ -77,6 +77,9 @@ class JournalReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a segment. Raises DamageError where damage is not to be reported."""
+        if partition.value is None:
+            # A reader without partitions is asked for one all the same.
+            return
         table, columns = self._options["table"], self._columns
         segment = Segment(*partition.value)
         rows = read_table(segment, table, columns, self._options["onDamage"])

@@ -80,6 +80,11 @@ def test_damage_fails_with_file_and_offset_or_is_reported(spark: Any, tmp_path: 
     assert (row.offset, row.kind) == (at, "records")
 
 
+@pytest.mark.requirement("F8.1", "F8.2")
+def test_a_journal_without_segments_has_no_rows(spark: Any, tmp_path: Path) -> None:
+    assert source(spark, path=str(tmp_path)).load().collect() == []
+
+
 WRONG = {
     "the option pathh is not known; path is": {"pathh": "x"},
     "there is no table message; messages is": {"table": "message"},

@@ -100,7 +100,7 @@ def test_a_part_is_read_by_bookmarks_rows_and_times(spark: Any, options: dict[st
 
 
 WRONG: dict[str, dict[str, str]] = {
-    "the option startingAtt is not known; startingAt is": {"startingAtt": "latest"},
+    "the option startingatt is not known; startingAt is": {"startingAtt": "latest"},
     "a secret is no option, as plans and event logs show password": {"password": "guest"},
     "is no stream": {"topic": "queue"},
     "HTTP status 404": {"topic": "nothing"},
