@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from cluster.owner.walking import EntriesGoneError
 from node.message.run import Run
-from node.queue.block_format import MESSAGES_BLOCK, encode_block, encode_block_run
+from node.queue.block_format import MESSAGES_BLOCK, encode_block, encode_block_run, encode_stored_run
 from node.queue.entry_format import Buffer, read_batches, read_run
 from node.queue.entry_scan import publishes_in
 from node.queue.operations import Aspect
@@ -129,18 +129,27 @@ def cut_blocks(step: LogStep) -> Iterator[bytes | None]:
     """The blocks of a step. None: no block is ready, and the work may be interrupted."""
     making, looked_at, at, spans = _Making(step.queue), 0, 0, step.spans
     for entry in step.entries:
-        for batch in read_batches(entry.data):
-            for start, count, offset in publishes_in(entry.data, batch):
+        data = memoryview(entry.data)
+        for batch in read_batches(data):
+            for start, count, offset, behind in publishes_in(data, batch):
                 looked_at += 1
                 if looked_at % LOOKED_AT == 0:
                     yield None
                 while at < len(spans) and spans[at][1] < start:
                     at += 1
-                if at < len(spans) and spans[at][0] < start + count:
-                    for first, time_ms, run in _pieces(entry.data, offset, start, count, spans, at):
-                        if making.octets and making.octets + len(run.raw) > BLOCK_OCTETS:
-                            yield making.block(first)
-                        making.add(first, time_ms, run)
+                if at == len(spans) or spans[at][0] >= start + count:
+                    continue
+                first, last, time_ms = spans[at]
+                if first <= start and start + count <= last + 1 and behind - offset <= BLOCK_OCTETS:
+                    if making.full(behind - offset):
+                        yield making.block(start)
+                    parts = encode_stored_run(start, time_ms, data, offset, behind)
+                    making.add(start, count, behind - offset, parts)
+                    continue
+                for first, time_ms, run in _pieces(data, offset, start, count, spans, at):
+                    if making.full(len(run.raw)):
+                        yield making.block(first)
+                    making.add(first, run.count, len(run.raw), encode_block_run(first, time_ms, run))
     if making.messages:
         yield making.block(step.next)
 
@@ -178,14 +187,18 @@ class _Making:
     def __init__(self, queue: int) -> None:
         self._queue = queue
         self._parts: list[Buffer] = []
-        self._first = self.octets = self.messages = 0
+        self._first = self._octets = self.messages = 0
 
-    def add(self, first: int, time_ms: int, run: Run) -> None:
-        """Add a run, whose first message has this number."""
+    def full(self, octets: int) -> bool:
+        """Whether so many octets of messages need another block."""
+        return bool(self._parts) and self._octets + octets > BLOCK_OCTETS
+
+    def add(self, first: int, count: int, octets: int, parts: list[Buffer]) -> None:
+        """Add a run of `count` messages, the first of which has the number `first`."""
         self._first = self._first or first
-        self._parts += encode_block_run(first, time_ms, run)
-        self.octets += len(run.raw)
-        self.messages += run.count
+        self._parts += parts
+        self._octets += octets
+        self.messages += count
 
     def block(self, next: int) -> bytes:
         """The block, of all that was added; begins another one."""
@@ -193,5 +206,5 @@ class _Making:
             self._queue, self._first, next, self._parts, kind=MESSAGES_BLOCK, messages=self.messages
         )
         self._parts = []
-        self._first = self.octets = self.messages = 0
+        self._first = self._octets = self.messages = 0
         return made

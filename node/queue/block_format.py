@@ -23,6 +23,7 @@ from typing import Final
 from zlib import crc32
 
 from node.message.run import OWN_METHODS, Run
+from node.queue.entry_format import PUBLISH_HEAD
 from node.ranges.columns import Buffer
 from node.ranges.range_set import encode_array
 
@@ -37,9 +38,23 @@ UNIFORM_RUN: Final = 1
 PERSISTENT_RUN: Final = 2
 OWN_METHODS_RUN: Final = 16
 
+_FLAGS: Final = UNIFORM_RUN | PERSISTENT_RUN | OWN_METHODS_RUN
+"""Publish operations have these flags, too (`node.queue.entry_format`)."""
+
 BLOCK_HEAD: Final = Struct("<4sBBHIIQQQ")
 BLOCK_CRC: Final = Struct("<I")
 RUN_HEAD: Final = Struct("<QQIBBHIIBB")
+
+
+def encode_stored_run(first: int, time_ms: int, data: memoryview, offset: int, behind: int) -> list[Buffer]:
+    """As `encode_block_run`, for all messages of the publish operation between two offsets of an entry.
+    Blocks have names, lengths and octets in the order of the operation.
+    """
+    _, flags, format, _, queues, exchange, key, count, skip, stride, _, size = PUBLISH_HEAD.unpack_from(
+        data, offset
+    )
+    head = RUN_HEAD.pack(first, time_ms, count, flags & _FLAGS, format, skip, stride, size, exchange, key)
+    return [head, data[offset + PUBLISH_HEAD.size + 8 * queues : behind]]
 
 
 def encode_block_run(first: int, time_ms: int, run: Run) -> list[Buffer]:

@@ -69,7 +69,7 @@ _SPECIAL = 4
 _DEAD_LETTERS = 8
 _OWN_METHODS = 16
 
-_PUBLISH = Struct("<BBBHHBBIHIII")
+PUBLISH_HEAD = Struct("<BBBHHBBIHIII")
 # The fields of a publish that tell where it ends and how many messages it has.
 _PUBLISH_EXTENT = Struct("<xBB2xHBBI10xI")
 _RANGES = Struct("<BQI")
@@ -98,7 +98,7 @@ def encode_publish(run: Run, queues: Sequence[int], *, dead_letters: bool = Fals
     own = run.routing_key is None
     key = b"" if run.routing_key is None else run.routing_key.encode("utf-8", "surrogateescape")
     lengths = run.lengths
-    head = _PUBLISH.pack(
+    head = PUBLISH_HEAD.pack(
         OpKind.PUBLISH,
         (_UNIFORM if lengths is None else 0)
         | (_PERSISTENT if run.persistent else 0)
@@ -234,10 +234,10 @@ def count_messages(operations: Buffer) -> int:
 
 def read_run(data: Buffer, position: int) -> Run:
     """The run of the publish operation at `position`. Its content is a view of `data`."""
-    head = _PUBLISH.unpack_from(data, position)
+    head = PUBLISH_HEAD.unpack_from(data, position)
     _, flags, format, channel, queues, exchange_size, key_size, count, skip, stride, largest, size = head
     view = memoryview(data)
-    exchange_at = position + _PUBLISH.size + 8 * queues
+    exchange_at = position + PUBLISH_HEAD.size + 8 * queues
     key_at = exchange_at + exchange_size
     offset = key_at + key_size
     lengths = None
@@ -263,7 +263,7 @@ def read_run(data: Buffer, position: int) -> Run:
 def publish_extent(data: Buffer, offset: int) -> tuple[int, int]:
     """The messages of the publish operation at `offset`, and the offset behind it. Raises struct.error."""
     flags, _, queues, exchange_size, key_size, count, size = _PUBLISH_EXTENT.unpack_from(data, offset)
-    end = offset + _PUBLISH.size + 8 * queues + exchange_size + key_size + size
+    end = offset + PUBLISH_HEAD.size + 8 * queues + exchange_size + key_size + size
     return count, end if flags & _UNIFORM else end + 4 * count
 
 
@@ -277,8 +277,8 @@ def _read_publish(data: Buffer, offset: int) -> tuple[Publish, int]:
         raise ValueError("run without messages")
     if flags & _OWN_METHODS and flags & _UNIFORM:
         raise ValueError("messages with routing keys of their own and no lengths")
-    queues = _ids(queue_count).unpack_from(data, offset + _PUBLISH.size)
-    end = offset + _PUBLISH.size + 8 * queue_count + exchange_size + key_size + size
+    queues = _ids(queue_count).unpack_from(data, offset + PUBLISH_HEAD.size)
+    end = offset + PUBLISH_HEAD.size + 8 * queue_count + exchange_size + key_size + size
     if not flags & _UNIFORM:
         end += 4 * count
     return Publish(

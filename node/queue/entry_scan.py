@@ -45,9 +45,9 @@ def operations_about(data: Buffer, batch: OpBatch, number: int) -> Iterator[tupl
         yield sequence, operation
 
 
-def publishes_in(data: Buffer, batch: OpBatch) -> Iterator[tuple[int, int, int]]:
+def publishes_in(data: Buffer, batch: OpBatch) -> Iterator[tuple[int, int, int, int]]:
     """The publish operations of a batch: for each the number of its first message, how many messages it has,
-    and its offset. Raises EntryFormatError.
+    its offset, and the offset behind it. Raises EntryFormatError.
     """
     sequence, offset, end = batch.first_sequence, batch.start, batch.end
     while offset < end:
@@ -55,7 +55,7 @@ def publishes_in(data: Buffer, batch: OpBatch) -> Iterator[tuple[int, int, int]]
         try:
             if kind == _PUBLISH:
                 count, behind = publish_extent(data, offset)
-                yield sequence, count, offset
+                yield sequence, count, offset, behind
                 sequence, offset = sequence + count, behind
             elif kind in _OF_RANGES and ONE_RANGE.unpack_from(data, offset)[2] == 1:
                 offset += ONE_RANGE.size

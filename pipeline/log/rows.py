@@ -8,7 +8,14 @@ from typing import Any, Final, NamedTuple
 from pipeline.log.blocks import Block, BlockRun, runs_in
 from pipeline.message.content import Content
 from pipeline.message.row_types import types_of
-from pipeline.message.runs import OWN_METHODS, Message, bookmark_of, content_of, messages_of
+from pipeline.message.runs import (
+    OWN_METHODS,
+    body_of,
+    bookmark_of,
+    content_of,
+    messages_of,
+    raws_of,
+)
 
 
 class TopicRow(NamedTuple):
@@ -32,8 +39,7 @@ class TopicRow(NamedTuple):
 TOPIC_COLUMNS: Final = types_of(TopicRow)
 """The columns with their types."""
 
-_DECODED: Final = frozenset(("properties", "headers", "body"))
-_SPLIT: Final = _DECODED | {"raw"}
+_DECODED: Final = frozenset(("properties", "headers"))
 
 
 class Topic(NamedTuple):
@@ -51,18 +57,16 @@ class Columns:
         self._topic = topic
         self._readers = {name: _READERS[name] for name in names}
         self._decodes = not _DECODED.isdisjoint(names)
-        self._splits = not _SPLIT.isdisjoint(names)
-        self._keys = "routing_key" in names
+        self._splits = self._decodes or not {"body", "raw"}.isdisjoint(names)
         self.values: dict[str, list[Any]] = {name: [] for name in names}
         self.rows = self.octets = 0
 
     def add(self, block: Block) -> None:
         """Add the messages of a block. Raises MalformedError."""
         for run in runs_in(block):
-            split = self._splits or (self._keys and run.flags & OWN_METHODS)
-            messages = list(messages_of(block.payload, run)) if split else ()
-            contents = [content_of(run.format, one.raw) for one in messages] if self._decodes else ()
-            piece = _Piece(self._topic, block.queue, run, messages, contents)
+            raws = raws_of(block.payload, run) if self._splits else []
+            contents = [content_of(run.format, raw) for raw in raws] if self._decodes else None
+            piece = _Piece(self._topic, block, run, raws, contents)
             for name, read in self._readers.items():
                 self.values[name] += read(piece)
             self.rows += run.messages
@@ -80,10 +84,10 @@ class _Piece(NamedTuple):
     """A run, with as much of its messages as the wanted columns need."""
 
     topic: Topic
-    queue: int
+    block: Block
     run: BlockRun
-    messages: Collection[Message]
-    contents: Collection[Content]
+    raws: list[bytes]
+    contents: list[Content] | None
 
 
 def _text(octets: bytes) -> str:
@@ -96,22 +100,34 @@ def _numbers(piece: _Piece) -> range:
 
 def _keys(piece: _Piece) -> list[str]:
     if piece.run.flags & OWN_METHODS:
-        return [_text(one.routing_key) for one in piece.messages]
+        return [_text(one.routing_key) for one in messages_of(piece.block.payload, piece.run)]
     return [_text(piece.run.routing_key)] * piece.run.messages
 
 
+def _bookmarks(piece: _Piece) -> list[str]:
+    queue = bookmark_of(piece.block.queue, 0)[:8]
+    return [f"{queue}{number:016x}" for number in _numbers(piece)]
+
+
+def _bodies(piece: _Piece) -> list[bytes]:
+    if piece.contents is not None:
+        return [one.body for one in piece.contents]
+    format = piece.run.format
+    return [body_of(format, raw) for raw in piece.raws]
+
+
 _READERS: Final[dict[str, Callable[[_Piece], Collection[Any]]]] = {
-    "bookmark": lambda piece: [bookmark_of(piece.queue, number) for number in _numbers(piece)],
+    "bookmark": _bookmarks,
     "queue": lambda piece: [piece.topic.name] * piece.run.messages,
     "partition": lambda piece: [piece.topic.partition] * piece.run.messages,
     "sequence": _numbers,
     "time": lambda piece: [piece.run.time or None] * piece.run.messages,
     "exchange": lambda piece: [_text(piece.run.exchange)] * piece.run.messages,
     "routing_key": _keys,
-    "properties": lambda piece: [one.properties for one in piece.contents],
-    "headers": lambda piece: [one.headers for one in piece.contents],
-    "body": lambda piece: [one.body for one in piece.contents],
-    "raw": lambda piece: [one.raw for one in piece.messages],
+    "properties": lambda piece: [one.properties for one in piece.contents or ()],
+    "headers": lambda piece: [one.headers for one in piece.contents or ()],
+    "body": _bodies,
+    "raw": lambda piece: piece.raws,
 }
 
 

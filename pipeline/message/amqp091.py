@@ -15,6 +15,12 @@ _FRAME: Final = Struct(">BHI")
 _HEADER: Final = Struct(">HHQ")
 _DECIMAL: Final = Struct(">Bi")
 _METHOD, _HEADER_FRAME, _BODY_FRAME, _END = 1, 2, 3, 0xCE
+_OVERHEAD: Final = 8
+"""The octets of a frame around its payload."""
+
+_LEAST: Final = _OVERHEAD + 14
+"""The octets of a header frame without properties."""
+
 _MORE: Final = 1
 _NONE: Final[dict[str, Any]] = {}
 _REMEMBERED: Final = 1024
@@ -57,6 +63,21 @@ def content_of(data: bytes) -> Content:
     if len(body) != size:
         raise MalformedError(0, f"a body of {len(body)} octets, whose header says {size}")
     return Content(properties, headers, body)
+
+
+def only_body(data: bytes) -> bytes | None:
+    """The body of a message with one body frame or none, without a look at its properties; None where the
+    frames are others.
+    """
+    behind = _OVERHEAD + int.from_bytes(data[3:7], "big")
+    if data[:1] != b"\x02" or data[behind - 1 : behind] != b"\xce" or behind < _LEAST:
+        return None
+    size = int.from_bytes(data[11:19], "big")
+    if len(data) == behind and not size:
+        return b""
+    if data[behind : behind + 1] != b"\x03" or len(data) != behind + _OVERHEAD + size or data[-1] != _END:
+        return None
+    return data[behind + 7 : -1] if int.from_bytes(data[behind + 3 : behind + 7], "big") == size else None
 
 
 def _properties(cursor: Cursor) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -71,6 +71,26 @@ def messages_of(data: bytes, run: Run) -> Iterator[Message]:
         at += length
 
 
+def raws_of(data: bytes, run: Run) -> list[bytes]:
+    """The messages of a run, each as `Message.raw`. Raises MalformedError."""
+    if run.flags & OWN_METHODS or not run.size:
+        return [one.raw for one in messages_of(data, run)]
+    at, skip, found = run.content, run.skip, []
+    lengths = [run.stride] * run.messages if run.lengths is None else run.lengths
+    if skip > min(lengths):
+        raise MalformedError(at, f"a message of {min(lengths)} octets, {skip} of which are to be skipped")
+    for length in lengths:
+        found.append(data[at + skip : at + length])
+        at += length
+    return found
+
+
+def body_of(format: int, raw: bytes) -> bytes:
+    """The body of a message. Raises MalformedError."""
+    body = amqp091.only_body(raw) if format == AMQP_0_9_1 else None
+    return content_of(format, raw).body if body is None else body
+
+
 def content_of(format: int, raw: bytes) -> Content:
     """The parts of a message. Raises MalformedError."""
     if format == AMQP_0_9_1:

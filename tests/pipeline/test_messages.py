@@ -56,8 +56,28 @@ def test_all_properties_of_amqp_0_9_1() -> None:
 @pytest.mark.requirement("F8.2")
 @given(st.dictionaries(st.text(max_size=20), TABLES, max_size=4), st.binary(max_size=50))
 def test_headers_and_bodies_of_amqp_0_9_1(headers: dict[str, Any], body: bytes) -> None:
-    found = amqp091.content_of(messages.content(body, headers=headers))
+    octets = messages.content(body, headers=headers)
+    found = amqp091.content_of(octets)
     assert (found.headers, found.body) == (headers, body)
+    assert amqp091.only_body(octets) == body
+
+
+@pytest.mark.requirement("F8.2")
+@given(st.binary(max_size=60), st.integers(0, 80), st.binary(max_size=9))
+def test_a_body_is_found_without_the_properties_or_not_at_all(body: bytes, at: int, part: bytes) -> None:
+    octets = messages.content(body, message_id="m")
+    changed = octets[:at] + part + octets[at + len(part) :]
+    found = amqp091.only_body(changed)
+    try:
+        expected = amqp091.content_of(changed).body
+    except MalformedError:
+        return
+    assert found in (expected, None)
+    several = messages.content(b"", message_id="m")[:11] + (2 * len(body)).to_bytes(8, "big")
+    several += messages.content(b"", message_id="m")[19:]
+    frame = octets[len(several) :]
+    assert amqp091.content_of(several + 2 * frame).body == 2 * body
+    assert amqp091.only_body(several + 2 * frame) in (2 * body, None)
 
 
 @pytest.mark.requirement("F8.2")
