@@ -12,8 +12,9 @@ from node.message.reason import Reason
 from node.message.run import Run
 from node.queue.decision_format import encode_annotate, encode_remove
 from node.queue.dispatch import QueueOwner
-from node.queue.entry_format import encode_discard
+from node.queue.entry_format import encode_discard, encode_mark
 from node.queue.operations import Aspect, Discard
+from node.queue.stream_settings import is_stream
 from node.ranges.range_set import Range, count_of
 
 
@@ -45,7 +46,18 @@ def discard(
         owner.operation(encode_annotate(number, Aspect.DEATH, spans))
     elif durable:
         owner.operation(encode_remove(number, reason, durable))
+    if durable and is_stream(queue.delivery.settings):
+        owner.operation(encode_mark(number, _passed(queue, durable)))
     owner.dead_letter_soft(number, soft, reason)
+
+
+def _passed(queue: QueueOwner, removed: Sequence[Range]) -> int:
+    """The mark of a stream that loses these messages: replicas tell readers by the mark which positions
+    retention has passed. No message is left in front of it, as new owners hold those up to the mark back.
+    """
+    withheld = queue.delivery.state.withheld.front()
+    last = max(last for _, last in removed)
+    return last if withheld is None else min(last, withheld[0] - 1)
 
 
 def remove_replaced(owner: OwnerState, number: int, queue: QueueOwner, ranges: list[Range]) -> None:

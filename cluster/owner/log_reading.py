@@ -57,13 +57,12 @@ def stable_end(machine: PartitionMachine, state: QueueState) -> int:
 
 
 def check_there(machine: PartitionMachine, state: QueueState, position: int) -> None:
-    """Raises PositionGoneError where messages behind the position may have left the stream.
+    """Raises PositionGoneError where retention has passed messages behind the position.
 
-    The numbers of a partition are shared by its queues: which of the numbers between the position and the
-    oldest message were the stream's is not known any more.
+    The mark of a stream, which no reader leases messages of, is the last number that retention has passed.
     """
     oldest = state.alive.first
-    if position < (machine.next_sequence if oldest is None else oldest):
+    if position <= state.mark and position < (machine.next_sequence if oldest is None else oldest):
         raise PositionGoneError(oldest)
 
 

@@ -241,6 +241,35 @@ def test_positions_that_retention_passed_are_gone(site: Site) -> None:
     assert caught.value.status == 400 and "behind the end" in str(caught.value.reason)
 
 
+def test_a_reader_that_has_everything_is_not_refused_when_all_is_passed(site: Site) -> None:
+    """Other queues of the partition take numbers meanwhile, the owner is lost, and snapshots are taken."""
+    client = declared(site, max_age="1s")
+    client.declare("q")
+    reading = LogReading(site, STREAM)
+    _, begun = reading.plan()
+    client.confirms(client.publish("q", b"x"))
+    _, empty = reading.plan(at(begun["end"]))
+    assert empty["ranges"] == []
+    publish(client, "1", "2")
+    _, plan = reading.plan(at(begun["end"]))
+    assert sum(one[2] for one in plan["ranges"]) == 2
+    site.until(lambda: client.depth(STREAM) == 0)
+    for _ in range(40):
+        client.confirms(client.publish("q", b"x" * 5000))
+    isolate(site, reading.plan()[0])
+    site.run(3.0)
+    alive = [name for name in site.nodes if owner_of(site, reading.definition.partition) == name]
+    client = site.client(alive[0])
+    client.confirms(client.publish("q", b"x"))
+    publish(client, "3")
+    reading = LogReading(site, STREAM)
+    assert bodies(reading.all_rows(first=at(plan["end"]))) == ["3"]
+    for position in (begun["end"], plan["end"] - 1):
+        with pytest.raises(ApiError) as caught:
+            reading.plan(at(position))
+        assert caught.value.status == 410
+
+
 def test_an_empty_stream_has_an_empty_plan(site: Site) -> None:
     declared(site)
     _, plan = LogReading(site, STREAM).plan()

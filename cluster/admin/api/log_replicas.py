@@ -88,5 +88,5 @@ class LogReplicas:
     def _gone(self, oldest: int | None) -> ApiError:
         bookmark = None if oldest is None else bookmark_of(self._queue.id, oldest)
         has = "it has no message" if bookmark is None else f"the oldest is {bookmark}"
-        reason = f"messages behind the position may have left stream '{self._queue.name}': {has}"
+        reason = f"messages behind the position have left stream '{self._queue.name}': {has}"
         return ApiError(POSITION_GONE, "gone", reason, oldest=bookmark)
