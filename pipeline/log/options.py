@@ -16,10 +16,13 @@ PASSWORD_VARIABLE: Final = "QUORATE_PASSWORD"
 
 TOPIC_OPTIONS: Final = (
     "url", "user", "passwordFile", "caFile", "vhost", "topic", "startingAt", "endingAt", "maxRows",
-    "taskBytes",
+    "taskBytes", "onGone",
 )  # fmt: skip
 _KNOWN: Final = {name.lower(): name for name in TOPIC_OPTIONS}
-_DEFAULTS: Final = {"vhost": "/", "startingAt": "earliest", "endingAt": "latest"}
+GONE_FAILS, GONE_CONTINUES = "fail", "continue"
+"""The values of `onGone`."""
+
+_DEFAULTS: Final = {"vhost": "/", "startingAt": "earliest", "endingAt": "latest", "onGone": GONE_FAILS}
 _SECRET: Final = re.compile("password|passwd|secret|token|credential", re.IGNORECASE)
 _BOOKMARK: Final = re.compile("[0-9a-f]{24}")
 
@@ -39,6 +42,7 @@ class TopicOptions(NamedTuple):
     ending: str
     max_rows: int | None
     task_octets: int
+    on_gone: str
 
 
 class TopicRange(NamedTuple):
@@ -72,6 +76,8 @@ def checked_options(given: Mapping[str, str]) -> TopicOptions:
     for name in ("url", "user", "topic"):
         if not found.get(name):
             raise OptionError(f"the option {name} is missing")
+    if found["onGone"] not in (GONE_FAILS, GONE_CONTINUES):
+        raise OptionError(f"onGone is {GONE_FAILS} or {GONE_CONTINUES}, not {found['onGone']}")
     return TopicOptions(
         _urls(found["url"]),
         found["user"],
@@ -83,6 +89,7 @@ def checked_options(given: Mapping[str, str]) -> TopicOptions:
         _behind(found["endingAt"]),
         _number(found, "maxRows"),
         _number(found, "taskBytes") or DEFAULT_TASK_OCTETS,
+        found["onGone"],
     )
 
 
@@ -151,15 +158,15 @@ def ranges_of(options: TopicOptions, client: LogClient) -> Iterator[TopicRange]:
     """The ranges to read, topic by topic. Raises OptionError, NotThereYetError, and as LogClient."""
     left = options.max_rows
     for topic in topics_of(options, lambda: client.streams(options.vhost)):
-        for one in _ranges_of_topic(options, client, topic, left):
+        for one in ranges_between(options, client, topic, options.starting, options.ending, left):
             yield one
             left = None if left is None else left - one.rows
 
 
-def _ranges_of_topic(
-    options: TopicOptions, client: LogClient, topic: str, left: int | None
+def ranges_between(
+    options: TopicOptions, client: LogClient, topic: str, first: str, end: str, left: int | None = None
 ) -> Iterator[TopicRange]:
-    first, end = options.starting, options.ending
+    """The ranges of one topic between two positions, with `left` messages at most. Raises as `ranges_of`."""
     while left is None or left > 0:
         plan = client.plan(
             options.vhost, topic, first=first, end=end, rows=left, range_octets=options.task_octets

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
+from pipeline.log.offsets import TopicOffsets
 from pipeline.log.options import TopicOptions, TopicRange, checked_options, client_of, ranges_of
 from pipeline.log.rows import TOPIC_COLUMNS, Columns, Topic
+from pipeline.options import OptionError
 from pipeline.spark.columns import arrow_schema, check_columns, converters, schema_of
 
 _BATCH_ROWS: Final = 4096
@@ -28,7 +36,7 @@ class TopicPartition(InputPartition):
 
 class TopicSource(DataSource):
     """Options: `url`, `user`, `passwordFile`, `caFile`, `vhost`, `topic`, `startingAt`, `endingAt`,
-    `maxRows`, `taskBytes`; docs/pipeline.md has them.
+    `maxRows`, `taskBytes`, `onGone`; docs/pipeline.md has them.
 
     `.schema(…)` with a subset of the columns is the projection: only these are decoded.
     """
@@ -49,6 +57,40 @@ class TopicSource(DataSource):
         check_columns("a topic", TOPIC_COLUMNS, schema)
         return TopicReader(options, schema.names)
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """The reader of a streaming query. Raises OptionError."""
+        options = checked_options(self.options)
+        check_columns("a topic", TOPIC_COLUMNS, schema)
+        if "endingAt" in self.options:
+            raise OptionError("endingAt is for batch queries: a streaming query has no end")
+        return TopicStreamReader(options, schema.names)
+
+
+def _read(options: TopicOptions, names: Sequence[str], partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The messages of a range. Raises OptionError, and as LogClient."""
+    if partition.value is None:
+        # A reader without partitions is asked for one all the same.
+        return
+    part = TopicRange(*partition.value)
+    columns = Columns(Topic(part.topic, part.partition), names)
+    client = client_of(options, os.environ)
+    for block in client.blocks(options.vhost, part.topic, part.first, part.end, part.replicas):
+        columns.add(block)
+        if columns.rows >= _BATCH_ROWS or columns.octets >= _BATCH_OCTETS:
+            yield _batch(names, columns)
+    if columns.rows:
+        yield _batch(names, columns)
+
+
+def _batch(names: Sequence[str], columns: Columns) -> pa.RecordBatch:
+    schema = arrow_schema(TOPIC_COLUMNS, names)
+    fit = converters(TOPIC_COLUMNS, names)
+    arrays = [
+        pa.array(list(map(convert, values)) if convert else values, field.type)
+        for values, field, convert in zip(columns.taken().values(), schema, fit, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
 
 class TopicReader(DataSourceReader):
     """Reads ranges as Arrow batches. The reader, which goes to the executors, has no password: each process
@@ -66,25 +108,44 @@ class TopicReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of a range. Raises OptionError, and as LogClient."""
-        if partition.value is None:
-            # A reader without partitions is asked for one all the same.
-            return
-        part = TopicRange(*partition.value)
-        client = client_of(self._options, os.environ)
-        columns = Columns(Topic(part.topic, part.partition), self._columns)
-        blocks = client.blocks(self._options.vhost, part.topic, part.first, part.end, part.replicas)
-        for block in blocks:
-            columns.add(block)
-            if columns.rows >= _BATCH_ROWS or columns.octets >= _BATCH_OCTETS:
-                yield self._batch(columns)
-        if columns.rows:
-            yield self._batch(columns)
+        return _read(self._options, self._columns, partition)
 
-    def _batch(self, columns: Columns) -> pa.RecordBatch:
-        schema = arrow_schema(TOPIC_COLUMNS, self._columns)
-        fit = converters(TOPIC_COLUMNS, self._columns)
-        arrays = [
-            pa.array(list(map(convert, values)) if convert else values, field.type)
-            for values, field, convert in zip(columns.taken().values(), schema, fit, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads topics batch by batch. `maxRows` limits a batch, unless Spark asks for all."""
+
+    def __init__(self, options: TopicOptions, columns: Sequence[str]) -> None:
+        self._options = options
+        self._columns = list(columns)
+        self._known: TopicOffsets | None = None
+
+    @property
+    def _offsets(self) -> TopicOffsets:
+        if self._known is None:
+            self._known = TopicOffsets(self._options, client_of(self._options, os.environ))
+        return self._known
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query begins. Raises OptionError, and as LogClient."""
+        return self._offsets.initial()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The limit of `maxRows`."""
+        limit = self._options.max_rows
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Stop at what the topics have now."""
+        self._offsets.stop_at_the_present_end()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the next batch ends. Raises OptionError, and as LogClient."""
+        return self._offsets.latest(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """A partition for each range of a batch. Raises OptionError, NotThereYetError, and as LogClient."""
+        return [TopicPartition(one) for one in self._offsets.ranges(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The messages of a range. Raises OptionError, and as LogClient."""
+        return _read(self._options, self._columns, partition)

@@ -136,3 +136,72 @@ def test_no_plan_shows_the_password(spark: Any, options: dict[str, str], tmp_pat
     shown = frame._jdf.queryExecution().toString()
     assert "BatchScan" in shown or "quorate" in shown
     assert "very secret" not in shown and "very secret" not in str(os.environ)
+
+
+class Query:
+    """A streaming query that stops when it has read what there is, with the messages of each batch."""
+
+    def __init__(self, spark: Any, options: dict[str, str], checkpoint: Path) -> None:
+        self._spark, self._options, self._checkpoint = spark, options, checkpoint
+        self.batches: list[list[bytes]] = []
+
+    def run(self, **others: str) -> list[list[bytes]]:
+        """The batches of one run."""
+        self.batches = []
+        frame = self._spark.readStream.format("quorate").options(**{**self._options, **others})
+        frame = frame.schema("bookmark string, body binary").load()
+        writer = frame.writeStream.foreachBatch(self._batch).trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(self._checkpoint)).start()
+        query.awaitTermination(60)
+        query.stop()
+        return [one for one in self.batches if one]
+
+    def _batch(self, frame: Any, _: int) -> None:
+        self.batches.append([bytes(row.body) for row in frame.orderBy("bookmark").collect()])
+
+
+@pytest.fixture
+def live(cluster: Cluster) -> Iterator[Any]:
+    """A channel, and the name of a stream."""
+    connection = cluster[0].connect()
+    channel = connection.channel()
+    channel.confirm_delivery()
+    name = f"live-{len(cluster.status()['queues'])}"
+    channel.queue_declare(name, durable=True, arguments={"x-queue-type": "stream"})
+    yield channel, name
+    connection.close()
+
+
+def test_a_stream_is_read_on_from_its_checkpoint(
+    spark: Any, options: dict[str, str], live: Any, tmp_path: Path
+) -> None:
+    channel, name = live
+
+    def publish(*numbers: int) -> list[bytes]:
+        for number in numbers:
+            channel.basic_publish("", name, b"%d" % number, pika.BasicProperties(delivery_mode=2))
+        return [b"%d" % number for number in numbers]
+
+    query = Query(spark, {**options, "topic": name}, tmp_path / "checkpoint")
+    assert query.run() == []
+    first = publish(*range(10))
+    assert query.run(maxRows="4") == [first[:4], first[4:8], first[8:]]
+    assert query.run() == []
+    channel.basic_publish("", "other", b"another topic takes numbers", pika.BasicProperties(delivery_mode=2))
+    second = publish(*range(10, 15))
+    assert query.run() == [second]
+
+
+def test_wrong_streaming_queries_are_refused(
+    spark: Any, options: dict[str, str], live: Any, tmp_path: Path
+) -> None:
+    channel, name = live
+    query = Query(spark, {**options, "topic": name}, tmp_path / "checkpoint")
+    with pytest.raises(Exception, match="endingAt is for batch queries"):
+        query.run(endingAt="latest")
+    channel.basic_publish("", name, b"1", pika.BasicProperties(delivery_mode=2))
+    assert query.run() == [[b"1"]]
+    channel.queue_delete(name)
+    channel.queue_declare(name, durable=True, arguments={"x-queue-type": "stream"})
+    with pytest.raises(Exception, match="a bookmark of another queue, or of one that was deleted"):
+        query.run()
