@@ -204,6 +204,32 @@ def test_no_replica_reads_beyond_an_undecided_transaction(site: Site) -> None:
     assert bodies(LogReading(site, STREAM).all_rows()) == ["0", "1", "2"]
 
 
+def test_retention_that_passes_an_undecided_transaction_leaves_its_messages(site: Site) -> None:
+    writer = site.client("n3", transactional=True)
+    writer.declare("q")
+    client = declared(site, max_length_bytes=25)
+    publish(client, "0" * 10)
+    stream = machine_of(replica(site, "n1", STREAM)).queues[LogReading(site, STREAM).definition.id]
+    for queue in ("q", STREAM):
+        writer.publish(queue, b"1" * 10)
+    writer.send(m.TxCommit())
+    site.until(lambda: stream.withheld, step_s=0.0002)
+    withheld = stream.withheld.first
+    mend = isolate(site, "n3")
+    publish(client, *(letter * 10 for letter in "2345"))
+    site.until(lambda: stream.mark)
+    assert withheld is not None and stream.mark < withheld and withheld in stream.alive
+    mend()
+    site.until(lambda: not stream.withheld)
+    site.run(0.5)
+    reading = LogReading(site, STREAM)
+    rows = reading.all_rows()
+    assert all(len(row.body) == 10 for row in rows) and bodies(rows)[-1] == "5" * 10
+    with pytest.raises(ApiError) as caught:
+        reading.plan(at(1))
+    assert caught.value.status == 410
+
+
 def test_a_replica_that_is_behind_is_not_read(site: Site) -> None:
     client = declared(site)
     publish(client, "1")
