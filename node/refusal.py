@@ -33,6 +33,12 @@ class HomeNodeDownError(Refusal):
     code = 404
 
 
+class OutsideDomainError(Refusal):
+    """The queue is in a domain to which the client's node does not belong."""
+
+    code = 404
+
+
 class ResourceLockedError(Refusal):
     """The queue is exclusive to another connection."""
 

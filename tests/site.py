@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,7 @@ class Site:
     def __init__(
         self, *names: str, seed: int = 1, default_type: str = "quorum", drift: float = 0.0,
         auto_delete_after_s: float = 0.0, lives: Lives | None = None,
+        domains: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:  # fmt: skip
         self.world = World(seed)
         self.network = Network(self.world, names, NetworkFaults())
@@ -44,6 +45,7 @@ class Site:
         for node in self.nodes.values():
             if lives is not None:
                 lives.watch(node)
+            node.domains = (domains or {}).get(node.name, ())
             node.start()
         self.until(lambda: all(node.ready for node in self.nodes.values()))
         self.submit(names[0], "found_access", {"vhost": "/", "users": USERS})

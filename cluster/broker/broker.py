@@ -106,7 +106,9 @@ class Broker:
         config, events = self._config, self._events
         self.copies = JournalCopies(config.node, self.catalog, self._time, events.needed)
         self._uptime = Uptime(config.node, config.front_end, self.catalog, self._peers)
-        self.formats = Formats(config.node, config.front_end, self._peer_formats, self.catalog)
+        self.formats = Formats(
+            config.node, config.front_end, config.domains, self._peer_formats, self.catalog
+        )
         member = ClusterMember(
             config.node, self.host, self.catalog, self._peers, self._time, self._send, events.wanted
         )

@@ -77,7 +77,8 @@ class PartitionDefinition:
 
     `founders` are the replicas with which its Raft group began. `size` is the number of replicas that it
     should have where there are enough nodes. `move` is the change that is under way. `apart`: the partition
-    keeps whole entries, for queues with a history alone.
+    keeps whole entries, for queues with a history alone. `domain`: the nodes of this domain alone may have
+    replicas; empty for all nodes.
     """
 
     id: int
@@ -89,6 +90,7 @@ class PartitionDefinition:
     size: int = 0
     move: Move | None = None
     apart: bool = False
+    domain: str = ""
 
     @property
     def preferred(self) -> str:
@@ -134,9 +136,11 @@ Definition = NodeDefinition | PartitionDefinition | QueueDefinition
 
 def to_plain(definition: Definition) -> dict[str, Any]:
     plain = asdict(definition)
-    if isinstance(definition, PartitionDefinition) and not definition.apart:
+    if isinstance(definition, PartitionDefinition):
         # Earlier releases know of no such partitions.
-        del plain["apart"]
+        for name in ("apart", "domain"):
+            if not plain[name]:
+                del plain[name]
     return plain
 
 
@@ -155,6 +159,7 @@ def partition_from_plain(plain: dict[str, Any]) -> PartitionDefinition:
         plain.get("size", len(replicas)),
         None if move is None else Move(**move),
         plain.get("apart", False),
+        plain.get("domain", ""),
     )
 
 

@@ -18,7 +18,9 @@ ADDRESSES = ("peers", "amqp", "http", "public_key")
 class Members:
     """`nodes` by name. `spreading`: the catalog's leader spreads replicas and owners evenly over the members.
 
-    `formats` has the format level that each node reads, by name (`cluster.catalog.membership.formats`).
+    `formats` has the format level that each node reads, by name (`cluster.catalog.membership.formats`), and
+    `domains` the domains of each node that has told them (`cluster.catalog.domains`): no command's effect
+    depends on them, because releases from before level 23 drop them from their snapshots.
     `upgrades` counts the starts of nodes with a higher level than before.
     """
 
@@ -27,6 +29,7 @@ class Members:
         self.spreading = False
         self.founded = False
         self.formats: dict[str, int] = {}
+        self.domains: dict[str, list[str]] = {}
         self.upgrades = 0
         self._changed = changed
         self.commands: dict[str, Callable[..., Any]] = {
@@ -68,8 +71,16 @@ class Members:
         except KeyError:
             raise NotFoundError(f"no node '{name}' in the cluster") from None
 
-    def started(self, name: str, front_end: int, addresses: dict[str, Any], formats: int = 0) -> int:
+    def started(
+        self,
+        name: str,
+        front_end: int,
+        addresses: dict[str, Any],
+        formats: int = 0,
+        domains: list[str] | None = None,
+    ) -> int:
         """Record that the process `front_end` of the node runs. Returns the id of the one before; 0: none.
+        `domains` is None where the node's release has none.
 
         Raises PreconditionFailedError for a node that is not a member of a founded cluster.
         """
@@ -78,6 +89,10 @@ class Members:
         known = self.nodes.get(name, NodeDefinition(name))
         self.upgrades += bool(known.front_end) and formats > self.formats.get(name, 0)
         self.formats[name] = formats
+        if domains is None:
+            self.domains.pop(name, None)
+        else:
+            self.domains[name] = domains
         self._put(replace(known, front_end=front_end, **_given(addresses)))
         return known.front_end
 
@@ -85,6 +100,7 @@ class Members:
         """Forget a node that has left. Returns its last definition."""
         node = self.nodes.pop(name)
         self.formats.pop(name, None)
+        self.domains.pop(name, None)
         self._changed()
         return node
 
@@ -172,6 +188,7 @@ class Members:
             "spreading": self.spreading,
             "founded": self.founded,
             "formats": self.formats,
+            "domains": {name: self.domains[name] for name in sorted(self.domains)},
         }
 
     def restore(self, plain: dict[str, Any]) -> None:
@@ -181,6 +198,7 @@ class Members:
         self.spreading = members.get("spreading", False)
         self.founded = members.get("founded", False)
         self.formats = dict(members.get("formats", {}))
+        self.domains = dict(members.get("domains", {}))
         self._changed()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from cluster.catalog.definitions import (
@@ -25,6 +25,23 @@ FIRST_QUEUE_PARTITION: Final = 1
 PARTITIONS_ALIKE: Final = 4
 """Most partitions with the same replicas. A partition moves, and has an owner, as a whole: a single one could
 not be spread over nodes that join later."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharingTerms:
+    """With which other queues a new queue may share a partition, besides those with the same replicas.
+
+    `size` is the number of replicas that its partition should have; 0: as many as it has. A partition takes
+    `share` queues before another one is added, any number with 0. Queues `apart` have partitions of their
+    own, and so have those of a `domain`. `elsewhere` are partitions that another node owns than the first
+    owner for which the queue asks.
+    """
+
+    size: int = 0
+    share: int = 0
+    apart: bool = False
+    domain: str = ""
+    elsewhere: frozenset[int] = frozenset()
 
 
 class PartitionTable:
@@ -58,13 +75,14 @@ class PartitionTable:
         kind: PartitionKind,
         replicas: tuple[str, ...],
         front_end: int = 0,
-        size: int = 0,
-        apart: bool = False,
+        terms: SharingTerms = SharingTerms(),
     ) -> PartitionDefinition:
-        """Add a partition under the next id. `size` 0: as many as there are replicas."""
+        """Add a partition under the next id."""
         self.last += 1
-        size = size or len(replicas)
-        partition = PartitionDefinition(self.last, kind, replicas, front_end, replicas, size, apart=apart)
+        size = terms.size or len(replicas)
+        partition = PartitionDefinition(
+            self.last, kind, replicas, front_end, replicas, size, apart=terms.apart, domain=terms.domain
+        )
         self.partitions[partition.id] = partition
         self._observer.partition_added(partition)
         return partition
@@ -75,28 +93,29 @@ class PartitionTable:
         del self.queues[partition.id]
         self._observer.partition_removed(partition)
 
-    def place(
-        self, replicas: tuple[str, ...], size: int, share: int, apart: bool = False
-    ) -> PartitionDefinition:
+    def place(self, replicas: tuple[str, ...], terms: SharingTerms) -> PartitionDefinition:
         """The partition for a new queue, among the partitions with these replicas in this order.
 
         It is the one with the fewest queues; a new one where each has `share` queues, up to
-        `PARTITIONS_ALIKE`. With `share` 0 one partition takes any number. Queues `apart` have partitions of
-        their own.
+        `PARTITIONS_ALIKE`.
         """
-        size = size or len(replicas)
+        size, share = terms.size or len(replicas), terms.share
         alike = [
             one
             for one in self.replicated()
-            if one.replicas == replicas and (one.size == size or not share) and one.apart is apart
+            if one.replicas == replicas
+            and (one.size == size or not share)
+            and one.apart is terms.apart
+            and one.domain == terms.domain
         ]
-        if not alike:
-            return self.add(PartitionKind.REPLICATED, replicas, size=size, apart=apart)
+        there = [one for one in alike if one.id not in terms.elsewhere]
+        if not there:
+            return self.add(PartitionKind.REPLICATED, replicas, terms=terms)
         if not share:
-            return alike[0]
-        emptiest = min(alike, key=lambda one: (self.queues[one.id], one.id))
+            return there[0]
+        emptiest = min(there, key=lambda one: (self.queues[one.id], one.id))
         if self.queues[emptiest.id] >= share and len(alike) < PARTITIONS_ALIKE:
-            return self.add(PartitionKind.REPLICATED, replicas, size=size, apart=apart)
+            return self.add(PartitionKind.REPLICATED, replicas, terms=terms)
         return emptiest
 
     # -- moves ----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from node.message.streams import STREAM_TYPE, X_HISTORY, X_QUEUE_TYPE, X_UNDERLYING_TOPIC
+from node.queue.placement_arguments import X_DOMAIN, X_INITIAL_OWNER
 from node.refusal import PreconditionFailedError, Refusal
 from node.session.ports import QueueDeclaration
 
@@ -34,12 +35,16 @@ class RestartedError(Refusal):
 class Placement:
     """`replicas` in order of preference as owner; a transient queue is in the memory of the first.
 
-    `size` is the number of replicas that the queue should have, once there are enough nodes.
+    `size` is the number of replicas that the queue should have, once there are enough nodes. `domain` is
+    that of the queue; empty for none. `elsewhere`: the partitions that another node owns than the first owner
+    for which the queue asks.
     """
 
     replicas: tuple[str, ...]
     transient: bool
     size: int = 1
+    domain: str = ""
+    elsewhere: tuple[int, ...] = ()
 
 
 def place(declaration: QueueDeclaration, node: str, members: Sequence[str], default_type: str) -> Placement:
@@ -65,6 +70,12 @@ def check_type(declaration: QueueDeclaration) -> str | None:
 
     Raises PreconditionFailedError for an unknown type, and for a property that no queue of the type has.
     """
+    placed = next((one for one in (X_DOMAIN, X_INITIAL_OWNER) if one in declaration.arguments), None)
+    if placed is not None and (not declaration.durable or declaration.exclusive):
+        raise PreconditionFailedError(
+            f"invalid arg '{placed}' for queue: a queue that is not durable, or is exclusive, stays on the "
+            "node where it is declared"
+        )
     type_ = declaration.arguments.get(X_QUEUE_TYPE)
     if type_ not in (None, QUORUM, CLASSIC, STREAM):
         raise PreconditionFailedError(f"invalid arg '{X_QUEUE_TYPE}' for queue: unsupported type '{type_}'")

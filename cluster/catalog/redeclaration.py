@@ -9,6 +9,7 @@ from cluster.catalog.definitions import PartitionDefinition, PartitionKind, Queu
 from cluster.catalog.placement import CLASSIC, GROUP_SIZE, QUORUM
 from node.message.streams import X_QUEUE_TYPE
 from node.queue.features.arguments import BY_NAME
+from node.queue.placement_arguments import X_DOMAIN, X_INITIAL_OWNER
 from node.refusal import AccessRefusedError, locked
 from node.routing.equivalence import check_equivalent_arguments, check_property
 from node.routing.exchange import RESERVED_PREFIX
@@ -16,7 +17,12 @@ from node.routing.exchange import RESERVED_PREFIX
 TYPE_ARGUMENT: Final = X_QUEUE_TYPE
 
 COMPARED_ARGUMENTS: Final = frozenset(
-    {GROUP_SIZE, *(name for name, argument in BY_NAME.items() if argument.field and name != TYPE_ARGUMENT)}
+    {
+        GROUP_SIZE,
+        X_DOMAIN,
+        X_INITIAL_OWNER,
+        *(name for name, argument in BY_NAME.items() if argument.field and name != TYPE_ARGUMENT),
+    }
 )
 """The arguments with an effect on a queue, besides its type. RabbitMQ compares no others, and neither does
 quorate: clients declare the same queue with and without arguments of plugins, tools and former versions."""

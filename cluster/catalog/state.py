@@ -26,7 +26,7 @@ from cluster.catalog.definitions import (
 from cluster.catalog.histories import history_of, queue_of
 from cluster.catalog.members import Members
 from cluster.catalog.observer import Observer
-from cluster.catalog.partition_table import PartitionTable
+from cluster.catalog.partition_table import PartitionTable, SharingTerms
 from cluster.catalog.placement import QUORUM, RestartedError
 from cluster.catalog.policies import Policies
 from cluster.catalog.recent_requests import RecentRequests
@@ -172,8 +172,15 @@ class CatalogState:
 
     # -- members --------------------------------------------------------------------------------
 
-    def _start_node(self, name: str, front_end: int, formats: int = 0, **addresses: Any) -> None:
-        previous = self.members.started(name, front_end, addresses, formats)
+    def _start_node(
+        self,
+        name: str,
+        front_end: int,
+        formats: int = 0,
+        domains: list[str] | None = None,
+        **addresses: Any,
+    ) -> None:
+        previous = self.members.started(name, front_end, addresses, formats, domains)
         if previous == front_end:
             return
         if previous:
@@ -299,6 +306,8 @@ class CatalogState:
         size: int = 0,
         share: int = 0,
         apart: bool = False,
+        domain: str = "",
+        elsewhere: Sequence[int] = (),
         **fields: Any,
     ) -> dict[str, Any]:
         self.vhost(vhost)
@@ -310,7 +319,8 @@ class CatalogState:
         history = history_of(vhost, name, arguments) if topic is None and X_HISTORY in arguments else None
         self.check_queue_limit(vhost, name, 0 if history is None else 1)
         if topic is None:
-            partition = self._place(tuple(replicas), transient, fields["front_end"], size, share, apart)
+            terms = SharingTerms(size, share, apart, domain, frozenset(elsewhere))
+            partition = self._place(tuple(replicas), transient, fields["front_end"], terms)
         else:
             partition = self.partitions[topic.partition]
         if history is not None:
@@ -351,13 +361,7 @@ class CatalogState:
         check_redeclared(existing, fields, self.partitions[existing.partition])
 
     def _place(
-        self,
-        replicas: tuple[str, ...],
-        transient: bool,
-        front_end: int,
-        size: int,
-        share: int,
-        apart: bool,
+        self, replicas: tuple[str, ...], transient: bool, front_end: int, terms: SharingTerms
     ) -> PartitionDefinition:
         """The partition for a new queue. Raises RestartedError where its nodes are gone."""
         if transient:
@@ -369,7 +373,7 @@ class CatalogState:
             replicas = tuple(name for name in replicas if name in self.nodes)
         if not replicas:
             raise RestartedError("the nodes chosen for the queue have left the cluster; declare again")
-        return self.table.place(replicas, size, share, apart)
+        return self.table.place(replicas, terms)
 
     def _delete_queue(self, id: int) -> bool:
         queue = self.queues_by_id.get(id)

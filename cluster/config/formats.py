@@ -17,6 +17,7 @@ from node.message.streams import (
     X_SUBSCRIPTION,
     X_UNDERLYING_TOPIC,
 )
+from node.queue.placement_arguments import X_DOMAIN, X_INITIAL_OWNER
 
 FORMAT_LEVEL: Final = 23
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
@@ -42,6 +43,7 @@ With level 20 queues may keep the last message of each key, streams state an exp
 and readers of streams have subscriptions. With level 21 the catalog has views over queues.
 With level 22 logs have notes for histories, and partitions keep whole entries and digests for them.
 With level 23 rejections of messages may have the client's error.
+With level 24 partitions may be in a domain of nodes, and queues name their first owner.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -96,6 +98,11 @@ QUEUE_EXPRESSIONS: Final = 11
 and owners filter what enters a queue by its argument `x-filter`.
 """
 
+DOMAINS: Final = 23
+"""From this level on nodes carry out declarations of queues that place a queue in a domain of nodes, or with
+a certain owner (`cluster.catalog.domains`).
+"""
+
 ARGUMENT_LEVELS: Final[Mapping[str, int]] = {
     "x-filter": QUEUE_EXPRESSIONS,
     "x-priority-expression": 12,
@@ -110,6 +117,8 @@ ARGUMENT_LEVELS: Final[Mapping[str, int]] = {
     "x-key": 20,
     "x-message-ttl of a stream": 20,
     X_SUBSCRIPTION: 20,
+    X_DOMAIN: DOMAINS,
+    X_INITIAL_OWNER: DOMAINS,
 }
 """From these levels on owners carry out the arguments of queues with these names, or the value behind one, or
 the argument of the queues that are named there; the last one is an argument of consumers.

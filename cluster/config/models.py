@@ -36,9 +36,10 @@ from cluster.config.tables import (
     read_secret,
 )
 from cluster.config.token_settings import TokenKeyFiles, TokenSettings
+from node.queue.placement_arguments import NAME_PATTERN
 from replication.transport import CurveKeys, InvalidKeyError, public_key
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
+Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 QueueType = Literal["quorum", "classic"]
 ServerProduct = Literal["RabbitMQ", "quorate"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -267,6 +268,14 @@ class NodeConfig(Section):
     data_dir: PathField = Field(
         description="Directory of its journal, taken from the current directory when relative. "
         "Created when absent, readable by its owner only."
+    )
+    domains: tuple[Name, ...] = Field(
+        default=(),
+        strict=False,
+        max_length=16,
+        description="Names of the domains, groups of nodes, to which this node belongs; at most 16. The "
+        "replicas and the consumers of a queue with the argument `x-domain` are on the nodes of that domain "
+        "alone ([queues.md](queues.md#domains-of-nodes)).",
     )
     log_level: LogLevel = Field(default="info", description="The least serious events that are logged.")
     time_slice_us: int = Field(

@@ -34,5 +34,7 @@ class BrokerConfig:
     """How long an auto-delete queue waits for another consumer when its last one is gone, in seconds."""
     default_queue_type: str = "quorum"
     """The type of durable queues whose virtual host has no other default."""
+    domains: tuple[str, ...] = ()
+    """The domains to which this node belongs."""
     redirects: bool = False
     """Whether links of AMQP 1.0 are redirected to the owners of their queues."""

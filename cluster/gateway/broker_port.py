@@ -184,6 +184,7 @@ class FrontEnd:
         queue = self._catalog.state.queue(vhost, name)
         if queue.exclusive and (queue.front_end, queue.holder) != (self._number, holder):
             raise locked(vhost, name)
+        self._declarations.placing.check_here(queue)
         return reachable(self._links, QueueRef(name, queue.partition, queue.id, vhost))
 
     def reply_queue(self, vhost: str, holder: int) -> QueueRef:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from cluster.catalog.definitions import parse_local_queue_name
-from cluster.catalog.placement import QUEUES_A_PARTITION, Placement, check_type, local_or_balanced, place
-from cluster.catalog.policies import KIND_OF_TYPE
-from cluster.catalog.policy_settings import arguments_with
-from cluster.catalog.redeclaration import refuse_reserved
-from cluster.catalog.state import CatalogState
+from cluster.catalog.placement import QUEUES_A_PARTITION, Placement
 from cluster.gateway.context import GatewayContext
 from cluster.gateway.link import Links
 from cluster.gateway.local_queues import LocalQueues
 from cluster.gateway.lost_memory import LostMemory
+from cluster.gateway.queue_placing import QueuePlacing
 from cluster.peers.link_messages import JUST_CREATED, NOT_FOUND, UNREACHABLE, Delivery
 from node.message.streams import X_HISTORY, X_HISTORY_OF
 from node.queue.features.arguments import read_queue_arguments
@@ -50,7 +46,7 @@ class QueueDeclarations:
         self._catalog = context.catalog
         self._local = local
         self._lost_memory = lost_memory
-        self._default_type = default_type
+        self.placing = QueuePlacing(context, default_type)
         # The connections with exclusive queues in the catalog, or on their way into it.
         self._holders: set[int] = set()
         self.churn = QueueChurn()
@@ -71,8 +67,8 @@ class QueueDeclarations:
     ) -> None:
         """Declare a queue. Answers once every node sees it; for a queue of this node's memory at once.
 
-        While a queue in lost memory has the name, the declaration waits. `node` is the node that declares, if
-        it is not this one.
+        While a queue in lost memory has the name, the declaration waits. `node` is the node that declares for
+        an administrator, in whatever domain; without it a client of this node declares.
         """
         self.churn.declared += 1
         lost = self._catalog.state.queues.get((vhost, declaration.name))
@@ -81,7 +77,7 @@ class QueueDeclarations:
             self._lost_memory.wait(lost.id, holder, again)
             return
         try:
-            present = self._declared(vhost, declaration, holder)
+            present = self._declared(vhost, declaration, holder, node)
             if present is not None:
                 self._answer_present(present, answer)
                 return
@@ -89,7 +85,7 @@ class QueueDeclarations:
             absent = self._catalog.state.members.never_started
             check_arguments_known(declaration.name, vhost, declaration.arguments, known, absent)
             settings = read_queue_arguments(declaration.arguments, declaration.name, vhost)
-            placement = self._placement(vhost, declaration, node or self._context.config.node)
+            placement = self.placing.place(vhost, declaration, node)
         except Refusal as refusal:
             answer(None, refusal)
             return
@@ -125,6 +121,10 @@ class QueueDeclarations:
             "share": QUEUES_A_PARTITION,
             "semantics": int(semantics),
         }
+        if placement.domain:
+            arguments["domain"] = placement.domain
+        if placement.elsewhere and self._context.formats.know_domains():
+            arguments["elsewhere"] = list(placement.elsewhere)
         historic = not declaration.arguments.keys().isdisjoint((X_HISTORY, X_HISTORY_OF))
         if historic and self._context.formats.keep_histories():
             arguments["apart"] = True
@@ -144,7 +144,7 @@ class QueueDeclarations:
 
         catalog.submit("declare_queue", arguments, declared, creation.applied)
 
-    def _declared(self, vhost: str, declaration: QueueDeclaration, holder: int) -> QueueRef | None:
+    def _declared(self, vhost: str, declaration: QueueDeclaration, holder: int, node: str) -> QueueRef | None:
         """The queue, if it exists already or is in this node's memory; None if the catalog must create it."""
         if not declaration.name and declaration.exclusive:
             self.churn.created += 1
@@ -155,6 +155,8 @@ class QueueDeclarations:
         queue = state.queues.get((vhost, declaration.name))
         if queue is None:
             return None
+        if not node:
+            self.placing.check_here(queue)
         state.check_redeclared(queue, self._fields(declaration, holder))
         return reachable(self._context.links, QueueRef(queue.name, queue.partition, queue.id, vhost))
 
@@ -169,28 +171,6 @@ class QueueDeclarations:
             "front_end": self._local.front_end,
             "holder": holder if declaration.exclusive else 0,
         }
-
-    def _placement(self, vhost: str, declaration: QueueDeclaration, node: str) -> Placement:
-        refuse_reserved(declaration.name)
-        config, state = self._context.config, self._catalog.state
-        default = state.access.vhost(vhost).default_queue_type or self._default_type
-        members = state.members
-        # Until the cluster is founded, only the configuration has its members.
-        there = members.eligible if members.founded else config.members
-        if declaration.durable and not declaration.exclusive:
-            asked = self._asked(vhost, declaration, default)
-            # A queue on a node that is down could not be used before that node is back.
-            connected = self._context.peers.connected
-            up = [one for one in there if one == config.node or one in connected]
-            owned = partial(queues_owned, state, self._context.owner_of)
-            node = local_or_balanced(asked, node, up, owned)
-        return place(declaration, node, there, default)
-
-    def _asked(self, vhost: str, declaration: QueueDeclaration, default: str) -> dict[str, Any]:
-        """A durable queue's arguments, with those of the policies that will apply to it."""
-        kind = KIND_OF_TYPE[check_type(declaration) or default]
-        applied = self._catalog.state.policies.applied(vhost, kind, declaration.name)
-        return arguments_with(declaration.arguments, applied.definition)
 
 
 class Creation:
@@ -249,11 +229,3 @@ def reachable(links: Links, queue: QueueRef) -> QueueRef:
 def home_node_down(queue: QueueRef) -> HomeNodeDownError:
     """The refusal of requests to a queue whose only node is down."""
     return HomeNodeDownError(f"home node of {queue} is down or inaccessible")
-
-
-def queues_owned(state: CatalogState, owner_of: Callable[[int], str | None]) -> Counter[str]:
-    """How many queues each node owns. Queues without an owner count for their preferred owner."""
-    found: Counter[str] = Counter()
-    for partition, count in state.table.queues.items():
-        found[owner_of(partition) or state.partitions[partition].replicas[0]] += count
-    return found

@@ -16,7 +16,7 @@ from cluster.config.tables import ConfigError
 from cluster.gateway.broker_port import FrontEnd
 from cluster.log.event_log import EventLog
 from node.message.streams import X_UNDERLYING_TOPIC
-from node.refusal import HomeNodeDownError, Refusal
+from node.refusal import HomeNodeDownError, OutsideDomainError, Refusal
 from node.session.command_limits import CommandLimitError, check_command
 from node.session.commands import DeclareQueue
 from node.session.filter_arguments import unknown_argument
@@ -73,6 +73,9 @@ async def declare_queues(
                 await answered(partial(front_end.declare_queue, vhost, declaration, 0))
             except HomeNodeDownError:
                 # The queue is there, on a node that is down.
+                return ""
+            except OutsideDomainError:
+                # The nodes of its domain declare the queue.
                 return ""
             except Refusal as refusal:
                 return str(refusal)

@@ -53,7 +53,9 @@ class Joining:
         elif not state.members.founded:
             founders = {name: addresses_of(node) for name, node in config.cluster.nodes.items()}
             await self._submitted("found_members", {"nodes": founders})
-        incarnation = {"name": config.name, "front_end": front_end, "formats": formats}
+        incarnation = {
+            "name": config.name, "front_end": front_end, "formats": formats, "domains": list(config.domains)
+        }  # fmt: skip
         await self._submitted("start_node", {**incarnation, **own})
         await found_users(config.cluster, self._access, self._submitted, self.log)
         if self._restores_users:

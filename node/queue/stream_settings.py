@@ -6,6 +6,7 @@ from typing import Final
 
 from node.message.streams import age_ms
 from node.queue.argument_types import UnacceptableError, read_text
+from node.queue.placement_arguments import X_DOMAIN, X_INITIAL_OWNER
 from node.queue.settings import QueueSettings
 
 MAX_AGE_ARGUMENT: Final = "x-max-age"
@@ -24,6 +25,8 @@ ARGUMENTS_OF_STREAMS: Final = frozenset(
         "x-filter",
         "x-queue-leader-locator",
         "x-queue-master-locator",
+        X_DOMAIN,
+        X_INITIAL_OWNER,
     }
 )
 """The arguments that a stream may have. Policies set no others of a stream either, and no expiration."""

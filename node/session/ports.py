@@ -271,8 +271,8 @@ class BrokerPort(Protocol):
         """Raises NotFoundError."""
 
     def queue(self, vhost: str, name: str, holder: int) -> QueueRef:
-        """Raises NotFoundError, HomeNodeDownError, and ResourceLockedError for an exclusive queue of another
-        connection.
+        """Raises NotFoundError, HomeNodeDownError, OutsideDomainError for a queue in a domain of other nodes,
+        and ResourceLockedError for an exclusive queue of another connection.
         """
 
     def reply_queue(self, vhost: str, holder: int) -> QueueRef:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.catalog.placement import local_or_balanced, place
-from cluster.gateway.queue_declarations import queues_owned
+from cluster.gateway.queue_placing import queues_owned
 from node.refusal import PreconditionFailedError
 from node.session.ports import QueueDeclaration
 from tests.site import Site

@@ -88,6 +88,8 @@ class SimulatedNode:
         self.newest_lost: int | None = None
         self.retired = self.leaving = False
         self.formats = FORMAT_LEVEL
+        self.domains: tuple[str, ...] = ()
+        """The domains of nodes in the configuration of the next process."""
         self.connections: dict[Any, None] = {}
         self.slowness_s = 0.0
         """The longest additional delay of a turn, in seconds."""
@@ -167,6 +169,7 @@ class SimulatedNode:
                 joins=self.name not in self.members,
                 formats=self.formats,
                 auto_delete_after_s=settings.auto_delete_after_s,
+                domains=self.domains,
             ),
             self.journal,
             self._environment(),
@@ -177,7 +180,10 @@ class SimulatedNode:
         self.writer = self.writer_type(self, self.journal)
         self._network.join(self.transport)
         self.broker.start(self.writer)
-        started = {"name": self.name, "front_end": self.front_end, "formats": self.broker.formats.own}
+        started = {
+            "name": self.name, "front_end": self.front_end, "formats": self.broker.formats.own,
+            "domains": list(self.domains),
+        }  # fmt: skip
         self._ask("start_node", started, self._started)
         self.after(self._random.uniform(0.0, TICK_S), self._tick)
         self.after(COLLECT_S, self._collect)

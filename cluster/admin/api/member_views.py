@@ -61,6 +61,7 @@ def _row(services: Services, view: ClusterView, name: str) -> dict[str, Any]:
         "replicas": len(held),
         "owns": sum(one.owner == name for one in held),
         "heir": node.heir or None,
+        "domains": services.state.members.domains.get(name, []),
     }
 
 

@@ -14,6 +14,7 @@ reads the formats of its own level and of all lower ones.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from cluster.catalog.replica import Catalog
@@ -22,6 +23,7 @@ from cluster.config.formats import (
     BACKLOGS_IN_TERMS,
     CANCELS_IN_RETURNS,
     CHANGED_TERMS,
+    DOMAINS,
     ERRORS_OF_REJECTIONS,
     KEPT_TARGETS,
     LEASE_ENDS,
@@ -63,11 +65,14 @@ class PeerFormats:
 
 
 class Formats:
-    """The format level of all members. Keeps this node's own level in the catalog."""
+    """The format level of all members. Keeps this node's own level, and its domains, in the catalog."""
 
-    def __init__(self, node: str, front_end: int, peers: PeerFormats, catalog: Catalog) -> None:
+    def __init__(
+        self, node: str, front_end: int, domains: Sequence[str], peers: PeerFormats, catalog: Catalog
+    ) -> None:
         self._node = node
         self._front_end = front_end
+        self._domains = list(domains)
         self._peers = peers
         self._catalog = catalog
         self._upgrades = 0
@@ -143,6 +148,10 @@ class Formats:
         """Whether all members read notes for histories, which logs and snapshots may have then."""
         return self.everywhere >= NOTES_IN_LOGS
 
+    def know_domains(self) -> bool:
+        """Whether all members place queues in domains, and with a certain owner."""
+        return self.everywhere >= DOMAINS
+
     def know_changed_terms(self) -> bool:
         """Whether all members let front ends change the terms of consumers."""
         return self.everywhere >= CHANGED_TERMS
@@ -154,18 +163,23 @@ class Formats:
         return self.everywhere >= KEPT_TARGETS
 
     def tick(self, now: float) -> None:
-        """Submit this node's level again where a replica of the catalog may not have it.
+        """Submit this node's level and domains again where a replica of the catalog may not have them.
 
-        A replica of level 0 drops the levels of all nodes from its snapshots. When its node has started with
-        a newer release, every node submits its level again, behind that start in the log.
+        A replica of level 0 drops the levels of all nodes from its snapshots, and one below 23 the domains.
+        When its node has started with a newer release, every node submits its own again, behind that start
+        in the log.
         """
         members, node, own = self._catalog.state.members, self._node, self._peers.own
         known = members.nodes.get(node)
         if known is None or known.front_end != self._front_end:
             self._upgrades = members.upgrades
-        elif not self._asked and (members.upgrades != self._upgrades or members.formats.get(node, 0) != own):
+        elif not self._asked and (
+            members.upgrades != self._upgrades
+            or members.formats.get(node, 0) != own
+            or members.domains.get(node) != self._domains
+        ):
             self._asked, self._upgrades = True, members.upgrades
-            arguments = {"name": node, "front_end": known.front_end, "formats": own}
+            arguments = {"name": node, "front_end": known.front_end, "formats": own, "domains": self._domains}
             self._catalog.submit("start_node", arguments, self._answered)
 
     def _answered(self, _value: Any, _refusal: Any) -> None:

@@ -95,11 +95,13 @@ class Mover:
         """The input of the planner. A node counts as reachable by `reachable`, by default for `ABSENT_S`."""
         reachable = reachable or self.reachable
         state = self._member.catalog.state
+        told = {name: frozenset(domains) for name, domains in state.members.domains.items()}
         nodes = {
-            name: MemberView(node.state, reachable(name), node.heir) for name, node in state.nodes.items()
+            name: MemberView(node.state, reachable(name), node.heir, told.get(name))
+            for name, node in state.nodes.items()
         }
         partitions = {
-            one.id: PartitionView(one.replicas, self._announced(one.id), one.size, one.move)
+            one.id: PartitionView(one.replicas, self._announced(one.id), one.size, one.move, one.domain)
             for one in state.table.replicated()
         }
         return ClusterView(nodes, partitions, state.members.spreading)

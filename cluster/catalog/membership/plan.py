@@ -19,21 +19,31 @@ MOVES_AT_ONCE: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class MemberView:
-    """A node. `reachable`: this node is connected to it, or was until lately."""
+    """A node. `reachable`: this node is connected to it, or was until lately. `domains` is None where the
+    node has told none yet.
+    """
 
     state: MemberState
     reachable: bool = True
     heir: str = ""
+    domains: frozenset[str] | None = None
+
+    def fits(self, domain: str) -> bool:
+        """Whether the node may keep a replica of a partition in this domain; empty for no domain."""
+        return not domain or self.domains is None or domain in self.domains
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """A partition on disks. `owner` is None while it has no leader."""
+    """A partition on disks. `owner` is None while it has no leader. The nodes of its `domain`, if it has one,
+    alone may have replicas.
+    """
 
     replicas: tuple[str, ...]
     owner: str | None
     size: int
     move: Move | None = None
+    domain: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +152,21 @@ class _Planner:
     def _targets(self) -> list[str]:
         return sorted(name for name, node in self._nodes.items() if _usable(node))
 
-    def _goes(self, name: str) -> bool:
+    def _targets_for(self, one: PartitionView) -> list[str]:
+        """The nodes that may get a replica of a partition, and have none."""
+        return [
+            name
+            for name in self._targets()
+            if name not in one.replicas
+            and (not one.domain or one.domain in (self._nodes[name].domains or ()))
+        ]
+
+    def _goes(self, name: str, one: PartitionView) -> bool:
+        """Whether the node drains or leaves, or is not in the partition's domain any more."""
         node = self._nodes.get(name)
-        return node is None or node.state in (MemberState.DRAINING, MemberState.LEAVING)
+        if node is None or node.state in (MemberState.DRAINING, MemberState.LEAVING):
+            return True
+        return not node.fits(one.domain)
 
     def _replica_counts(self) -> Counter[str]:
         """The number of replicas on each node."""
@@ -163,16 +185,20 @@ class _Planner:
         """Move an owner off a node that drains or leaves. Owners move first: that takes moments."""
         counts = self._owner_counts()
         for id, one in self._free():
-            if one.owner is not None and self._goes(one.owner):
-                heirs = [name for name in one.replicas if _usable(self._nodes.get(name))]
+            if one.owner is not None and self._goes(one.owner, one):
+                heirs = [
+                    name
+                    for name in one.replicas
+                    if _usable(self._nodes.get(name)) and not self._goes(name, one)
+                ]
                 if heirs:
                     return id, Move(owner=min(heirs, key=lambda name: (counts[name], name)))
         return None
 
     def _replicas_of_the_leaving(self) -> tuple[int, Move] | None:
         for id, one in self._free():
-            for name in filter(self._goes, one.replicas):
-                move = self._away(name, one)
+            for name in one.replicas:
+                move = self._away(name, one) if self._goes(name, one) else None
                 if move is not None:
                     return id, move
         return None
@@ -182,16 +208,17 @@ class _Planner:
         node = self._nodes.get(name, MemberView(MemberState.LEAVING, reachable=False))
         if len(one.replicas) == 1 and not node.reachable:
             return None
-        targets = [target for target in self._targets() if target not in one.replicas]
+        targets = self._targets_for(one)
         if node.heir and node.heir not in one.replicas:
-            if node.heir in self._nodes and node.heir not in targets:
+            heir = self._nodes.get(node.heir)
+            if heir is not None and heir.fits(one.domain) and node.heir not in targets:
                 return None
             targets = [node.heir] if node.heir in targets else targets
         target = self._emptiest(targets)
         if target is not None:
             return Move(add=target, remove=name)
-        stay = [other for other in one.replicas if not self._goes(other)]
-        leaves = node.state is MemberState.LEAVING
+        stay = [other for other in one.replicas if not self._goes(other, one)]
+        leaves = node.state is MemberState.LEAVING or not node.fits(one.domain)
         # A node that is away, or joins, may take the replica later: the group shrinks only if there is none.
         return Move(remove=name) if leaves and stay and self._all_there() else None
 
@@ -208,7 +235,7 @@ class _Planner:
     def _missing(self) -> tuple[int, Move] | None:
         """Add a replica to a partition that has fewer than it should have."""
         for id, one in self._free():
-            target = self._emptiest([name for name in self._targets() if name not in one.replicas])
+            target = self._emptiest(self._targets_for(one))
             if len(one.replicas) < one.size and target is not None:
                 return id, Move(add=target)
         return None
@@ -224,7 +251,7 @@ class _Planner:
                 movable = [
                     (id, one)
                     for id, one in self._free()
-                    if source in one.replicas and target not in one.replicas and len(one.replicas) > 1
+                    if source in one.replicas and len(one.replicas) > 1 and target in self._targets_for(one)
                 ]
                 if movable:
                     # Prefer replicas that are not the owner: an owner's move interrupts its queues.
@@ -266,4 +293,4 @@ def moved(one: PartitionView, move: Move) -> PartitionView:
         owner = move.owner
     elif owner is not None and owner not in replicas:
         owner = move.add or replicas[0]
-    return PartitionView(tuple(replicas), owner, one.size)
+    return PartitionView(tuple(replicas), owner, one.size, domain=one.domain)

@@ -30,4 +30,11 @@ def obstacle(view: ClusterView, name: str, heir: str) -> str | None:
         if name in one.replicas and len(one.replicas) > 1 and 2 * len(there) <= len(one.replicas):
             away = ", ".join(sorted(set(one.replicas) - set(there)))
             return f"partition {id} has no majority, without an answer from {away}: start one of them first"
+        inside = [other for other in stay if one.domain in (view.nodes[other].domains or ())]
+        alone = one.replicas == (name,) and view.nodes[name].reachable
+        if one.domain and alone and not inside and not heir:
+            return (
+                f"{name} is the only node in the domain '{one.domain}' and has queues of the domain: have "
+                "another node in it, or delete the queues"
+            )
     return None

@@ -14,6 +14,7 @@ from node.queue.argument import Argument, PolicyUse
 from node.queue.argument_types import UnacceptableError, one_of, read_natural, read_text
 from node.queue.features.registry import ARGUMENTS as OF_FEATURES
 from node.queue.operations import Semantics
+from node.queue.placement_arguments import PLACEMENT_ARGUMENTS
 from node.queue.settings import QueueSettings
 from node.queue.stream_settings import ARGUMENTS_OF_STREAMS, MAX_AGE_ARGUMENT, is_stream
 from node.refusal import PreconditionFailedError
@@ -49,6 +50,7 @@ _OF_ALL: Final[tuple[Argument[Any], ...]] = (
     # The front end uses these when it places the queue.
     Argument("x-queue-leader-locator", one_of(_LOCATORS, "invalid_queue_locator_arg"), policy=PolicyUse.USER),
     Argument("x-queue-master-locator", read_text, policy=PolicyUse.USER),
+    *PLACEMENT_ARGUMENTS,
 )
 
 BY_NAME: Final[dict[str, Argument[Any]]] = {one.name: one for one in (*_OF_ALL, *OF_FEATURES)}

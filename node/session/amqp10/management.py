@@ -27,6 +27,7 @@ from node.refusal import (
     AccessRefusedError,
     HomeNodeDownError,
     NotFoundError,
+    OutsideDomainError,
     PreconditionFailedError,
     Refusal,
     ResourceLockedError,
@@ -67,6 +68,7 @@ STATUS: Final[dict[type[Refusal], int]] = {
     AccessRefusedError: 403,
     NotFoundError: 404,
     HomeNodeDownError: 404,
+    OutsideDomainError: 404,
     ResourceLockedError: 409,
     PreconditionFailedError: 409,
 }

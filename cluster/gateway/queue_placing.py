@@ -1,0 +1,127 @@
+"""Where a node places a queue that its clients declare, and which queues its clients may use."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from cluster.catalog.definitions import QueueDefinition
+from cluster.catalog.domains import asked_domain, check_domain, check_owner, nodes_in
+from cluster.catalog.placement import Placement, check_type, local_or_balanced, place
+from cluster.catalog.policies import KIND_OF_TYPE
+from cluster.catalog.policy_settings import arguments_with
+from cluster.catalog.redeclaration import refuse_reserved
+from cluster.catalog.state import CatalogState
+from cluster.gateway.context import GatewayContext
+from node.queue.placement_arguments import X_INITIAL_OWNER
+from node.refusal import OutsideDomainError, PreconditionFailedError
+from node.session.ports import QueueDeclaration
+
+
+class QueuePlacing:
+    """The places of queues, as one node sees the cluster. `default_type` is the type of durable queues whose
+    declaration and virtual host name none.
+    """
+
+    def __init__(self, context: GatewayContext, default_type: str) -> None:
+        self._context, self._default_type = context, default_type
+        self._state = context.catalog.state
+
+    def check_here(self, queue: QueueDefinition) -> None:
+        """Raises OutsideDomainError where clients of this node may not use the queue: it is in a domain of
+        other nodes.
+        """
+        partition = self._state.partitions.get(queue.partition)
+        if partition is not None and partition.domain:
+            self._check_inside(queue.name, queue.vhost, partition.domain)
+
+    def _check_inside(self, queue: str, vhost: str, domain: str) -> None:
+        config = self._context.config
+        if domain not in config.domains:
+            nodes = ", ".join(nodes_in(domain, sorted(self._state.nodes), self._state.members.domains))
+            raise OutsideDomainError(
+                f"no queue '{queue}' in vhost '{vhost}' at node '{config.node}': the queue is in the domain "
+                f"'{domain}', whose nodes are {nodes}"
+            )
+
+    def place(self, vhost: str, declaration: QueueDeclaration, node: str) -> Placement:
+        """The place of a new queue. `node` is the node that declares for an administrator; without it a
+        client of this node declares.
+
+        Raises AccessRefusedError for a reserved name, PreconditionFailedError for arguments that contradict
+        each other or name no node or domain, and OutsideDomainError.
+        """
+        refuse_reserved(declaration.name)
+        state = self._state
+        default = state.access.vhost(vhost).default_queue_type or self._default_type
+        there, known = self._nodes()
+        if not declaration.durable or declaration.exclusive:
+            return place(declaration, node or self._context.config.node, there, default)
+        domain = asked_domain(declaration.arguments)
+        if domain:
+            told = state.members.domains
+            check_domain(declaration.name, vhost, domain, told)
+            if not node:
+                self._check_inside(declaration.name, vhost, domain)
+            there, known = (nodes_in(domain, names, told) for names in (there, known))
+        return replace(self._on_disk(vhost, declaration, node, default, there, known), domain=domain)
+
+    def _nodes(self) -> tuple[Sequence[str], Sequence[str]]:
+        """The nodes that take queues, and all nodes."""
+        members = self._state.members
+        if members.founded:
+            return members.eligible, sorted(members.nodes)
+        # Until the cluster is founded, only the configuration has its members.
+        return self._context.config.members, self._context.config.members
+
+    def _on_disk(
+        self,
+        vhost: str,
+        declaration: QueueDeclaration,
+        node: str,
+        default: str,
+        there: Sequence[str],
+        known: Sequence[str],
+    ) -> Placement:
+        """The place of a durable queue on some of the nodes `there`."""
+        context, state, name = self._context, self._state, declaration.name
+        asked = self._asked(vhost, declaration, default)
+        domain, owner = asked_domain(declaration.arguments), asked.get(X_INITIAL_OWNER)
+        if X_INITIAL_OWNER in declaration.arguments:
+            check_owner(name, vhost, str(owner), known, domain)
+        if not there:
+            raise PreconditionFailedError(
+                f"cannot declare queue '{name}' in vhost '{vhost}': no node of the domain '{domain}' takes "
+                "queues now"
+            )
+        # A queue on a node that is down could not be used before that node is back.
+        connected = context.peers.connected
+        up = [one for one in there if one == context.config.node or one in connected]
+        if isinstance(owner, str) and owner in up:
+            placed = place(declaration, owner, there, default)
+            return replace(placed, elsewhere=self._owned_by_others(owner, placed.replicas))
+        owned = partial(queues_owned, state, context.owner_of)
+        first = local_or_balanced(asked, node or context.config.node, up, owned)
+        return place(declaration, first, there, default)
+
+    def _owned_by_others(self, owner: str, replicas: Sequence[str]) -> tuple[int, ...]:
+        """The partitions with these replicas that have another owner."""
+        alike = (one.id for one in self._state.table.replicated() if one.replicas == tuple(replicas))
+        return tuple(one for one in alike if self._context.owner_of(one) not in (None, owner))
+
+    def _asked(self, vhost: str, declaration: QueueDeclaration, default: str) -> dict[str, Any]:
+        """A durable queue's arguments, with those of the policies that will apply to it."""
+        kind = KIND_OF_TYPE[check_type(declaration) or default]
+        applied = self._state.policies.applied(vhost, kind, declaration.name)
+        return arguments_with(declaration.arguments, applied.definition)
+
+
+def queues_owned(state: CatalogState, owner_of: Callable[[int], str | None]) -> Counter[str]:
+    """How many queues each node owns. Queues without an owner count for their preferred owner."""
+    found: Counter[str] = Counter()
+    for partition, count in state.table.queues.items():
+        found[owner_of(partition) or state.partitions[partition].replicas[0]] += count
+    return found

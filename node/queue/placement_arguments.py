@@ -1,0 +1,44 @@
+"""The arguments of queues that say on which nodes the queue is: its domain, and its first owner.
+
+The catalog places queues by them (`cluster.catalog.domains`); no replica looks at them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from node.message.streams import X_UNDERLYING_TOPIC
+from node.queue.argument import Argument, PolicyUse, beside_none_of
+from node.queue.argument_types import UnacceptableError, read_text
+
+X_DOMAIN: Final = "x-domain"
+"""The argument of a queue that names the domain whose nodes alone have its replicas and its consumers."""
+
+X_INITIAL_OWNER: Final = "x-initial-owner"
+"""The argument of a queue that names the node which is to be its first owner."""
+
+NAME_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
+"""The names of nodes, and of domains of nodes."""
+
+_NAME: Final = re.compile(NAME_PATTERN, re.ASCII)
+
+
+def _read_name(value: object) -> str:
+    """The name of a node or of a domain. Raises UnacceptableError."""
+    text = read_text(value)
+    if not _NAME.fullmatch(text):
+        raise UnacceptableError(f"{{invalid_name,{text[:64]!r}}}")
+    return text
+
+
+# A queue over a stream is placed with its stream.
+PLACEMENT_ARGUMENTS: Final[tuple[Argument[Any], ...]] = (
+    Argument(X_DOMAIN, _read_name, misfit=beside_none_of(X_DOMAIN, [X_UNDERLYING_TOPIC])),
+    Argument(
+        X_INITIAL_OWNER,
+        _read_name,
+        policy=PolicyUse.USER,
+        misfit=beside_none_of(X_INITIAL_OWNER, [X_UNDERLYING_TOPIC]),
+    ),
+)
