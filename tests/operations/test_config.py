@@ -69,6 +69,18 @@ def test_every_mistake_is_reported_with_its_key_value_and_remedy() -> None:
     ]
 
 
+@pytest.mark.requirement("D20.4")
+def test_a_node_names_its_domains() -> None:
+    assert parse(config_text(), "f.toml").domains == ()
+    assert parse(config_text('domains = ["east", "rack-7"]'), "f.toml").domains == ("east", "rack-7")
+    (found,) = mistakes(node='domains = ["east", "two words"]')
+    assert found.startswith("f.toml: node.domains.1: ") and found.endswith("the value is 'two words'")
+    (found,) = mistakes(node='domains = "east"')
+    assert found.startswith("f.toml: node.domains: Input should be a valid ")
+    (found,) = mistakes(node=f"domains = {[f'd{number}' for number in range(17)]}")
+    assert found.startswith("f.toml: node.domains: Tuple should have at most 16 items")
+
+
 @pytest.mark.parametrize("value", ["true", '"10"', "1.5", "[1]"])
 def test_a_number_must_be_a_number(value: str) -> None:
     (found,) = mistakes(cluster=f"[cluster.limits]\nchannels = {value}")
