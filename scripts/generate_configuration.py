@@ -127,7 +127,7 @@ def _type(field: FieldInfo) -> str:
         return "table of paths" if get_args(annotation)[1] == PathField else "tables"
     if get_origin(annotation) is tuple:
         inner = get_args(annotation)[0]
-        values = [f'`"{value}"`' for value in get_args(inner)]
+        values = [f'`"{value}"`' for value in get_args(inner)] if get_origin(inner) is Literal else []
         return "list of " + (", ".join(values) if values else "text")
     bounds = {type(item).__name__: item for item in field.metadata}
     low, high = bounds.get("Ge"), bounds.get("Le")

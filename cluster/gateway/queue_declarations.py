@@ -115,19 +115,9 @@ class QueueDeclarations:
             **({"front_end": catalog.state.nodes[node].front_end} if node else {}),
             "vhost": vhost,
             "name": declaration.name or self._local.new_name(),
-            "replicas": list(placement.replicas),
-            "transient": placement.transient,
-            "size": placement.size,
-            "share": QUEUES_A_PARTITION,
             "semantics": int(semantics),
+            **self._place_of(declaration, placement),
         }
-        if placement.domain:
-            arguments["domain"] = placement.domain
-        if placement.elsewhere and self._context.formats.know_domains():
-            arguments["elsewhere"] = list(placement.elsewhere)
-        historic = not declaration.arguments.keys().isdisjoint((X_HISTORY, X_HISTORY_OF))
-        if historic and self._context.formats.keep_histories():
-            arguments["apart"] = True
         if declaration.exclusive:
             self._holders.add(holder)
         creation = Creation(self._context, vhost, answer)
@@ -143,6 +133,26 @@ class QueueDeclarations:
             creation.visible(value)
 
         catalog.submit("declare_queue", arguments, declared, creation.applied)
+
+    def _place_of(self, declaration: QueueDeclaration, placement: Placement) -> dict[str, Any]:
+        """The arguments of the catalog's command that say where the queue is placed. Those of the last
+        releases alone go to members that read no others.
+        """
+        formats = self._context.formats
+        found: dict[str, Any] = {
+            "replicas": list(placement.replicas),
+            "transient": placement.transient,
+            "size": placement.size,
+            "share": QUEUES_A_PARTITION,
+        }
+        if placement.domain:
+            found["domain"] = placement.domain
+        if placement.elsewhere and formats.know_domains():
+            found["elsewhere"] = list(placement.elsewhere)
+        historic = not declaration.arguments.keys().isdisjoint((X_HISTORY, X_HISTORY_OF))
+        if historic and formats.keep_histories():
+            found["apart"] = True
+        return found
 
     def _declared(self, vhost: str, declaration: QueueDeclaration, holder: int, node: str) -> QueueRef | None:
         """The queue, if it exists already or is in this node's memory; None if the catalog must create it."""

@@ -39,8 +39,9 @@ class Joining:
         self._add_command = add_command
         self._restores_users = restores_users
 
-    async def join(self, front_end: int, formats: int) -> None:
-        """Tell the catalog this incarnation, and wait until every node has applied that.
+    async def join(self, incarnation: dict[str, Any]) -> None:
+        """Tell the catalog this incarnation (`Formats.incarnation`), and wait until every node has applied
+        that.
 
         A node that an administrator has yet to add waits without limit. Raises Refusal, and ConfigError for
         the configured users.
@@ -53,9 +54,6 @@ class Joining:
         elif not state.members.founded:
             founders = {name: addresses_of(node) for name, node in config.cluster.nodes.items()}
             await self._submitted("found_members", {"nodes": founders})
-        incarnation = {
-            "name": config.name, "front_end": front_end, "formats": formats, "domains": list(config.domains)
-        }  # fmt: skip
         await self._submitted("start_node", {**incarnation, **own})
         await found_users(config.cluster, self._access, self._submitted, self.log)
         if self._restores_users:

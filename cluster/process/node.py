@@ -298,7 +298,7 @@ class NodeProcess:
         await self.administration.http.start()
         self.broker.start(self.writer)
         self._tick()
-        await self.joining.join(self.front_end_id, self.broker.formats.own)
+        await self.joining.join(self.broker.formats.incarnation)
         starts = FirstStarts(self.broker.catalog.state.members, self.broker.formats.know_argument)
         self.broker.follow(starts)
         await declare_queues(self.config.cluster, self.front_end, starts, self.log)

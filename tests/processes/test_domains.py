@@ -16,7 +16,7 @@ EAST = ("n1", "n2", "n3")
 
 
 def in_domains(node: Node, *domains: str) -> None:
-    """What the node's configuration names at its next start."""
+    """The node is in these domains from its next start on."""
     tables = node.configured()
     tables["node"]["domains"] = list(domains)
     node.replace_configuration(tables)

@@ -180,11 +180,7 @@ class SimulatedNode:
         self.writer = self.writer_type(self, self.journal)
         self._network.join(self.transport)
         self.broker.start(self.writer)
-        started = {
-            "name": self.name, "front_end": self.front_end, "formats": self.broker.formats.own,
-            "domains": list(self.domains),
-        }  # fmt: skip
-        self._ask("start_node", started, self._started)
+        self._ask("start_node", self.broker.formats.incarnation, self._started)
         self.after(self._random.uniform(0.0, TICK_S), self._tick)
         self.after(COLLECT_S, self._collect)
 

@@ -84,6 +84,18 @@ class Formats:
         return self._peers.own
 
     @property
+    def incarnation(self) -> dict[str, Any]:
+        """The arguments of the catalog's command with which this process tells what it is, without its
+        addresses.
+        """
+        return {
+            "name": self._node,
+            "front_end": self._front_end,
+            "formats": self.own,
+            "domains": self._domains,
+        }
+
+    @property
     def everywhere(self) -> int:
         """The level that all members read, as far as this node's replica of the catalog knows."""
         return min(self._peers.own, self._catalog.state.members.formats_of_all)
@@ -179,8 +191,7 @@ class Formats:
             or members.domains.get(node) != self._domains
         ):
             self._asked, self._upgrades = True, members.upgrades
-            arguments = {"name": node, "front_end": known.front_end, "formats": own, "domains": self._domains}
-            self._catalog.submit("start_node", arguments, self._answered)
+            self._catalog.submit("start_node", self.incarnation, self._answered)
 
     def _answered(self, _value: Any, _refusal: Any) -> None:
         self._asked = False
