@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from node.message.streams import STREAM_TYPE, X_HISTORY, X_QUEUE_TYPE, X_UNDERLYING_TOPIC
-from node.queue.placement_arguments import X_DOMAIN, X_INITIAL_OWNER
+from node.queue.placement_arguments import LOCAL, X_DOMAIN, X_INITIAL_OWNER, X_REPLICATION
 from node.refusal import PreconditionFailedError, Refusal
 from node.session.ports import QueueDeclaration
 
@@ -59,6 +59,7 @@ def place(declaration: QueueDeclaration, node: str, members: Sequence[str], defa
     type_ = check_type(declaration)
     if not declaration.durable or declaration.exclusive:
         return Placement((node,), True)
+    # A local queue has the type, too.
     if (type_ or default_type) == CLASSIC:
         return Placement(ring(node, members)[:1], False)
     size = _group_size(arguments, "x-initial-cluster-size" if type_ == STREAM else GROUP_SIZE)
@@ -77,6 +78,9 @@ def check_type(declaration: QueueDeclaration) -> str | None:
             "node where it is declared"
         )
     type_ = declaration.arguments.get(X_QUEUE_TYPE)
+    if declaration.arguments.get(X_REPLICATION) == LOCAL:
+        _check_local(declaration, type_)
+        return CLASSIC
     if type_ not in (None, QUORUM, CLASSIC, STREAM):
         raise PreconditionFailedError(f"invalid arg '{X_QUEUE_TYPE}' for queue: unsupported type '{type_}'")
     over = next((one for one in (X_UNDERLYING_TOPIC, X_HISTORY) if one in declaration.arguments), None)
@@ -87,6 +91,19 @@ def check_type(declaration: QueueDeclaration) -> str | None:
     if unfit:
         raise PreconditionFailedError(f"invalid property '{unfit}' for queue of type {type_ or QUORUM}")
     return QUORUM if over == X_HISTORY else type_
+
+
+def _check_local(declaration: QueueDeclaration, type_: object) -> None:
+    """Raises PreconditionFailedError where a local queue is to be of another type, exclusive, or without a
+    name.
+    """
+    wrong = f"invalid arg '{X_REPLICATION}' for queue '{declaration.name}': a local queue"
+    if type_ not in (None, CLASSIC):
+        raise PreconditionFailedError(f"{wrong} is on one node, and no queue of type {type_}")
+    if declaration.exclusive:
+        raise PreconditionFailedError(f"{wrong} is for all clients of its node, and not exclusive")
+    if not declaration.name:
+        raise PreconditionFailedError(f"{wrong} has a name that the client gives")
 
 
 def _unfit_property(declaration: QueueDeclaration, *, stream: bool) -> str:

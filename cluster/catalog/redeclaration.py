@@ -9,7 +9,7 @@ from cluster.catalog.definitions import PartitionDefinition, PartitionKind, Queu
 from cluster.catalog.placement import CLASSIC, GROUP_SIZE, QUORUM
 from node.message.streams import X_QUEUE_TYPE
 from node.queue.features.arguments import BY_NAME
-from node.queue.placement_arguments import X_DOMAIN, X_INITIAL_OWNER
+from node.queue.placement_arguments import X_DOMAIN, X_INITIAL_OWNER, X_REPLICATION
 from node.refusal import AccessRefusedError, locked
 from node.routing.equivalence import check_equivalent_arguments, check_property
 from node.routing.exchange import RESERVED_PREFIX
@@ -21,6 +21,7 @@ COMPARED_ARGUMENTS: Final = frozenset(
         GROUP_SIZE,
         X_DOMAIN,
         X_INITIAL_OWNER,
+        X_REPLICATION,
         *(name for name, argument in BY_NAME.items() if argument.field and name != TYPE_ARGUMENT),
     }
 )

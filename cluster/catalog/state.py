@@ -24,6 +24,7 @@ from cluster.catalog.definitions import (
     to_plain,
 )
 from cluster.catalog.histories import history_of, queue_of
+from cluster.catalog.local_parts import LocalParts
 from cluster.catalog.members import Members
 from cluster.catalog.observer import Observer
 from cluster.catalog.partition_table import PartitionTable, SharingTerms
@@ -92,6 +93,7 @@ class CatalogState:
         self.vhosts: dict[str, VirtualHost] = {}
         self.witnesses = Witnesses(lambda: self.vhosts.values(), lambda: self.nodes.values())
         self.topics = Topics(lambda name: self.queues.get(name))
+        self.parts = LocalParts()
         self._queue_counts: Counter[str] = Counter()
         self.last_queue = 0
         self._recent: defaultdict[int, RecentRequests] = defaultdict(RecentRequests)
@@ -315,6 +317,7 @@ class CatalogState:
         if existing is not None:
             self.check_redeclared(existing, fields)
             return _declared(existing, created=False)
+        self.parts.check_declared(vhost, name, fields["arguments"], self.queues)
         topic, arguments = self.topics.asked(vhost, name, fields["arguments"]), fields["arguments"]
         history = history_of(vhost, name, arguments) if topic is None and X_HISTORY in arguments else None
         self.check_queue_limit(vhost, name, 0 if history is None else 1)
@@ -334,6 +337,7 @@ class CatalogState:
         self.queues[queue.vhost, queue.name] = queue
         self.queues_by_id[queue.id] = queue
         self.topics.add(queue)
+        self.parts.add(queue)
         self._queue_counts[queue.vhost] += 1
         self.table.queues[partition] += 1
         self.vhost(queue.vhost).exchanges.add_queue(queue.name)
@@ -410,6 +414,7 @@ class CatalogState:
         del self.queues[queue.vhost, queue.name]
         del self.queues_by_id[queue.id]
         self.topics.remove(queue)
+        self.parts.remove(queue)
         self.views.forget_queue(queue.vhost, queue.name)
         self._queue_counts[queue.vhost] -= 1
         self.table.queues[queue.partition] -= 1
@@ -452,6 +457,7 @@ class CatalogState:
         self.queues = {(queue.vhost, queue.name): queue for queue in queues}
         self.queues_by_id = {queue.id: queue for queue in queues}
         self.topics.restore(queues)
+        self.parts.restore(queues)
         self._queue_counts = Counter(queue.vhost for queue in queues)
         self.access.restore(plain.get("access"), list(plain["vhosts"]))
         self.policies.restore(plain.get("policies"))

@@ -17,7 +17,7 @@ from node.message.streams import (
     X_SUBSCRIPTION,
     X_UNDERLYING_TOPIC,
 )
-from node.queue.placement_arguments import X_DOMAIN, X_INITIAL_OWNER
+from node.queue.placement_arguments import X_DOMAIN, X_INITIAL_OWNER, X_REPLICATION
 
 FORMAT_LEVEL: Final = 23
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
@@ -43,7 +43,8 @@ With level 20 queues may keep the last message of each key, streams state an exp
 and readers of streams have subscriptions. With level 21 the catalog has views over queues.
 With level 22 logs have notes for histories, and partitions keep whole entries and digests for them.
 With level 23 rejections of messages may have the client's error.
-With level 24 partitions may be in a domain of nodes, and queues name their first owner.
+With level 24 partitions may be in a domain of nodes, queues name their first owner, and nodes have parts of
+local queues.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -100,7 +101,8 @@ and owners filter what enters a queue by its argument `x-filter`.
 
 DOMAINS: Final = 23
 """From this level on nodes carry out declarations of queues that place a queue in a domain of nodes, or with
-a certain owner (`cluster.catalog.domains`).
+a certain owner (`cluster.catalog.domains`), and lead the name of a local queue to their own part
+(`cluster.catalog.local_parts`).
 """
 
 ARGUMENT_LEVELS: Final[Mapping[str, int]] = {
@@ -119,6 +121,7 @@ ARGUMENT_LEVELS: Final[Mapping[str, int]] = {
     X_SUBSCRIPTION: 20,
     X_DOMAIN: DOMAINS,
     X_INITIAL_OWNER: DOMAINS,
+    X_REPLICATION: DOMAINS,
 }
 """From these levels on owners carry out the arguments of queues with these names, or the value behind one, or
 the argument of the queues that are named there; the last one is an argument of consumers.

@@ -86,18 +86,21 @@ class FrontEnd:
         self._formats, self._number = formats, context.config.front_end
         self._catalog, self._links, self._local, self._lost_memory = catalog, links, local, lost_memory
         self._declarations = QueueDeclarations(context, local, lost_memory, default_type)
-        self.churn = self._declarations.churn
+        self._placing, self.churn = self._declarations.placing, self._declarations.churn
         targets = FrontEndTargets(self._number, links, formats, self._next_number)
         self.targets: TargetPort = targets
         self.links: LinkPort = FindingLinks(catalog.state, links)
         self._commits = Commits(self._number, catalog.state, targets)
-        self._exchanges = ExchangeChanges(catalog, local)
-        self._routes = Routes(context.replica, access, links, local)
+        self._exchanges = ExchangeChanges(catalog, local, self._placing)
+        self._routes = Routes(context.config.node, context.replica, access, links, local)
         self._requests = OwnerRequests(links, self._routes, self._commits, formats)
         self._deletions = QueueDeletions(catalog, formats, local, self.churn, self._requests.ask)
         self._access, self._connections = access, connections
         self.permissions: Permissions = access
-        self._descriptions, self._redirects = Descriptions(catalog.state, links, local), Redirects(context)
+        self._descriptions, self._redirects = (
+            Descriptions(catalog.state, links, local, self._placing),
+            Redirects(context),
+        )
         self._cancellations = Cancellations(
             catalog, formats, links, local, context.config.auto_delete_after_s
         )
@@ -181,10 +184,10 @@ class FrontEnd:
     def queue(self, vhost: str, name: str, holder: int) -> QueueRef:
         if parse_local_queue_name(name) is not None:
             return self._local.find(vhost, name, holder)
-        queue = self._catalog.state.queue(vhost, name)
+        queue = self._catalog.state.queue(vhost, self._placing.name_here(vhost, name))
         if queue.exclusive and (queue.front_end, queue.holder) != (self._number, holder):
             raise locked(vhost, name)
-        self._declarations.placing.check_here(queue)
+        self._placing.check_here(queue)
         return reachable(self._links, QueueRef(name, queue.partition, queue.id, vhost))
 
     def reply_queue(self, vhost: str, holder: int) -> QueueRef:

@@ -9,6 +9,7 @@ from cluster.catalog.effective import queue_type
 from cluster.catalog.state import CatalogState
 from cluster.gateway.link import Links
 from cluster.gateway.local_queues import LocalQueues
+from cluster.gateway.queue_placing import QueuePlacing
 from node.refusal import NotFoundError
 from node.routing.matching import Binding, Destination
 from node.session.ports import QueueDescription, QueueRef
@@ -17,8 +18,8 @@ from node.session.ports import QueueDescription, QueueRef
 class Descriptions:
     """`local` has the queues in this node's memory."""
 
-    def __init__(self, state: CatalogState, links: Links, local: LocalQueues) -> None:
-        self._state, self._links, self._local = state, links, local
+    def __init__(self, state: CatalogState, links: Links, local: LocalQueues, placing: QueuePlacing) -> None:
+        self._state, self._links, self._local, self._placing = state, links, local, placing
 
     def queue(self, queue: QueueRef) -> QueueDescription:
         """Raises NotFoundError for a queue that has gone meanwhile."""
@@ -33,7 +34,7 @@ class Descriptions:
         if found is None:
             raise NotFoundError(f"no queue '{queue.name}' in vhost '{queue.vhost}'")
         return QueueDescription(
-            found.name,
+            queue.name,
             queue_type(self._state, found),
             found.durable,
             found.exclusive,
@@ -47,5 +48,5 @@ class Descriptions:
         self, vhost: str, source: str, destination: Destination
     ) -> list[tuple[Binding, Mapping[str, Any]]]:
         """The explicit bindings between both, each with its arguments."""
-        host = self._state.vhost(vhost)
+        host, destination = self._state.vhost(vhost), self._placing.destination_here(vhost, destination)
         return [(one, host.arguments.get(one, {})) for one in host.exchanges.bindings(source, destination)]

@@ -9,6 +9,7 @@ from cluster.catalog.definitions import parse_local_queue_name
 from cluster.catalog.replica import CatalogClient
 from cluster.catalog.virtual_host import binding_to_plain, exchange_to_plain
 from cluster.gateway.local_queues import LocalQueues
+from cluster.gateway.queue_placing import QueuePlacing
 from node.refusal import Refusal
 from node.routing.exchange import Exchange
 from node.routing.matching import Binding, DestinationKind
@@ -18,8 +19,8 @@ from node.session.ports import Done
 class ExchangeChanges:
     """The changes of one node's connections. Each is answered once every node sees it."""
 
-    def __init__(self, catalog: CatalogClient, local: LocalQueues) -> None:
-        self._catalog, self._local = catalog, local
+    def __init__(self, catalog: CatalogClient, local: LocalQueues, placing: QueuePlacing) -> None:
+        self._catalog, self._local, self._placing = catalog, local, placing
 
     def declare(self, vhost: str, exchange: Exchange, answer: Done) -> None:
         """Declare an exchange. An exchange that is there is compared with the declaration."""
@@ -49,6 +50,7 @@ class ExchangeChanges:
     def _change_binding(
         self, change: str, vhost: str, binding: Binding, arguments: dict[str, Any], answer: Done
     ) -> None:
+        binding = self._placing.binding_here(vhost, binding)
         kind, name = binding.destination
         if kind is DestinationKind.QUEUE and parse_local_queue_name(name) is not None:
             # The catalog has only the bindings of such a queue, so this node must have them removed later.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -71,6 +71,9 @@ class QueueDeclarations:
         an administrator, in whatever domain; without it a client of this node declares.
         """
         self.churn.declared += 1
+        asked, (declaration, node) = declaration.name, self.placing.named(vhost, declaration, node)
+        if declaration.name != asked:
+            answer = partial(_answer_under, asked, answer)
         lost = self._catalog.state.queues.get((vhost, declaration.name))
         if lost is not None and self._lost_memory.holds(lost):
             again = partial(self.declare, vhost, declaration, holder, answer, node)
@@ -181,6 +184,16 @@ class QueueDeclarations:
             "front_end": self._local.front_end,
             "holder": holder if declaration.exclusive else 0,
         }
+
+
+def _answer_under(
+    name: str, answer: Declared, declared: DeclaredQueue | None, refusal: Refusal | None
+) -> None:
+    """Answer with the name that the client gave a local queue."""
+    if declared is not None:
+        queue = replace(declared.queue, name=name)
+        declared = DeclaredQueue(queue, declared.counts, declared.created)
+    answer(declared, refusal)
 
 
 class Creation:

@@ -10,6 +10,7 @@ from typing import Any
 
 from cluster.catalog.definitions import QueueDefinition
 from cluster.catalog.domains import asked_domain, check_domain, check_owner, nodes_in
+from cluster.catalog.local_parts import asks_for_part, name_of_part, part_name
 from cluster.catalog.placement import Placement, check_type, local_or_balanced, place
 from cluster.catalog.policies import KIND_OF_TYPE
 from cluster.catalog.policy_settings import arguments_with
@@ -18,6 +19,7 @@ from cluster.catalog.state import CatalogState
 from cluster.gateway.context import GatewayContext
 from node.queue.placement_arguments import X_INITIAL_OWNER
 from node.refusal import OutsideDomainError, PreconditionFailedError
+from node.routing.matching import Binding, Destination, DestinationKind
 from node.session.ports import QueueDeclaration
 
 
@@ -29,6 +31,33 @@ class QueuePlacing:
     def __init__(self, context: GatewayContext, default_type: str) -> None:
         self._context, self._default_type = context, default_type
         self._state = context.catalog.state
+
+    def name_here(self, vhost: str, name: str) -> str:
+        """The queue that clients of this node mean by a name: of a local queue the node's part."""
+        return self._state.parts.at(vhost, name, self._context.config.node)
+
+    def destination_here(self, vhost: str, destination: Destination) -> Destination:
+        """The end of a binding that clients of this node mean."""
+        if destination.kind is DestinationKind.EXCHANGE:
+            return destination
+        return Destination(destination.kind, self.name_here(vhost, destination.name))
+
+    def binding_here(self, vhost: str, binding: Binding) -> Binding:
+        """The binding that clients of this node mean."""
+        destination = self.destination_here(vhost, binding.destination)
+        return Binding(binding.source, destination, binding.key, binding.arguments)
+
+    def named(self, vhost: str, declaration: QueueDeclaration, node: str) -> tuple[QueueDeclaration, str]:
+        """The declaration under the name that the catalog has for the queue, and the node that declares as in
+        `place`. A local queue is declared as the part of that node; the name of a part names its node.
+        """
+        name = declaration.name
+        if not name or not asks_for_part(declaration.arguments):
+            return replace(declaration, name=self.name_here(vhost, name)), node
+        own, (_, stated) = self._context.config.node, name_of_part(name)
+        if stated not in self._state.nodes:
+            return replace(declaration, name=part_name(name, node or own)), node
+        return declaration, "" if stated == own else stated
 
     def check_here(self, queue: QueueDefinition) -> None:
         """Raises OutsideDomainError where clients of this node may not use the queue: it is in a domain of
@@ -100,6 +129,9 @@ class QueuePlacing:
         # A queue on a node that is down could not be used before that node is back.
         connected = context.peers.connected
         up = [one for one in there if one == context.config.node or one in connected]
+        if asks_for_part(declaration.arguments):
+            # No policy places the part of a node on another one.
+            return place(declaration, node or context.config.node, there, default)
         if isinstance(owner, str) and owner in up:
             placed = place(declaration, owner, there, default)
             return replace(placed, elsewhere=self._owned_by_others(owner, placed.replicas))

@@ -49,7 +49,9 @@ class Targets:
 class Routes:
     """Routes of all users in all virtual hosts, remembered until the catalog changes."""
 
-    def __init__(self, replica: Catalog, access: Access, links: Links, local: LocalQueues) -> None:
+    def __init__(self, node: str, replica: Catalog, access: Access, links: Links, local: LocalQueues) -> None:
+        """`node` is the name of this node."""
+        self._node = node
         self._replica = replica
         self._access = access
         self._links = links
@@ -208,11 +210,16 @@ class Routes:
         if exchange == DEFAULT_EXCHANGE:
             # Queues in a node's memory are not in the catalog: their names tell where they are.
             names.update(key for key in keys if _local_name(key) is not None)
+            if self._replica.state.parts:
+                # No queue has the name of a local queue, but to this node its own part.
+                names.update(keys)
         return self._to_queues(vhost, exchange, names)
 
     def _to_queues(self, vhost: str, exchange: str, names: Set[str]) -> Targets:
         state = self._replica.state
         by_partition: dict[int, list[int]] = {}
+        if state.parts:
+            names = state.parts.routed(vhost, names, self._node)
         if state.topics.below:
             names = state.topics.spread(vhost, names)
         for name in sorted(names):

@@ -1,6 +1,7 @@
-"""The arguments of queues that say on which nodes the queue is: its domain, and its first owner.
+"""The arguments of queues that say on which nodes the queue is: its domain, its first owner, and that each
+node has a queue of its own.
 
-The catalog places queues by them (`cluster.catalog.domains`); no replica looks at them.
+The catalog places queues by them (`cluster.catalog.domains`, `local_parts`); no replica looks at them.
 """
 
 from __future__ import annotations
@@ -8,15 +9,20 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from node.message.streams import X_UNDERLYING_TOPIC
+from node.message.streams import X_HISTORY, X_UNDERLYING_TOPIC
 from node.queue.argument import Argument, PolicyUse, beside_none_of
-from node.queue.argument_types import UnacceptableError, read_text
+from node.queue.argument_types import UnacceptableError, one_of, read_text
 
 X_DOMAIN: Final = "x-domain"
 """The argument of a queue that names the domain whose nodes alone have its replicas and its consumers."""
 
 X_INITIAL_OWNER: Final = "x-initial-owner"
 """The argument of a queue that names the node which is to be its first owner."""
+
+X_REPLICATION: Final = "x-replication"
+"""The argument of a queue of which each node has a part of its own, with the value LOCAL."""
+
+LOCAL: Final = "local"
 
 NAME_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
 """The names of nodes, and of domains of nodes."""
@@ -32,6 +38,18 @@ def _read_name(value: object) -> str:
     return text
 
 
+_OF_OTHER_PLACES: Final = (
+    X_DOMAIN,
+    X_INITIAL_OWNER,
+    X_UNDERLYING_TOPIC,
+    X_HISTORY,
+    "x-quorum-initial-group-size",
+    "x-queue-leader-locator",
+    "x-queue-master-locator",
+)
+"""The arguments that place a queue elsewhere than on the one node that has the part."""
+
+
 # A queue over a stream is placed with its stream.
 PLACEMENT_ARGUMENTS: Final[tuple[Argument[Any], ...]] = (
     Argument(X_DOMAIN, _read_name, misfit=beside_none_of(X_DOMAIN, [X_UNDERLYING_TOPIC])),
@@ -40,5 +58,10 @@ PLACEMENT_ARGUMENTS: Final[tuple[Argument[Any], ...]] = (
         _read_name,
         policy=PolicyUse.USER,
         misfit=beside_none_of(X_INITIAL_OWNER, [X_UNDERLYING_TOPIC]),
+    ),
+    Argument(
+        X_REPLICATION,
+        one_of({LOCAL: LOCAL}, "invalid_replication"),
+        misfit=beside_none_of(X_REPLICATION, _OF_OTHER_PLACES),
     ),
 )
