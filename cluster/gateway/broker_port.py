@@ -190,6 +190,10 @@ class FrontEnd:
         self._placing.check_here(queue)
         return reachable(self._links, QueueRef(name, queue.partition, queue.id, vhost))
 
+    def name_here(self, vhost: str, name: str) -> str:
+        """The queue of the catalog that clients of this node mean by a name."""
+        return self._placing.name_here(vhost, name)
+
     def reply_queue(self, vhost: str, holder: int) -> QueueRef:
         return self._local.declare_reply(vhost, holder)
 

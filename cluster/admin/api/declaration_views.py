@@ -52,7 +52,7 @@ async def put_queue(services: Services, call: Call) -> Status:
     if node not in (None, "", services.node):
         raise _elsewhere(services, node)
     name = call.path["name"]
-    known = (call.vhost, name) in services.state.queues
+    known = (call.vhost, services.front_end.name_here(call.vhost, name)) in services.state.queues
     await _carry_out(services, call, queue_command(name, fields))
     return DONE if known else CREATED
 

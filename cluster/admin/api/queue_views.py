@@ -41,7 +41,7 @@ endpoints.on("GET", "/queues/{vhost}")(list_queues)
 @endpoints.on("GET", "/queues/{vhost}/{name}")
 async def show_queue(services: Services, call: Call) -> dict[str, Any]:
     """One queue, with its consumers."""
-    key = (call.vhost, call.path["name"])
+    key = (call.vhost, services.front_end.name_here(call.vhost, call.path["name"]))
     states, answered = await survey.queue_states(services.inquiry, [key])
     row = _row_of(services, key, states, answered)
     consumers = await survey.consumers(services.inquiry)
@@ -64,7 +64,7 @@ def _tag(consumers: Iterator[dict[str, Any]]) -> str | None:
 @endpoints.on("GET", "/queues/{vhost}/{name}/bindings")
 async def list_bindings_of_queue(services: Services, call: Call) -> Rows:
     """The bindings of a queue."""
-    name = call.path["name"]
+    name = services.front_end.name_here(call.vhost, call.path["name"])
     if (call.vhost, name) not in services.state.queues and parse_local_queue_name(name) is None:
         raise no_such_object()
     destination = Destination(DestinationKind.QUEUE, name)
