@@ -65,7 +65,7 @@ class Transit:
             return []
         if exchange == DEFAULT_EXCHANGE:
             names.update(keys)
-        there = state.parts.routed(vhost, names, self._node) if state.parts else names
+        there = state.parts.routed(vhost, names, self._node) if state.parts.by_name else names
         found = [self._target(vhost, name) for name in sorted(state.topics.spread(vhost, there))]
         return [one for one in found if one is not None and one.partition in state.partitions]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cluster.catalog.definitions import PartitionKind, QueueDefinition
-from cluster.catalog.local_parts import asks_for_part
+from cluster.catalog.local_parts import is_part
 from cluster.catalog.placement import CLASSIC, QUORUM, STREAM
 from cluster.catalog.policies import KIND_OF_TYPE, AppliedPolicies, ResourceKind
 from cluster.catalog.policy_settings import arguments_over
@@ -22,7 +22,7 @@ def queue_type(state: CatalogState, queue: QueueDefinition) -> str:
     if queue.stream:
         return STREAM
     partition = state.partitions[queue.partition]
-    if asks_for_part(queue.arguments):
+    if is_part(queue):
         return CLASSIC
     if partition.kind is PartitionKind.TRANSIENT:
         return CLASSIC

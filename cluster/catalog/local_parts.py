@@ -33,45 +33,47 @@ def asks_for_part(arguments: Mapping[str, object]) -> bool:
     return arguments.get(X_REPLICATION) == LOCAL
 
 
+def is_part(queue: QueueDefinition) -> bool:
+    """Whether a queue is a part. An earlier release took the argument for one without an effect."""
+    return asks_for_part(queue.arguments) and "" not in name_of_part(queue.name)
+
+
 class LocalParts:
     """The parts of all local queues."""
 
     def __init__(self) -> None:
-        self._parts: dict[_Name, dict[str, str]] = {}
-        """The names of the parts by node, for each local queue."""
+        self.by_name: dict[_Name, dict[str, str]] = {}
+        """The names of the parts by node, for each local queue; mostly there is none."""
         self._names: dict[str, set[str]] = {}
         """The names of the parts in each virtual host."""
 
-    def __bool__(self) -> bool:
-        return bool(self._parts)
-
     def add(self, queue: QueueDefinition) -> None:
         """A queue is declared."""
-        if asks_for_part(queue.arguments):
+        if is_part(queue):
             name, node = name_of_part(queue.name)
-            self._parts.setdefault((queue.vhost, name), {})[node] = queue.name
+            self.by_name.setdefault((queue.vhost, name), {})[node] = queue.name
             self._names.setdefault(queue.vhost, set()).add(queue.name)
 
     def remove(self, queue: QueueDefinition) -> None:
         """A queue is deleted."""
-        if asks_for_part(queue.arguments):
+        if is_part(queue):
             name, node = name_of_part(queue.name)
-            parts = self._parts[queue.vhost, name]
+            parts = self.by_name[queue.vhost, name]
             del parts[node]
             if not parts:
-                del self._parts[queue.vhost, name]
+                del self.by_name[queue.vhost, name]
             self._names[queue.vhost].discard(queue.name)
 
     def restore(self, queues: Iterable[QueueDefinition]) -> None:
         """These are all queues."""
-        self._parts.clear()
+        self.by_name.clear()
         self._names.clear()
         for queue in queues:
             self.add(queue)
 
     def at(self, vhost: str, name: str, node: str) -> str:
         """The queue that has this name for clients of a node: the node's part, where it has one."""
-        parts = self._parts.get((vhost, name))
+        parts = self.by_name.get((vhost, name))
         return name if parts is None else parts.get(node, name)
 
     def routed(self, vhost: str, names: Set[str], node: str) -> Set[str]:
@@ -90,7 +92,7 @@ class LocalParts:
             name, _ = name_of_part(name)
             differs, shown = (vhost, name) in present, dict[str, Any]()
         else:
-            differs, shown = (vhost, name) in self._parts, {X_REPLICATION: LOCAL}
+            differs, shown = (vhost, name) in self.by_name, {X_REPLICATION: LOCAL}
         if differs:
             subject = f"queue '{name}' in vhost '{vhost}'"
             check_equivalent_arguments(subject, arguments, shown, [X_REPLICATION])

@@ -92,8 +92,7 @@ class CatalogState:
         self.queues_by_id: dict[int, QueueDefinition] = {}
         self.vhosts: dict[str, VirtualHost] = {}
         self.witnesses = Witnesses(lambda: self.vhosts.values(), lambda: self.nodes.values())
-        self.topics = Topics(lambda name: self.queues.get(name))
-        self.parts = LocalParts()
+        self.topics, self.parts = Topics(lambda name: self.queues.get(name)), LocalParts()
         self._queue_counts: Counter[str] = Counter()
         self.last_queue = 0
         self._recent: defaultdict[int, RecentRequests] = defaultdict(RecentRequests)

@@ -97,10 +97,8 @@ class FrontEnd:
         self._deletions = QueueDeletions(catalog, formats, local, self.churn, self._requests.ask)
         self._access, self._connections = access, connections
         self.permissions: Permissions = access
-        self._descriptions, self._redirects = (
-            Descriptions(catalog.state, links, local, self._placing),
-            Redirects(context),
-        )
+        self._descriptions = Descriptions(catalog.state, links, local, self._placing)
+        self._redirects = Redirects(context)
         self._cancellations = Cancellations(
             catalog, formats, links, local, context.config.auto_delete_after_s
         )

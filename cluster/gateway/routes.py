@@ -210,7 +210,7 @@ class Routes:
         if exchange == DEFAULT_EXCHANGE:
             # Queues in a node's memory are not in the catalog: their names tell where they are.
             names.update(key for key in keys if _local_name(key) is not None)
-            if self._replica.state.parts:
+            if self._replica.state.parts.by_name:
                 # No queue has the name of a local queue, but to this node its own part.
                 names.update(keys)
         return self._to_queues(vhost, exchange, names)
@@ -218,7 +218,7 @@ class Routes:
     def _to_queues(self, vhost: str, exchange: str, names: Set[str]) -> Targets:
         state = self._replica.state
         by_partition: dict[int, list[int]] = {}
-        if state.parts:
+        if state.parts.by_name:
             names = state.parts.routed(vhost, names, self._node)
         if state.topics.below:
             names = state.topics.spread(vhost, names)

@@ -6,6 +6,7 @@ import pytest
 
 from tests.cluster.test_domains import refused, replicas_of
 from tests.cluster.test_placement import owner_of
+from tests.membership.test_commands import Catalog
 from tests.site import Client, Site
 
 NAMES = ("n1", "n2", "n3")
@@ -187,3 +188,16 @@ def test_no_policy_takes_a_part_from_its_node() -> None:
     assert replicas_of(site, "q@n3") == ("n3",)
     assert all(client.confirms(client.publish("q", b"one", b"two")))
     assert client.bodies("q") == [b"two"]
+
+
+def test_a_queue_with_the_argument_from_an_earlier_release_is_no_part() -> None:
+    """Earlier releases took arguments that they did not know."""
+    catalog = Catalog()
+    catalog.do(
+        "declare_queue", vhost="/", name="old", replicas=["n1"], transient=False, durable=True,
+        exclusive=False, auto_delete=False, arguments={"x-replication": "local"}, semantics=1, front_end=0,
+        holder=0,
+    )  # fmt: skip
+    parts = catalog.copied().parts
+    assert parts.routed("/", {"old"}, "n2") == {"old"}
+    assert not parts.by_name
