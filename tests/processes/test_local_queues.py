@@ -18,7 +18,7 @@ QUEUES: dict[str, Any] = {"jobs": {"arguments": {"x-replication": "local"}}}
 
 @pytest.mark.requirement("D20.2")
 def test_each_node_has_its_own_queue_by_the_configuration_file(tmp_path: Path) -> None:
-    """Over HTTP, 0-9-1 and 1.0. A message that a node has confirmed is there again after the node was killed."""
+    """Over HTTP, 0-9-1 and 1.0. Confirmed messages are there again after their node was killed."""
     cluster = Cluster(tmp_path, {"queues": QUEUES})
     with cluster.running():
         first, second, third = cluster.nodes

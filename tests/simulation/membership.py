@@ -11,14 +11,21 @@ from typing import Any
 
 from cluster.catalog.definitions import MemberState, PartitionDefinition
 from cluster.catalog.state import CatalogState
+from node.wire.amqp091 import methods as m
 from tests.simulation.cluster import Cluster
 from tests.simulation.history import Message, QueueTerms
 from tests.simulation.node import SimulatedNode
+from tests.simulation.scripts import Caller, LostError, Script, Steps
 from tests.simulation.world import Violation
 
 WISH_INTERVAL_S = 0.3
 BLOWS = 5
 """The largest number of kills of nodes that are catching up."""
+
+DOMAINS_EVERY = 4
+"""One in so many seeds has a domain, of three founders and one node that may join, with a queue."""
+
+DOMAIN = "east"
 
 MOVING_S = 120.0
 """The time within which all replicas must be in their places after the faults."""
@@ -119,7 +126,14 @@ class ChangingCluster(Cluster):
         self._strikes = self.world.chance("strikes")
         self._blows = 0 if self.shape.faultless else BLOWS
         self._danger: dict[str, float] = {}
+        domain = self.world.seed % DOMAINS_EVERY == DOMAINS_EVERY - 1
+        self._inside = set(self.names[:3] + self.newcomers[:1]) if domain else set[str]()
+        for name in self._inside:
+            self.nodes[name].domains = (DOMAIN,)
         super().start()
+        if domain:
+            enclosed = Script(self.world, self._declare_enclosed())
+            self._wait(lambda: enclosed.done, "the queue of the domain is not declared")
         self._wishes = self.wishes()
         self._wanted = {wish.arguments["name"]: wish for wish in self._wishes}
         """Of each node what the administrator wants in the end: a command may be carried out late, and undo
@@ -129,6 +143,21 @@ class ChangingCluster(Cluster):
             0, Wish("found_members", {"nodes": founders}, lambda state: state.members.founded)
         )
         self._wish()
+
+    def _declare_enclosed(self) -> Steps:
+        """Declare a queue of the domain, which no client uses: its replicas are checked."""
+        declaration = m.QueueDeclare("enclosed", durable=True, arguments={"x-domain": DOMAIN})
+        while True:
+            inside = [node for node in self.ready_nodes() if node.name in self._inside]
+            try:
+                if inside:
+                    client = Caller(self.place(inside[0]))
+                    yield client.ask(declaration)
+                    client.leave()
+                    return
+            except LostError:
+                pass
+            yield 0.1
 
     def wishes(self) -> list[Wish]:
         """The administrator's commands."""
@@ -274,5 +303,10 @@ class ChangingCluster(Cluster):
                 raise Violation(
                     f"partition {one.id} is on {one.replicas}, but the nodes are {set(state.nodes)}"
                 )
-            if len(one.replicas) < min(one.size, len(state.members.eligible)):
+            there = set(state.members.eligible)
+            if one.domain and not set(one.replicas) <= self._inside:
+                raise Violation(f"partition {one.id} of {self._inside} is on {one.replicas}")
+            if one.domain:
+                there &= self._inside
+            if len(one.replicas) < min(one.size, len(there)):
                 raise Violation(f"partition {one.id} should have {one.size} replicas, and has {one.replicas}")
