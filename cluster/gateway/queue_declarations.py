@@ -71,12 +71,22 @@ class QueueDeclarations:
         an administrator, in whatever domain; without it a client of this node declares.
         """
         self.churn.declared += 1
-        asked, (declaration, node) = declaration.name, self.placing.named(vhost, declaration, node)
-        if declaration.name != asked:
-            answer = partial(_answer_under, asked, answer)
+        asked = declaration.name
+        try:
+            declaration, node = self.placing.named(vhost, declaration, node)
+        except Refusal as refusal:
+            answer(None, refusal)
+        else:
+            named = answer if declaration.name == asked else partial(_answer_under, asked, answer)
+            self._declare(vhost, declaration, holder, named, node)
+
+    def _declare(
+        self, vhost: str, declaration: QueueDeclaration, holder: int, answer: Declared, node: str
+    ) -> None:
+        """Declare a queue under the name that the catalog has for it."""
         lost = self._catalog.state.queues.get((vhost, declaration.name))
         if lost is not None and self._lost_memory.holds(lost):
-            again = partial(self.declare, vhost, declaration, holder, answer, node)
+            again = partial(self._declare, vhost, declaration, holder, answer, node)
             self._lost_memory.wait(lost.id, holder, again)
             return
         try:

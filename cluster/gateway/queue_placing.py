@@ -50,14 +50,24 @@ class QueuePlacing:
     def named(self, vhost: str, declaration: QueueDeclaration, node: str) -> tuple[QueueDeclaration, str]:
         """The declaration under the name that the catalog has for the queue, and the node that declares as in
         `place`. A local queue is declared as the part of that node; the name of a part names its node.
+
+        Raises PreconditionFailedError where a client declares a new part by the name of the part: the user's
+        rights to the name of the queue would not have been asked for.
         """
         name = declaration.name
         if not name or not asks_for_part(declaration.arguments):
             return replace(declaration, name=self.name_here(vhost, name)), node
-        own, (_, stated) = self._context.config.node, name_of_part(name)
+        (queue, stated), own = name_of_part(name), self._context.config.node
         if stated not in self._state.nodes:
             return replace(declaration, name=part_name(name, node or own)), node
-        return declaration, "" if stated == own else stated
+        if node:
+            return declaration, stated
+        if (vhost, name) not in self._state.queues:
+            raise PreconditionFailedError(
+                f"cannot declare queue '{name}' in vhost '{vhost}': it would be the part of a local queue; "
+                f"declare '{queue}' at node '{stated}'"
+            )
+        return declaration, node
 
     def check_here(self, queue: QueueDefinition) -> None:
         """Raises OutsideDomainError where clients of this node may not use the queue: it is in a domain of

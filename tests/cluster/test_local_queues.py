@@ -201,3 +201,17 @@ def test_a_queue_with_the_argument_from_an_earlier_release_is_no_part() -> None:
     parts = catalog.copied().parts
     assert parts.routed("/", {"old"}, "n2") == {"old"}
     assert not parts.by_name
+
+
+def test_no_client_declares_a_part_by_the_name_of_the_part() -> None:
+    """A user with the right to that name alone would get messages for another name."""
+    site = Site(*NAMES)
+    client = site.client("n1")
+    for name in ("q@n1", "q@n2"):
+        told = refused(client, "declare", name, replication="local")
+        assert told.startswith(f"406 PRECONDITION_FAILED - cannot declare queue '{name}'")
+        assert told.endswith(f"declare 'q' at node '{name[2:]}'")
+    client.declare("q", replication="local")
+    assert client.declare("q@n1", replication="local").queue == "q@n1"
+    client.declare("mail@example", replication="local")
+    assert replicas_of(site, "mail@example@n1") == ("n1",)
