@@ -169,6 +169,7 @@ class ChangingCluster(Cluster):
         if ready:
             node = self.chance.choice(ready)
             state = node.broker.catalog.state
+            self._check_domains(state)
             while self._wishes and self._came_true(self._wishes[0], state):
                 self.world.note(f"came true: {self._wishes[0].command} {self._wishes[0].arguments}")
                 del self._wishes[0]
@@ -179,6 +180,12 @@ class ChangingCluster(Cluster):
             if wish is not None:
                 node.input(lambda: self._say(node, wish))
         self.world.after(WISH_INTERVAL_S * (0.5 + self.chance.random()), self._wish)
+
+    def _check_domains(self, state: CatalogState) -> None:
+        """Check that no replica is, or is to be, outside the domain of its partition (requirement D20)."""
+        for one in state.table.replicated():
+            if one.domain and not one.hosts <= self._inside:
+                raise Violation(f"partition {one.id} of {sorted(self._inside)} has replicas on {one.hosts}")
 
     def _undone(self) -> Wish | None:
         """A command that had taken effect, and whose effect is gone."""
@@ -304,8 +311,6 @@ class ChangingCluster(Cluster):
                     f"partition {one.id} is on {one.replicas}, but the nodes are {set(state.nodes)}"
                 )
             there = set(state.members.eligible)
-            if one.domain and not set(one.replicas) <= self._inside:
-                raise Violation(f"partition {one.id} of {self._inside} is on {one.replicas}")
             if one.domain:
                 there &= self._inside
             if len(one.replicas) < min(one.size, len(there)):

@@ -10,6 +10,7 @@ from unittest import mock
 
 from cluster.broker.broker import Broker
 from cluster.broker.partitions import Partitions
+from cluster.catalog.membership.plan import PartitionView, _Planner
 from cluster.catalog.replica import Catalog
 from cluster.gateway.commits import Commit
 from cluster.gateway.state import Vote
@@ -67,6 +68,17 @@ def _old_catalog() -> AbstractContextManager[object]:
             intact(self, partition)
 
     return mock.patch.object(Partitions, "_close", hasty)
+
+
+def _open_domains() -> AbstractContextManager[object]:
+    """Replicas move to nodes of their partition's domain alone (requirement D20). With the bug they move to
+    any node.
+    """
+
+    def anywhere(self: _Planner, one: PartitionView) -> list[str]:
+        return [name for name in self._targets() if name not in one.replicas]
+
+    return mock.patch.object(_Planner, "_targets_for", anywhere)
 
 
 def _old_term() -> AbstractContextManager[object]:
@@ -194,6 +206,7 @@ BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[o
     "commit in an old term": (SimulatedNode, _old_term),
     "confirm before fsync": (HastyNode, nullcontext),
     "outcome before decision": (SimulatedNode, _early_outcome),
+    "replicas outside their domain": (SimulatedNode, _open_domains),
     "lease counted from PONG": (SimulatedNode, _counted_from_pong),
     "lease counted from its answer": (SimulatedNode, _counted_from_answer),
     "lease without a quorum": (SimulatedNode, _lease_without_quorum),
@@ -251,6 +264,7 @@ FOCUS = {
     "forgotten vote": Focus.ELECTIONS,
     "joining forgotten": Focus.MEMBERS,
     "dropped by an old catalog": Focus.MEMBERS,
+    "replicas outside their domain": Focus.MEMBERS,
     "lease counted from PONG": Focus.LEASES,
     "lease counted from its answer": Focus.LEASES,
     "dead letters by an old catalog": Focus.LEASES,
