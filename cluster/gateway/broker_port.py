@@ -95,10 +95,9 @@ class FrontEnd:
         self._routes = Routes(context.config.node, context.replica, access, links, local)
         self._requests = OwnerRequests(links, self._routes, self._commits, formats)
         self._deletions = QueueDeletions(catalog, formats, local, self.churn, self._requests.ask)
-        self._access, self._connections = access, connections
+        self._access, self._connections, self._redirects = access, connections, Redirects(context)
         self.permissions: Permissions = access
         self._descriptions = Descriptions(catalog.state, links, local, self._placing)
-        self._redirects = Redirects(context)
         self._cancellations = Cancellations(
             catalog, formats, links, local, context.config.auto_delete_after_s
         )
