@@ -20,7 +20,7 @@ class Members:
 
     `formats` has the format level that each node reads, by name (`cluster.catalog.membership.formats`), and
     `domains` the domains of each node that has told them (`cluster.catalog.domains`): no command's effect
-    depends on them, because releases from before level 23 drop them from their snapshots.
+    depends on them, because releases from before level 24 drop them from their snapshots.
     `upgrades` counts the starts of nodes with a higher level than before.
     """
 

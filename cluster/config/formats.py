@@ -19,7 +19,7 @@ from node.message.streams import (
 )
 from node.queue.placement_arguments import X_DOMAIN, X_INITIAL_OWNER, X_REPLICATION
 
-FORMAT_LEVEL: Final = 23
+FORMAT_LEVEL: Final = 24
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
@@ -99,7 +99,7 @@ QUEUE_EXPRESSIONS: Final = 11
 and owners filter what enters a queue by its argument `x-filter`.
 """
 
-DOMAINS: Final = 23
+DOMAINS: Final = 24
 """From this level on nodes carry out declarations of queues that place a queue in a domain of nodes, or with
 a certain owner (`cluster.catalog.domains`), and lead the name of a local queue to their own part
 (`cluster.catalog.local_parts`).

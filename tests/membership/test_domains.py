@@ -99,14 +99,14 @@ def test_the_last_node_of_a_domain_with_queues_is_not_removed() -> None:
 def test_nodes_tell_their_domains_when_they_start() -> None:
     catalog = Catalog()
     for number, name in enumerate(("n1", "n2"), start=1):
-        catalog.do("start_node", name=name, front_end=number, formats=23, domains=["east", name])
+        catalog.do("start_node", name=name, front_end=number, formats=24, domains=["east", name])
     assert catalog.copied().members.domains == {"n1": ["east", "n1"], "n2": ["east", "n2"]}
-    catalog.do("start_node", name="n2", front_end=3, formats=23, domains=[])
+    catalog.do("start_node", name="n2", front_end=3, formats=24, domains=[])
     # A release without domains.
-    catalog.do("start_node", name="n1", front_end=4, formats=22)
+    catalog.do("start_node", name="n1", front_end=4, formats=23)
     assert catalog.copied().members.domains == {"n2": []}
     catalog.do("add_member", name="n4", peers="n4:1")
-    catalog.do("start_node", name="n4", front_end=5, formats=23, domains=["west"])
+    catalog.do("start_node", name="n4", front_end=5, formats=24, domains=["west"])
     catalog.do("remove_member", name="n4")
     assert catalog.do("forget_member", name="n4")
     assert catalog.state.members.domains == {"n2": []}

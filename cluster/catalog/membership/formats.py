@@ -177,7 +177,7 @@ class Formats:
     def tick(self, now: float) -> None:
         """Submit this node's level and domains again where a replica of the catalog may not have them.
 
-        A replica of level 0 drops the levels of all nodes from its snapshots, and one below 23 the domains.
+        A replica of level 0 drops the levels of all nodes from its snapshots, and one below 24 the domains.
         When its node has started with a newer release, every node submits its own again, behind that start
         in the log.
         """
