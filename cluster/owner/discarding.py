@@ -83,10 +83,9 @@ def take_discard(owner: OwnerState, front_end: int, operation: Discard) -> bytes
     if operation.annotations and makes_dead_letters(owner, operation.queue):
         found = changes(owner, front_end, operation)
         told = [] if found is None else change(owner, found)
-    part = discard_leased(
-        owner, operation.queue, front_end, operation.ranges, Reason.REJECTED, operation.token
-    )
-    return part if part is None else b"".join((*told, part))
+    rejected = operation.queue, front_end, operation.ranges, Reason.REJECTED, operation.token
+    discarded: bytes | None = discard_leased(owner, *rejected)
+    return None if discarded is None else b"".join((*told, discarded))
 
 
 def discard_leased(

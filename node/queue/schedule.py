@@ -62,14 +62,12 @@ class Schedule:
     def add(self, spans: list[Span]) -> None:
         """Schedule messages. Spans (first, last, due time) are ascending and disjoint."""
         self._due.set_all(spans)
-        wake, bound = self.wake, self._bound
-        for first, last, due in spans:
-            if due < bound:
-                self._put(first, last, due)
-                wake = min(wake, _slot(due) * SLOT_MS)
-            else:
-                wake = min(wake, self._indexed - HORIZON_MS // 2)
-        self.wake = wake
+        near = [span for span in spans if span[2] < self._bound]
+        if near:
+            self._index(near)
+            self.wake = min(self.wake, _slot(min([due for _, _, due in near])) * SLOT_MS)
+        if len(near) < len(spans):
+            self.wake = min(self.wake, self._indexed - HORIZON_MS // 2)
 
     def intersection(self, first: int, last: int) -> list[Range]:
         """The scheduled parts of the closed range; parts may touch."""
@@ -116,13 +114,15 @@ class Schedule:
         self._due.remove_all(gone)
         return gone
 
-    def _put(self, first: int, last: int, due: int) -> None:
-        slot = _slot(due)
-        numbers = self._slots.get(slot)
-        if numbers is None:
-            numbers = self._slots[slot] = array("Q")
-        numbers.append(first)
-        numbers.append(last)
+    def _index(self, spans: list[Span]) -> None:
+        slots = self._slots
+        for first, last, due in spans:
+            slot = _slot(due)
+            numbers = slots.get(slot)
+            if numbers is None:
+                numbers = slots[slot] = array("Q")
+            numbers.append(first)
+            numbers.append(last)
 
     def _sweep(self, now: int) -> None:
         """Index messages that are due in the time that no sweep has covered yet, one part of the
@@ -136,8 +136,7 @@ class Schedule:
         found, self._cursor = self._due.select(
             self._cursor, self._indexed, self._bound, SWEEP_SPANS, STEP_SPANS
         )
-        for first, last, due in found:
-            self._put(first, last, due)
+        self._index(found)
         if self._cursor is None:
             self._indexed = self._bound
 

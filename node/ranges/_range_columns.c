@@ -235,6 +235,25 @@ static PyObject *total(PyObject *module, PyObject *const *given, Py_ssize_t coun
     return beyond ? Py_NewRef(Py_None) : PyLong_FromUnsignedLongLong(found);
 }
 
+PyDoc_STRVAR(ascending_doc,
+    "ascending(starts, ends) -> bool\n\n"
+    "Whether no range ends before it starts, and each begins behind the end of the one before.");
+
+static PyObject *ascending(PyObject *module, PyObject *const *given, Py_ssize_t count) {
+    Columns columns;
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "two columns");
+        return NULL;
+    }
+    if (!take(&columns, given, count)) return NULL;
+    const uint64_t *starts = columns.of[0].at, *ends = columns.of[1].at;
+    int found = 1;
+    for (Py_ssize_t i = 0; found && i < columns.of[0].count; i++)
+        found = starts[i] <= ends[i] && (i == 0 || ends[i - 1] < starts[i]);
+    release(&columns);
+    return PyBool_FromLong(found);
+}
+
 PyDoc_STRVAR(parts_doc,
     "parts(at, first, last, starts, ends, *values) -> list or None\n\n"
     "The parts of the closed range that the ranges from index `at` on have, with their values where there are some.");
@@ -333,6 +352,7 @@ static PyMethodDef FUNCTIONS[] = {
     {"cut_out", (PyCFunction)(void (*)(void))cut_out, METH_FASTCALL, cut_doc},
     {"overlaid", (PyCFunction)(void (*)(void))overlaid, METH_FASTCALL, overlaid_doc},
     {"total", (PyCFunction)(void (*)(void))total, METH_FASTCALL, total_doc},
+    {"ascending", (PyCFunction)(void (*)(void))ascending, METH_FASTCALL, ascending_doc},
     {"parts", (PyCFunction)(void (*)(void))parts, METH_FASTCALL, parts_doc},
     {"within", (PyCFunction)(void (*)(void))within, METH_FASTCALL, within_doc},
     {"fronts", (PyCFunction)(void (*)(void))fronts, METH_FASTCALL, fronts_doc},

@@ -8,6 +8,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import islice
+from operator import le, lt
 from typing import Any, Final
 
 from node.ranges import native
@@ -48,6 +49,14 @@ def total(starts: array[int], ends: array[int]) -> int:
         if found is not None:
             return found
     return sum(ends) - sum(starts) + len(starts)
+
+
+def ascending(starts: array[int], ends: array[int]) -> bool:
+    """Whether no range ends before it starts, and each begins behind the end of the one before."""
+    if native.NATIVE_ASCENDING is not None:
+        found: bool = native.NATIVE_ASCENDING(starts, ends)
+        return found
+    return all(map(le, starts, ends)) and all(map(lt, ends, starts[1:]))
 
 
 def transposed(rows: list[Any], width: int) -> list[array[int]]:

@@ -9,13 +9,22 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import compress
-from operator import le, lt
 from struct import Struct
 from typing import Final
 
-from node.ranges.range_columns import by_chunk, chunks_of, cut_out, overlaid, parts, total, transposed, within
+from node.ranges.range_columns import (
+    ascending,
+    by_chunk,
+    chunks_of,
+    cut_out,
+    overlaid,
+    parts,
+    total,
+    transposed,
+    within,
+)
 from node.ranges.range_set import MANY_RANGES, Range, RangeSet, decode_array, encode_array, merged
 
 Span = tuple[int, int, int]
@@ -413,9 +422,9 @@ def _last_of(values: array[int]) -> int:
     return values[-1]
 
 
-def check_spans(firsts: Sequence[int], lasts: Sequence[int]) -> None:
+def check_spans(firsts: array[int], lasts: array[int]) -> None:
     """Raises ValueError unless the spans are sorted and disjoint."""
-    if not all(map(le, firsts, lasts)) or not all(map(lt, lasts, firsts[1:])):
+    if not ascending(firsts, lasts):
         raise ValueError("spans overlap or are out of order")
 
 

@@ -85,6 +85,11 @@ def test_total(built: ModuleType, ranges: list[Range]) -> None:
     assert built.total(*columns(ranges)) == (expected if expected <= TOP else None)
 
 
+@given(st.lists(PAIRS, max_size=3) | RANGES)
+def test_ascending(built: ModuleType, ranges: list[Range]) -> None:
+    assert built.ascending(*columns(ranges)) is range_columns.ascending(*columns(ranges))
+
+
 @given(SPANS, st.integers(0, 12), PAIRS)
 def test_parts(built: ModuleType, spans: list[Span], at: int, within: Range) -> None:
     firsts, lasts, values = columns(spans, 3)
@@ -139,6 +144,7 @@ def test_wrong_arguments_are_refused(built: ModuleType) -> None:
         lambda: built.within(*one, [(1, 2)], *two),
         lambda: built.overlaid(*one, *one),
         lambda: built.overlaid(*one, one[0], *two, two[0], one[0]),
+        lambda: built.ascending(*one, one[0]),
         lambda: built.parts(0, 1, 2, one[0]),
         lambda: built.parts(-1, 1, 2, *one),
         lambda: built.parts(0, None, 2, *one),
@@ -178,6 +184,7 @@ for _ in range(500):
     built.cut_out(firsts, lasts, others, firsts, lasts)
     built.within(*old[:2], others, old[2])
     built.total(firsts, lasts)
+    built.ascending(firsts, lasts)
     built.fronts(firsts, lasts, chance.randrange(400))
     built.parts(chance.randrange(50), 20, 200, *old)
     built.parts(chance.randrange(50), 20, 200, firsts, lasts)
