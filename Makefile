@@ -84,7 +84,7 @@ check: $(READY) ## style, types, structure of the tree, the snippets of the docu
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q $(NO_HANG) tests/structure
-	$(BIN)/python -m pytest -q $(NO_HANG) -n 2 --dist loadfile -m seeds tests/simulation tests/raft
+	$(BIN)/python -m pytest -q $(NO_HANG) -n 2 --dist worksteal -m seeds tests/simulation tests/raft
 
 format: $(READY) ## put the sources into the project's format
 	$(BIN)/ruff check --fix .

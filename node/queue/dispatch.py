@@ -327,6 +327,8 @@ class QueueOwner:
         was ever leased.
         """
         mark = self.delivery.state.mark
+        if offered[-1][1] <= mark and self.delivery.ready.by_age:
+            return offered
         for i, (first, last) in enumerate(offered):
             if last > mark:
                 if first <= mark:

@@ -254,6 +254,29 @@ static PyObject *ascending(PyObject *module, PyObject *const *given, Py_ssize_t 
     return PyBool_FromLong(found);
 }
 
+PyDoc_STRVAR(paired_doc,
+    "paired(starts, ends) -> list or None\n\nThe ranges. None where one ends before it starts.");
+
+static PyObject *paired(PyObject *module, PyObject *const *given, Py_ssize_t count) {
+    Columns columns;
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "two columns");
+        return NULL;
+    }
+    if (!take(&columns, given, count)) return NULL;
+    PyObject *found = PyList_New(0);
+    for (Py_ssize_t i = 0; found != NULL && found != Py_None && i < columns.of[0].count; i++) {
+        uint64_t start = columns.of[0].at[i], last = columns.of[1].at[i];
+        if (start > last) {
+            Py_SETREF(found, Py_NewRef(Py_None));
+        } else if (!append(found, pair_of(start, last))) {
+            Py_CLEAR(found);
+        }
+    }
+    release(&columns);
+    return found;
+}
+
 PyDoc_STRVAR(parts_doc,
     "parts(at, first, last, starts, ends, *values) -> list or None\n\n"
     "The parts of the closed range that the ranges from index `at` on have, with their values where there are some.");
@@ -353,6 +376,7 @@ static PyMethodDef FUNCTIONS[] = {
     {"overlaid", (PyCFunction)(void (*)(void))overlaid, METH_FASTCALL, overlaid_doc},
     {"total", (PyCFunction)(void (*)(void))total, METH_FASTCALL, total_doc},
     {"ascending", (PyCFunction)(void (*)(void))ascending, METH_FASTCALL, ascending_doc},
+    {"paired", (PyCFunction)(void (*)(void))paired, METH_FASTCALL, paired_doc},
     {"parts", (PyCFunction)(void (*)(void))parts, METH_FASTCALL, parts_doc},
     {"within", (PyCFunction)(void (*)(void))within, METH_FASTCALL, within_doc},
     {"fronts", (PyCFunction)(void (*)(void))fronts, METH_FASTCALL, fronts_doc},

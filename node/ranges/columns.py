@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from operator import le
 
+from node.ranges.range_columns import paired, transposed
 from node.ranges.range_set import Range, decode_array, encode_array
 
 Buffer = bytes | memoryview
@@ -13,7 +13,7 @@ Buffer = bytes | memoryview
 
 def encode_columns(rows: Sequence[tuple[int, ...]]) -> bytes:
     """The first numbers of all rows, then the second ones, and so on. The rows have one length."""
-    return b"".join(encode_array(array("Q", numbers)) for numbers in zip(*rows, strict=True))
+    return b"".join(map(encode_array, transposed(list(rows), len(rows[0])))) if rows else b""
 
 
 def decode_columns(data: Buffer, offset: int, rows: int, width: int) -> tuple[list[array[int]], int]:
@@ -27,6 +27,7 @@ def decode_columns(data: Buffer, offset: int, rows: int, width: int) -> tuple[li
 
 def ranges_of_columns(firsts: array[int], lasts: array[int]) -> list[Range]:
     """The ranges of two columns. Raises ValueError where a range ends before it starts."""
-    if not all(map(le, firsts, lasts)):
+    found = paired(firsts, lasts)
+    if found is None:
         raise ValueError("range ends before it starts")
-    return list(zip(firsts, lasts, strict=True))
+    return found

@@ -59,6 +59,14 @@ def ascending(starts: array[int], ends: array[int]) -> bool:
     return all(map(le, starts, ends)) and all(map(lt, ends, starts[1:]))
 
 
+def paired(starts: array[int], ends: array[int]) -> list[tuple[int, int]] | None:
+    """The ranges of two columns, which may overlap. None where one ends before it starts."""
+    if native.NATIVE_PAIRED is not None:
+        found: list[tuple[int, int]] | None = native.NATIVE_PAIRED(starts, ends)
+        return found
+    return list(zip(starts, ends, strict=True)) if all(map(le, starts, ends)) else None
+
+
 def transposed(rows: list[Any], width: int) -> list[array[int]]:
     """The first numbers of all rows, then the second ones, and so on. A row is a tuple of so many numbers."""
     if native.NATIVE_TRANSPOSED is not None:

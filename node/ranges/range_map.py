@@ -239,8 +239,15 @@ class RangeMap:
 
     def cover(self, first: int, last: int, default: int = 0) -> list[Span]:
         """The whole closed range as spans, with `default` for numbers without a value."""
+        spans, behind = self.spans(first, last), first
+        for start, end, _ in spans:
+            if start != behind:
+                break
+            behind = end + 1
+        if behind > last:
+            return spans
         found: list[Span] = []
-        for span in self.spans(first, last):
+        for span in spans:
             if span[0] > first:
                 found.append((first, span[0] - 1, default))
             found.append(span)

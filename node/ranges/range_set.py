@@ -310,8 +310,8 @@ class RangeSet:
         taken = self.fronts(limit)
         if limit >= self._count:
             self.clear()
-        else:
-            self.remove_all(taken)
+        elif taken:
+            self.remove(0, taken[-1][1])
         return taken
 
     # -- asking ---------------------------------------------------------------------------------

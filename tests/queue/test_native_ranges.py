@@ -90,6 +90,11 @@ def test_ascending(built: ModuleType, ranges: list[Range]) -> None:
     assert built.ascending(*columns(ranges)) is range_columns.ascending(*columns(ranges))
 
 
+@given(st.lists(st.tuples(NUMBERS, NUMBERS), max_size=3) | RANGES)
+def test_paired(built: ModuleType, ranges: list[Range]) -> None:
+    assert built.paired(*columns(ranges)) == range_columns.paired(*columns(ranges))
+
+
 @given(SPANS, st.integers(0, 12), PAIRS)
 def test_parts(built: ModuleType, spans: list[Span], at: int, within: Range) -> None:
     firsts, lasts, values = columns(spans, 3)
@@ -145,6 +150,7 @@ def test_wrong_arguments_are_refused(built: ModuleType) -> None:
         lambda: built.overlaid(*one, *one),
         lambda: built.overlaid(*one, one[0], *two, two[0], one[0]),
         lambda: built.ascending(*one, one[0]),
+        lambda: built.paired(one[0]),
         lambda: built.parts(0, 1, 2, one[0]),
         lambda: built.parts(-1, 1, 2, *one),
         lambda: built.parts(0, None, 2, *one),
@@ -185,6 +191,7 @@ for _ in range(500):
     built.within(*old[:2], others, old[2])
     built.total(firsts, lasts)
     built.ascending(firsts, lasts)
+    built.paired(lasts, firsts)
     built.fronts(firsts, lasts, chance.randrange(400))
     built.parts(chance.randrange(50), 20, 200, *old)
     built.parts(chance.randrange(50), 20, 200, firsts, lasts)

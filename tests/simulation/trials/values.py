@@ -12,6 +12,9 @@ from tests.simulation.trials.trial import PAUSE_S, Trial
 
 KEY = "/id"
 
+HELD_S = 1.5
+"""Seconds of the simulated time in which most clusters have a fault."""
+
 
 class Writers:
     """Each writer counts up a field of its own in the value of each key."""
@@ -84,6 +87,11 @@ class Watcher:
             self._seen[key] = version
             self._held.append(got)
 
+    def settle_later_ones(self) -> None:
+        """Settle all but the oldest message."""
+        while len(self._held) > 1:
+            self.prover.ack(self._held.pop())
+
     def give_back(self) -> None:
         for one in self._held:
             self.prover.nack(one, requeue=True)
@@ -106,6 +114,12 @@ def _wholes(trial: Trial) -> Steps:
         for _ in range(chance.choice((0, 1, 3))):
             yield from taker.step()
         yield from trial.pause(chance.choice((0.0, PAUSE_S)))
+    # The owner may change while the taker holds a value whose later ones are settled.
+    taker.settle_later_ones()
+    yield from trial.pause(chance.choice((PAUSE_S, HELD_S)))
+    taker.give_back()
+    for _ in range(3):
+        yield from taker.step()
     taker.give_back()
     yield from trial.take(writer, trial.name, (), [], settler=taker.prover)
 
