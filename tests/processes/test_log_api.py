@@ -76,7 +76,7 @@ def test_reading_goes_on_where_an_answer_was_cut_short(cluster: Cluster, stream:
     assert numbers(found) == list(range(3000)) and one.rows == 3000
 
 
-def test_what_is_refused(cluster: Cluster, channel: Connect, name: str) -> None:
+def test_what_a_reader_of_a_log_is_refused(cluster: Cluster, channel: Connect, name: str) -> None:
     publisher = channel(0)
     publisher.queue_declare(name, durable=True, arguments={"x-queue-type": "stream"})
     publisher.queue_declare(f"{name}-queue", durable=True)
@@ -133,7 +133,7 @@ def test_what_retention_has_passed_is_gone(cluster: Cluster, channel: Connect, n
         reader.plan("/", name, first=plan.first)
 
 
-def test_the_rights_to_read_count(cluster: Cluster, channel: Connect, name: str) -> None:
+def test_the_rights_to_read_count_for_readers_of_a_log(cluster: Cluster, channel: Connect, name: str) -> None:
     channel(0).queue_declare(name, durable=True, arguments={"x-queue-type": "stream"})
     api, user, path = Management(cluster[0]), f"{name}-user", path_of("log", "/", name, "plan")
     api.call("PUT", path_of("users", user), {"password": "p", "tags": "management"})

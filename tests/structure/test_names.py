@@ -174,3 +174,14 @@ def test_locked_requirements_name_no_place_to_fetch_from() -> None:
         pinned = [line for line in text.splitlines() if line and not line.startswith((" ", "#"))]
         assert pinned and all("==" in line for line in pinned)
         assert text.count("--hash=sha256:") >= len(pinned)
+
+
+def test_tests_of_processes_have_names_of_their_own() -> None:
+    """Many of them share a cluster, and call their queues by the name of the test."""
+    found = Counter(
+        node.name
+        for path in (ROOT / "tests" / "processes").glob("test_*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    )
+    assert [name for name, count in found.items() if count > 1] == []
