@@ -118,7 +118,16 @@ def test_what_retention_has_passed_is_gone(cluster: Cluster, channel: Connect, n
     plan = reader.plan("/", name)
     for number in range(1, 6):
         publisher.basic_publish("", name, b"%06d" % number + BODY, DURABLE)
-    until(lambda: len(rows(reader, name, reader.plan("/", name))) == 2, "retention has passed four")
+
+    def two_are_left() -> bool:
+        # Retention may pass the first messages of a plan before they are read.
+        try:
+            return len(rows(reader, name, reader.plan("/", name))) == 2
+        except LogApiError as error:
+            assert error.status == 410
+            return False
+
+    until(two_are_left, "retention has passed four")
     [kept, _] = rows(reader, name, reader.plan("/", name))
 
     def gone() -> bool:
