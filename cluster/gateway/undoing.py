@@ -15,7 +15,8 @@ from cluster.gateway.state import Vote
 from cluster.peers.link_messages import Ranges
 from node.delivery.deeds import Became
 from node.queue.decision_format import encode_refer
-from node.ranges.range_set import Range, RangeSet, first_of
+from node.ranges.range_columns import first_of
+from node.ranges.range_set import Range, RangeSet
 from node.session.ports import QueueRef
 
 BROUGHT_BACK_AT_ONCE: Final = 1024

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
 from typing import Final
 
 from cluster.owner.annotating import annotated
@@ -15,7 +14,7 @@ from cluster.owner.get_links import GetLinks, kind_of_get
 from cluster.owner.state import OwnerState
 from cluster.owner.upkeep import after_serving, before_serving
 from cluster.peers.link_messages import FIRST_CONSUMER, GET_LINK, GET_LINK_KEPT, GET_LINK_NO_ACK, Delivery
-from node.message.run import Run, fitting_messages, lengths_of
+from node.message.run import Run, fitting_messages
 from node.queue.consumers import ConsumerKey
 from node.queue.decision_format import encode_remark
 from node.queue.dispatch import Grant, QueueOwner
@@ -350,7 +349,7 @@ class Fitting:
         remarks = delivery.soft.remarks if soft else delivery.state.remarks
         for _, run in [each for one in found for each in annotated(remarks, *one)] if remarks else found:
             count = fitting_messages(run, left)
-            left -= len(run.raw) if count == run.count else sum(islice(lengths_of(run), count))
+            left -= len(run.raw) if count == run.count else sum(run.each_length()[:count])
             fitting += count
             if count < run.count:
                 left = 0

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, repeat, takewhile
+from itertools import accumulate, takewhile
 from operator import sub
 from struct import Struct
 from typing import Final
@@ -135,7 +135,7 @@ class Run:
     def contents(self) -> Iterator[bytes]:
         """The content frames of each message, in order."""
         start = 0
-        for length in self.lengths if self.lengths is not None else [self.stride] * self.count:
+        for length in self.each_length():
             skip = self.skip if self.skip >= 0 else method_octets(self.raw, start)
             yield bytes(self.raw[start + skip : start + length])
             start += length
@@ -158,7 +158,7 @@ class StoredRun:
         self.first = first
         self.last = first + run.count - 1
         self.run = run
-        self.offsets = list(accumulate(lengths_of(run), initial=0))
+        self.offsets = list(accumulate(run.each_length(), initial=0))
 
 
 class Gathered:
@@ -281,7 +281,7 @@ def joined(runs: list[Run]) -> Run:
         return first
     lengths = array("I")
     for run in runs:
-        lengths.extend(run.lengths if run.lengths is not None else [run.stride] * run.count)
+        lengths.extend(run.each_length())
     return replace(
         first,
         count=len(lengths),
@@ -292,14 +292,9 @@ def joined(runs: list[Run]) -> Run:
     )
 
 
-def lengths_of(run: Run) -> Iterable[int]:
-    """The octets of each message of the run."""
-    return run.lengths if run.lengths is not None else repeat(run.stride, run.count)
-
-
 def fitting_messages(run: Run, octets: int) -> int:
     """How many messages of the run fit into `octets`; one always fits, unless `octets` is 0."""
     if len(run.raw) <= octets:
         return run.count
-    count = sum(1 for _ in takewhile(octets.__ge__, accumulate(lengths_of(run))))
+    count = sum(1 for _ in takewhile(octets.__ge__, accumulate(run.each_length())))
     return max(count, 1) if octets > 0 else 0

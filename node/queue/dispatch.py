@@ -20,8 +20,9 @@ from node.queue.lifecycle import Lifecycle
 from node.queue.operations import OWNER, Semantics
 from node.queue.queue import QueueState
 from node.queue.settings import PLAIN, QueueSettings
+from node.ranges.range_columns import first_of
 from node.ranges.range_map import ABOVE_ALL
-from node.ranges.range_set import Range, RangeSet, count_of, first_of, merged, up_to
+from node.ranges.range_set import Range, RangeSet, count_of, merged, up_to
 
 MARK_AHEAD: Final = 20_000
 """A new mark is so many messages above the next one to be leased."""

@@ -65,7 +65,7 @@ static PyObject *transposed(PyObject *module, PyObject *const *given, Py_ssize_t
             PyErr_SetString(PyExc_ValueError, "rows of different lengths");
             break;
         }
-        for (Py_ssize_t column = 0; column < width; column++)
+        for (Py_ssize_t column = 0; column < width && !PyErr_Occurred(); column++)
             numbers[column * rows + row] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(of, column));
     }
     PyObject *found = PyErr_Occurred() ? NULL : PyList_New(0);

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from operator import le, lt
 from typing import Any, Final
@@ -75,20 +75,25 @@ def transposed(rows: list[Any], width: int) -> list[array[int]]:
     return [array("Q", numbers) for numbers in zip(*rows, strict=True)] or [array("Q") for _ in range(width)]
 
 
+def first_of(ranges: Iterable[tuple[int, int]], count: int) -> list[tuple[int, int]]:
+    """The first `count` numbers of the ranges."""
+    found: list[tuple[int, int]] = []
+    for first, last in ranges:
+        if count <= 0:
+            break
+        last = min(last, first + count - 1)
+        found.append((first, last))
+        count -= last - first + 1
+    return found
+
+
 def fronts(starts: array[int], ends: array[int], limit: int) -> list[tuple[int, int]]:
     """The first `limit` numbers of the ranges, or all, as ranges."""
     if native.NATIVE_FRONTS is not None:
         taken: list[tuple[int, int]] | None = native.NATIVE_FRONTS(starts, ends, limit)
         if taken is not None:
             return taken
-    found: list[tuple[int, int]] = []
-    for first, last in zip(starts, ends, strict=True):
-        if limit <= 0:
-            break
-        last = min(last, first + limit - 1)
-        found.append((first, last))
-        limit -= last - first + 1
-    return found
+    return first_of(zip(starts, ends, strict=True), limit)
 
 
 def parts(

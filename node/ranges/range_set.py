@@ -94,18 +94,6 @@ def count_of(ranges: list[Range]) -> int:
     return sum([last - first + 1 for first, last in ranges])
 
 
-def first_of(ranges: Iterable[Range], count: int) -> list[Range]:
-    """The first `count` numbers of the ranges."""
-    found: list[Range] = []
-    for first, last in ranges:
-        if count <= 0:
-            break
-        last = min(last, first + count - 1)
-        found.append((first, last))
-        count -= last - first + 1
-    return found
-
-
 class RangeSet:
     """A set of numbers from 0 to 2**64-1. `len()` is the number of numbers."""
 

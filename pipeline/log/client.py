@@ -10,7 +10,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
 from pipeline.log.blocks import CRC, END, HEAD, REFUSAL, Block, CutShortError, read_block, refusal_in
@@ -65,6 +65,16 @@ class Plan(NamedTuple):
     replicas: list[str]
 
 
+class Planner(Protocol):
+    """Plans the reading of streams. Methods raise LogApiError and NoNodeError."""
+
+    def plan(self, vhost: str, topic: str, **parameters: Any) -> Plan:
+        """A plan. The parameters are those of the API; `first` and `end` stand for `from` and `to`."""
+
+    def streams(self, vhost: str) -> list[str]:
+        """The names of the streams that the user sees in a virtual host."""
+
+
 class LogClient:
     """A client of one cluster, in the name of one user. Methods raise LogApiError, NoNodeError, and
     MalformedError.
@@ -86,8 +96,8 @@ class LogClient:
         tls = any(url.startswith("https:") for url in urls)
         self._tls = ssl.create_default_context(cafile=ca_file) if tls else None
 
-    def plan(self, vhost: str, topic: str, **parameters: object) -> Plan:
-        """A plan. The parameters are those of the API; `first` and `end` stand for `from` and `to`."""
+    def plan(self, vhost: str, topic: str, **parameters: Any) -> Plan:
+        """See `Planner`."""
         names = {"first": "from", "end": "to"}
         query = {names.get(name, name): one for name, one in parameters.items() if one is not None}
         told = self._json(_path(vhost, topic, "plan", query))
@@ -98,7 +108,7 @@ class LogClient:
         )
 
     def streams(self, vhost: str) -> list[str]:
-        """The names of the streams that the user sees in a virtual host."""
+        """See `Planner`."""
         rows = self._json(f"/api/queues/{quote(vhost, safe='')}?columns=name,type")
         return sorted(one["name"] for one in rows if one.get("type") == "stream")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
-from pipeline.log.client import LogApiError, LogClient, Plan
+from pipeline.log.client import LogApiError, Plan, Planner
 from pipeline.log.options import (
     GONE_CONTINUES,
     TopicOptions,
@@ -48,7 +48,7 @@ def positions_in(offset: Mapping[str, Any]) -> dict[str, str]:
 class TopicOffsets:
     """The offsets of one query. Methods raise OptionError, and as LogClient."""
 
-    def __init__(self, options: TopicOptions, client: LogClient) -> None:
+    def __init__(self, options: TopicOptions, client: Planner) -> None:
         self._options, self._client = options, client
         self._target: dict[str, str] | None = None
 

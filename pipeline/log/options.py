@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from pipeline.log.client import LogClient
+from pipeline.log.client import LogClient, Planner
 from pipeline.options import OptionError, nearest
 
 PASSWORD_VARIABLE: Final = "QUORATE_PASSWORD"
@@ -154,7 +154,7 @@ def topics_of(options: TopicOptions, streams: Callable[[], list[str]]) -> list[s
     return found
 
 
-def ranges_of(options: TopicOptions, client: LogClient) -> Iterator[TopicRange]:
+def ranges_of(options: TopicOptions, client: Planner) -> Iterator[TopicRange]:
     """The ranges to read, topic by topic. Raises OptionError, NotThereYetError, and as LogClient."""
     left = options.max_rows
     for topic in topics_of(options, lambda: client.streams(options.vhost)):
@@ -164,7 +164,7 @@ def ranges_of(options: TopicOptions, client: LogClient) -> Iterator[TopicRange]:
 
 
 def ranges_between(
-    options: TopicOptions, client: LogClient, topic: str, first: str, end: str, left: int | None = None
+    options: TopicOptions, client: Planner, topic: str, first: str, end: str, left: int | None = None
 ) -> Iterator[TopicRange]:
     """The ranges of one topic between two positions, with `left` messages at most. Raises as `ranges_of`."""
     while left is None or left > 0:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from node.wire.amqp10 import definitions as d
@@ -179,19 +181,19 @@ def test_a_policy_names_the_first_owner() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused(arguments: dict[str, object], told: str) -> None:
+def test_what_cannot_be_is_refused(arguments: dict[str, Any], told: str) -> None:
     site = site_with_domains()
-    closed = refused(site.client("n1"), "declare", "q", **arguments)  # type: ignore[arg-type]
+    closed = refused(site.client("n1"), "declare", "q", **arguments)
     assert closed.startswith("406 PRECONDITION_FAILED - ") and told in closed
 
 
 @pytest.mark.requirement("D20.3", "D20.5")
 @pytest.mark.parametrize("given", [{"domain": "east"}, {"initial_owner": "n2"}])
-def test_queues_in_memory_stay_where_they_are_declared(given: dict[str, str]) -> None:
+def test_queues_in_memory_stay_where_they_are_declared(given: dict[str, Any]) -> None:
     site = site_with_domains()
     client = site.client("n1")
     for kind in ({"durable": False}, {"exclusive": True}):
-        told = refused(client, "declare", "q", **kind, **given)  # type: ignore[arg-type]
+        told = refused(client, "declare", "q", **kind, **given)
         assert "stays on the node where it is declared" in told and told.startswith("406 ")
     with pytest.raises(ChannelClosedError, match=r"406 .* stays on the node where it is declared"):
         client.declare("", exclusive=True, **given)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.cluster.test_domains import refused, replicas_of
@@ -170,8 +172,8 @@ def test_a_name_is_that_of_a_local_queue_or_of_another_one() -> None:
         ({"replication": "local", "queue_type": "stream"}, "invalid arg 'x-replication' for queue 'q"),
     ],
 )
-def test_what_cannot_be_is_refused(arguments: dict[str, object], told: str) -> None:
-    closed = refused(Site(*NAMES).client("n1"), "declare", "q", **arguments)  # type: ignore[arg-type]
+def test_what_cannot_be_is_refused(arguments: dict[str, Any], told: str) -> None:
+    closed = refused(Site(*NAMES).client("n1"), "declare", "q", **arguments)
     assert closed.startswith("406 PRECONDITION_FAILED - ") and told in closed
 
 

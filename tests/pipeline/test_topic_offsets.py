@@ -51,7 +51,7 @@ class Topics:
 
 
 def offsets(topics: Topics, **options: str) -> TopicOffsets:
-    return TopicOffsets(checked_options({**GIVEN, **options}), topics)  # type: ignore[arg-type] # stands for a client
+    return TopicOffsets(checked_options({**GIVEN, **options}), topics)
 
 
 def numbers(offset: dict[str, Any]) -> dict[str, int]:

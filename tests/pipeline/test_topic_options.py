@@ -97,7 +97,7 @@ class Plans:
 
 
 def planned(plans: Plans, **options: str) -> list[tuple[str, str, str, int]]:
-    ranges = ranges_of(checked_options({**GIVEN, **options}), plans)  # type: ignore[arg-type] # stands for a client
+    ranges = ranges_of(checked_options({**GIVEN, **options}), plans)
     return [(one.topic, one.first, one.end, one.rows) for one in ranges]
 
 
