@@ -46,6 +46,22 @@ def sent(site: Site, queue: str, *messages: bytes, name: str = "n1") -> None:
     assert all(isinstance(answer.state, Accepted) for (answer,) in told)
 
 
+def settle_in_a_transaction(site: Site, queues: tuple[str, ...], outcome: Any, fail: bool) -> None:
+    """Take the message of each queue, and give all of them this outcome in one transaction."""
+    link = LinkClient(
+        site, "n2", coordinator(9), *(receiver(at, queue) for at, queue in enumerate(queues)),
+        *(credit(1, handle=at) for at in range(len(queues))),
+    )  # fmt: skip
+    assert len(link.payloads) == len(queues)
+    (told,) = link.send(transfer(0, control(d.Declare()), 9))
+    state = within(told.state.txn_id, outcome)
+    link.send(settled(0, len(queues) - 1, state))
+    (told,) = link.send(transfer(1, control(d.Discharge(state.txn_id, fail)), 9))
+    assert told.state == Accepted()
+    link.send(*(d.Detach(at, True) for at in range(len(queues))))
+    site.run(1.0)
+
+
 def modified(annotations: dict[str, Any], failed: bool = False, undeliverable_here: bool = False) -> Modified:
     return Modified(failed, undeliverable_here, annotations)
 
@@ -384,18 +400,7 @@ def test_in_a_transaction_they_come_with_the_commit(site: Site, queues: tuple[st
     for queue in queues:
         client.declare(queue)
         sent(site, queue, BODY)
-    link = LinkClient(
-        site, "n2", coordinator(9), *(receiver(at, queue) for at, queue in enumerate(queues)),
-        *(credit(1, handle=at) for at in range(len(queues))),
-    )  # fmt: skip
-    assert len(link.payloads) == len(queues)
-    (told,) = link.send(transfer(0, control(d.Declare()), 9))
-    state = within(told.state.txn_id, modified({"x-opt-a": "kept"}))
-    link.send(settled(0, len(queues) - 1, state))
-    (told,) = link.send(transfer(1, control(d.Discharge(state.txn_id, fail)), 9))
-    assert told.state == Accepted()
-    link.send(*(d.Detach(at, True) for at in range(len(queues))))
-    site.run(1.0)
+    settle_in_a_transaction(site, queues, modified({"x-opt-a": "kept"}), fail)
     for queue in queues:
         assert [one["x-opt-a"] for one in came(site, queue)] == ["first" if fail else "kept"]
 

@@ -219,6 +219,15 @@ class ProgramsUnderKills(Programs):
         self.program.start()
 
 
+def run_programs(machine: type[Programs], examples: int, steps: int) -> None:
+    """Run so many programs, each of so many steps at most; the same ones each time."""
+    limits = settings(
+        max_examples=examples, stateful_step_count=steps, derandomize=True,
+        suppress_health_check=list(HealthCheck), print_blob=True,
+    )  # fmt: skip
+    run_state_machine_as_test(machine, settings=limits)
+
+
 @pytest.mark.requirement(
     "A17.1",
     "A17.4",
@@ -245,8 +254,4 @@ class ProgramsUnderKills(Programs):
     ],
 )
 def test_programs_do_what_the_model_says(machine: type[Programs], examples: int, steps: int) -> None:
-    limits = settings(
-        max_examples=examples, stateful_step_count=steps, derandomize=True,
-        suppress_health_check=list(HealthCheck), print_blob=True,
-    )  # fmt: skip
-    run_state_machine_as_test(machine, settings=limits)
+    run_programs(machine, examples, steps)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import rule, run_state_machine_as_test
+from hypothesis.stateful import rule
 
 from tests.broker_programs import ProgramClient
 from tests.cluster.link_programs import LinkProgramClient
@@ -15,6 +14,7 @@ from tests.cluster.test_programs import (
     ProgramsUnderKills,
     SimulatedStage,
     clients,
+    run_programs,
 )
 
 
@@ -57,11 +57,7 @@ class MixedUnderKills(ProgramsUnderKills):
     "A17.5", "A17.9", "B5.2", "B5.4", "B6.1", "B6.3", "B6.5", "B6.7", "B6.10", "B8.1", "B8.3", "B8.5", "F2.1"
 )
 @pytest.mark.parametrize(
-    ("machine", "examples", "steps"), [(Mixed, 15, 25), (MixedOnThreeNodes, 5, 20), (MixedUnderKills, 15, 25)]
+    ("machine", "examples", "steps"), [(Mixed, 12, 25), (MixedOnThreeNodes, 4, 15), (MixedUnderKills, 12, 25)]
 )
 def test_programs_do_what_the_model_says(machine: type[Programs], examples: int, steps: int) -> None:
-    limits = settings(
-        max_examples=examples, stateful_step_count=steps, derandomize=True,
-        suppress_health_check=list(HealthCheck), print_blob=True,
-    )  # fmt: skip
-    run_state_machine_as_test(machine, settings=limits)
+    run_programs(machine, examples, steps)

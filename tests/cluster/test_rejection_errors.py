@@ -22,12 +22,11 @@ from tests.cluster.test_modified_annotations import (
     owner,
     remarked,
     sent,
+    settle_in_a_transaction,
 )
 from tests.site import Site
-from tests.wire.amqp10.peer import transfer
 from tests.wire.amqp10.performatives import credit, receiver, settled
 from tests.wire.amqp10.sections import message
-from tests.wire.amqp10.transacting import control, coordinator, within
 
 ERROR = Error("app:unreadable", "no such field", {"field": "price", "at": [7, None]})
 TOLD = {
@@ -163,18 +162,7 @@ def test_in_a_transaction_the_error_comes_with_the_commit(
     for queue, kind in zip(queues, ("replicated", "classic", "transient"), strict=False):
         client.declare(queue, **KINDS[kind], **DEAD_LETTERS)
         sent(site, queue, BODY)
-    link = LinkClient(
-        site, "n2", coordinator(9), *(receiver(at, queue) for at, queue in enumerate(queues)),
-        *(credit(1, handle=at) for at in range(len(queues))),
-    )  # fmt: skip
-    assert len(link.payloads) == len(queues)
-    (told,) = link.send(transfer(0, control(d.Declare()), 9))
-    state = within(told.state.txn_id, Rejected(ERROR))
-    link.send(settled(0, len(queues) - 1, state))
-    (told,) = link.send(transfer(1, control(d.Discharge(state.txn_id, fail)), 9))
-    assert told.state == Accepted()
-    link.send(*(d.Detach(at, True) for at in range(len(queues))))
-    site.run(1.0)
+    settle_in_a_transaction(site, queues, Rejected(ERROR), fail)
     assert errors(site) == ([] if fail else [TOLD] * len(queues))
     assert sum(client.depth(queue) for queue in queues) == (len(queues) if fail else 0)
 
