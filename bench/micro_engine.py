@@ -3,7 +3,8 @@
     python -m bench.micro_engine [--rounds 2000]
 
 Prints microseconds for each step that the hot path takes once a batch, with the target where one is
-set, the memory of 1,000,000 waiting messages, and how exactly 1,000,000 scheduled ones are let go.
+set. Prints further the memory of 1,000,000 waiting messages, how exactly 1,000,000 scheduled ones are let go,
+and how long the turns of the owner are while a selector looks for the last of 1,000,000.
 """
 
 from __future__ import annotations
@@ -11,13 +12,19 @@ from __future__ import annotations
 import argparse
 import random
 import tracemalloc
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter, process_time
 
+from cluster.owner.contents import Contents
+from node.expressions.names import Dialect
+from node.expressions.nodes import encode_tree
+from node.expressions.parsing import parse_expression
+from node.expressions.selector import Selector
 from node.message.run import Run
 from node.queue.decision_format import encode_annotate
-from node.queue.dispatch import QueueOwner
+from node.queue.dispatch import Grant, QueueOwner
 from node.queue.entry_format import (
     encode_batch,
     encode_create_queue,
@@ -26,11 +33,16 @@ from node.queue.entry_format import (
     encode_settle,
 )
 from node.queue.features.registry import REGISTRY
+from node.queue.filtering import LookBudget
 from node.queue.operations import OWNER, Aspect, Semantics
 from node.queue.partition import PartitionMachine
 from node.ranges.range_set import RangeSet
 from node.routing.exchange import Exchanges
 from node.routing.matching import Binding, Destination, DestinationKind
+from node.wire.amqp10.definitions import SectionCode
+from node.wire.amqp10.encoding import encode_amqp
+from node.wire.amqp10.values import Described, ULong
+from node.wire.formats import AMQP_1_0
 
 QUEUE = 7
 BATCH = 200
@@ -41,6 +53,7 @@ SCHEDULED = 1_000_000
 NOW = 1_700_000_000_000
 DELAY_MS = 30_000
 SPREAD_MS = 60_000
+SEARCHED = 1_000_000
 TICK_MS = 20
 """Between two looks of a node at what is due."""
 
@@ -239,6 +252,56 @@ def _let_go(owner: QueueOwner, dues: list[int]) -> tuple[float, float]:
     return late, longest
 
 
+class _Entries:
+    """The entries of a log in memory; see `EntrySource`."""
+
+    def __init__(self, entries: list[bytes]) -> None:
+        self._entries = entries
+
+    def data(self, index: int) -> bytes:
+        return self._entries[index - 2]
+
+
+def _search_run(first: int) -> Run:
+    """Messages of AMQP 1.0, each with its number in the application property `number`, and 256 octets."""
+    body = encode_amqp(Described(ULong(SectionCode.DATA), bytes(256)))
+    heads = (
+        encode_amqp(Described(ULong(SectionCode.APPLICATION_PROPERTIES), {"number": number}))
+        for number in range(first, first + BATCH)
+    )
+    pieces = [head + body for head in heads]
+    lengths = array("I", map(len, pieces))
+    return Run("", "queue", 1, True, BATCH, 0, 0, lengths, max(lengths), b"".join(pieces), False, AMQP_1_0)
+
+
+def searching() -> list[Figure]:
+    """A new selector takes the last of a million waiting messages: how long the turns of the owner are."""
+    runs = [_search_run(1 + BATCH * i) for i in range(SEARCHED // BATCH)]
+    operations = [encode_publish(run, [QUEUE]) for run in runs]
+    entries = [encode_entry([encode_batch(5, i + 1, 1 + BATCH * i, one)]) for i, one in enumerate(operations)]
+    partition = machine()
+    for i, entry in enumerate(entries):
+        partition.apply(2 + i, entry)
+    state = partition.queues[QUEUE]
+    state.mark = UNLIMITED
+    contents = Contents(partition, _Entries(entries))
+    owner = QueueOwner(state, REGISTRY, fresh=True, read=contents.first_runs)
+    selector = Selector(encode_tree(parse_expression(f"number = {SEARCHED}", Dialect.SELECTOR)))
+    owner.delivery.consumers.attach(5, 1, selector=selector)
+    owner.delivery.consumers.credit(5, 1, 1)
+    took: list[float] = []
+    grants: list[Grant] = []
+    while not grants:
+        start = process_time()
+        grants = owner.dispatch(1000, None, LookBudget())
+        took.append((process_time() - start) * 1e3)
+        assert grants or owner.looking
+    return [
+        Figure(f"selector: the last of {SEARCHED:,} is found, in {len(took):,} turns", sum(took), "ms", 3000),
+        Figure("the same: longest turn", max(took), "ms", 10),
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=2000, help="how often each step is taken")
@@ -246,7 +309,7 @@ def main() -> None:
     for measure in (applying, encoding, dispatching, routing, fragments):
         for figure in measure(rounds):
             print(figure)
-    for figure in (*waiting(), *scheduled()):
+    for figure in (*waiting(), *scheduled(), *searching()):
         print(figure)
 
 
