@@ -13,11 +13,12 @@ import click
 from bench import report
 from bench.brokers import Cluster
 from bench.clients import installed
+from bench.figures import Row
 from bench.load import LoadError, build
 from bench.quorate import Quorate
 from bench.rabbitmq import RabbitMQ
 from bench.rounds import Plan, run_rounds
-from bench.rows import ROWS, Row
+from bench.rows import ROWS
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench.figures import Figure, Goal
 from bench.rounds import Plan, Results
-from bench.rows import Figure, Goal
 from node.queue import partition
 
 OURS = "quorate"

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pika.exceptions import AMQPError
 
 from bench.brokers import BrokerError, Cluster
+from bench.figures import Row
 from bench.load import LoadError
 from bench.measures import Samples, Stage
-from bench.rows import Row
 
 
 @dataclass(frozen=True, slots=True)

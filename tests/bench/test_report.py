@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from bench.figures import Row
 from bench.load import LoadError, LoadResult
 from bench.report import Line, as_json, lines, text
 from bench.rounds import Plan, Results
-from bench.rows import ROWS, Row
+from bench.rows import ROWS
 
 MEASURED = [row for row in ROWS if row.id in ("local", "backlog", "kill")]
 PLAN = Plan(MEASURED, rounds=3, seconds=8, waiting=10, kills=10)

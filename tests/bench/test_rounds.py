@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bench.brokers import Address, BrokerError
+from bench.figures import Row
 from bench.measures import Place, Samples, Stage, clients_at
 from bench.rounds import Plan, run_rounds
-from bench.rows import Row
 
 
 class Recorded:
