@@ -29,11 +29,11 @@ LOOK_STEP_S: Final = 0.5e-6
 IDLE_S: Final = 0.3e-3
 """A node has little to do that does other work for so many seconds between two turns at most."""
 
-LOOK_SHARE: Final = 0.25
+LOOK_SHARE: Final = 0.135
 """The time for looks, as a share of that for other work."""
 
-LOOK_LEAST: Final = 500
-"""Each queue may take so many steps in a turn, whatever other queues take."""
+LOOK_LEAST: Final = 64
+"""Each queue may take so many steps whenever it is served, whatever other queues take."""
 
 _MESSAGE_STEPS: Final = 16
 """The steps to read the properties of a message."""
@@ -64,7 +64,8 @@ as many as are read at once.
 class LookBudget:
     """The steps that are left for the queues of one owner in the turn of its node that has begun at `now`.
 
-    Looks take their share of a busy node's time, and all the time that a node has left.
+    Looks take their share of a busy node's time, and all the time that a node has left. Steps that a turn
+    takes beyond its share are missing in the next turns.
     """
 
     __slots__ = ("_began", "_given", "_least", "left", "now")
@@ -81,7 +82,8 @@ class LookBudget:
             busy_s = self.now - self._began - looked_s
             self._began = self.now
             paid = LOOK_STEPS if busy_s < IDLE_S else int(busy_s * LOOK_SHARE / LOOK_STEP_S)
-            self.left = self._given = min(LOOK_STEPS, paid)
+            self._given = min(LOOK_STEPS, paid) + min(0, self.left)
+            self.left = self._given
         return max(self._least, self.left // 2)
 
 

@@ -67,17 +67,28 @@ def test_looks_take_their_share_of_the_time_of_a_busy_node() -> None:
     budget = LookBudget(least=0)
     for work_s, least, most in (
         (0.0, 8000, 8000),
-        (0.002, 900, 1100),
-        (0.004, 1900, 2100),
+        (0.002, 500, 550),
+        (0.004, 1000, 1100),
         (1.0, 8000, 8000),
     ):
         # The steps of the last turn have taken their time as well.
-        budget.left -= 1000
-        budget.now += work_s + 1000 * LOOK_STEP_S
+        taken, budget.left = budget.left, 0
+        budget.now += work_s + taken * LOOK_STEP_S
         assert least <= 2 * budget.share() <= most
-        budget.left -= 500
-        assert 2 * budget.share() <= most - 500, "another pass of the turn has no steps of its own"
-        budget.left += 500
+        budget.left -= 400
+        assert 2 * budget.share() <= most - 400, "another pass of the turn has no steps of its own"
+        budget.left += 400
+
+
+def test_steps_beyond_the_share_of_a_turn_are_missing_in_the_next_turns() -> None:
+    budget = LookBudget(least=10)
+    budget.now = 0.004
+    share = budget.share()
+    budget.left -= 1000 + 2 * share
+    budget.now += 0.004 + (1000 + 2 * share) * LOOK_STEP_S
+    assert 2 * budget.share() < 2 * share - 900
+    budget.now += 0.004
+    assert abs(budget.share() - share) <= 1
 
 
 def test_the_looking_goes_on_in_the_next_turn() -> None:
