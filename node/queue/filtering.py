@@ -27,7 +27,14 @@ LOOK_STEP_S: Final = 0.5e-6
 """Seconds that a step takes: compiled half of that, as sources twice."""
 
 IDLE_S: Final = 0.3e-3
-"""A node has little to do that does other work for so many seconds between two turns at most."""
+"""A node has little to do that does other work for so many seconds between two turns, in the mean of
+`IDLE_TURNS`. One short turn is no sign of that: the cores of a busy node are others' as well.
+"""
+
+IDLE_TURNS: Final = 8
+
+_BUSY_AT_MOST_S: Final = 4e-3
+"""More than that, between two turns, counts as that: a node that has rested is not busy for long."""
 
 LOOK_SHARE: Final = 0.135
 """The time for looks, as a share of that for other work."""
@@ -68,20 +75,21 @@ class LookBudget:
     takes beyond its share are missing in the next turns.
     """
 
-    __slots__ = ("_began", "_given", "_least", "left", "now")
+    __slots__ = ("_began", "_busy_s", "_given", "_least", "left", "now")
 
     def __init__(self, steps: int = LOOK_STEPS, least: int = LOOK_LEAST) -> None:
         self.left = self._given = steps
         self._least = least
-        self.now = self._began = 0.0
+        self.now = self._began = self._busy_s = 0.0
 
     def share(self) -> int:
         """The steps for one queue: so the first queues of a turn leave some to the others."""
         if self.now != self._began:
             looked_s = (self._given - self.left) * LOOK_STEP_S
-            busy_s = self.now - self._began - looked_s
+            busy_s = max(0.0, self.now - self._began - looked_s)
             self._began = self.now
-            paid = LOOK_STEPS if busy_s < IDLE_S else int(busy_s * LOOK_SHARE / LOOK_STEP_S)
+            self._busy_s += (min(busy_s, _BUSY_AT_MOST_S) - self._busy_s) / IDLE_TURNS
+            paid = LOOK_STEPS if self._busy_s < IDLE_S else int(busy_s * LOOK_SHARE / LOOK_STEP_S)
             self._given = min(LOOK_STEPS, paid) + min(0, self.left)
             self.left = self._given
         return max(self._least, self.left // 2)

@@ -63,10 +63,20 @@ def test_a_message_is_looked_at_once_for_all_consumers_with_one_filter() -> None
     assert log.reads[11] == 2
 
 
+def busy_budget(least: int) -> LookBudget:
+    """The budget of a node whose turns have been of two milliseconds."""
+    budget = LookBudget(least=least)
+    for _ in range(20):
+        taken, budget.left = budget.left, 0
+        budget.now += 0.002 + taken * LOOK_STEP_S
+        budget.share()
+    return budget
+
+
 def test_looks_take_their_share_of_the_time_of_a_busy_node() -> None:
-    budget = LookBudget(least=0)
+    budget = busy_budget(least=0)
     for work_s, least, most in (
-        (0.0, 8000, 8000),
+        (0.0, 0, 50),
         (0.002, 500, 550),
         (0.004, 1000, 1100),
         (1.0, 8000, 8000),
@@ -76,13 +86,24 @@ def test_looks_take_their_share_of_the_time_of_a_busy_node() -> None:
         budget.now += work_s + taken * LOOK_STEP_S
         assert least <= 2 * budget.share() <= most
         budget.left -= 400
-        assert 2 * budget.share() <= most - 400, "another pass of the turn has no steps of its own"
+        assert 2 * budget.share() <= max(0, most - 400), "another pass of the turn has no steps of its own"
         budget.left += 400
 
 
+def test_looks_take_the_time_that_an_idle_node_has_left() -> None:
+    budget = busy_budget(least=10)
+    turns = 0
+    while budget.share() < 4000:
+        taken, budget.left = budget.left, 0
+        budget.now += 0.0001 + taken * LOOK_STEP_S
+        turns += 1
+    assert 10 < turns < 30
+
+
 def test_steps_beyond_the_share_of_a_turn_are_missing_in_the_next_turns() -> None:
-    budget = LookBudget(least=10)
-    budget.now = 0.004
+    budget = busy_budget(least=10)
+    budget.left = 0
+    budget.now += 0.004 + 540 * LOOK_STEP_S
     share = budget.share()
     budget.left -= 1000 + 2 * share
     budget.now += 0.004 + (1000 + 2 * share) * LOOK_STEP_S
