@@ -20,7 +20,7 @@ from node.queue.settings import QueueSettings
 from tests.queue.building import one_batch, published, uniform_run
 from tests.queue.owners import owner_of
 
-MESSAGES = 5000
+MESSAGES = 2000
 
 
 @pytest.mark.requirement("D14.2")
