@@ -95,6 +95,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """
     worker, workers = os.environ.get("PYTEST_XDIST_WORKER"), os.environ.get("PYTEST_XDIST_WORKER_COUNT")
     if worker is not None and workers is not None:
+        # All that the collection makes stays: the collector would look through it in vain.
+        gc.disable()
         for module in modules_of(session.config)[int(worker.removeprefix("gw")) :: int(workers)]:
             # The collection reports an error, or skips the module.
             with suppress(Exception, OutcomeException):
@@ -135,6 +137,7 @@ def pytest_collection_finish() -> None:
     """The collector need not look through all modules and tests again and again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_report_header() -> list[str]:
