@@ -65,6 +65,7 @@ class Sentence(NamedTuple):
     remark: str
 
 
+@cache
 def requirements() -> dict[str, dict[str, str]]:
     """Group title → requirement id → text."""
     tables = tomllib.loads((ROOT / "tests" / "requirements.toml").read_text(encoding="utf-8"))
@@ -74,6 +75,7 @@ def requirements() -> dict[str, dict[str, str]]:
     }
 
 
+@cache
 def clauses() -> dict[str, dict[str, str]]:
     """Requirement id → clause id → words."""
     return tomllib.loads((ROOT / "tests" / "clauses.toml").read_text(encoding="utf-8"))
@@ -89,6 +91,7 @@ def sentences_10() -> dict[str, Sentence]:
     return _sentences("amqp10.toml")
 
 
+@cache
 def _sentences(file: str) -> dict[str, Sentence]:
     tables = tomllib.loads((ROOT / "tests" / "conformance" / file).read_text(encoding="utf-8"))
     return {
@@ -108,8 +111,16 @@ def calls(signs: Iterable[ast.AST], mark: str = "requirement") -> Iterator[ast.C
     """The marks of this name that stand in these pieces of a syntax tree."""
     for sign in signs:
         for call in ast.walk(sign):
-            if isinstance(call, ast.Call) and ast.unparse(call.func) == f"pytest.mark.{mark}":
+            if isinstance(call, ast.Call) and _names_mark(call.func, mark):
                 yield call
+
+
+def _names_mark(function: ast.expr, mark: str) -> bool:
+    """Whether the expression is `pytest.mark.` and this name."""
+    match function:
+        case ast.Attribute(ast.Attribute(ast.Name("pytest"), "mark"), name):
+            return name == mark
+    return False
 
 
 def _tests(tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
@@ -152,6 +163,7 @@ def modules() -> dict[str, ast.Module]:
     }
 
 
+@cache
 def shown(mark: str = "requirement") -> dict[str, list[str]]:
     """Id → `path::test`, sorted."""
     found: dict[str, set[str]] = defaultdict(set)
