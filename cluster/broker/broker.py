@@ -486,6 +486,9 @@ class Broker:
     def knows_targets(self) -> bool:
         return self.formats.know_targets()
 
+    def knows_loans(self) -> bool:
+        return self.formats.know_loans()
+
     def keeps_histories(self) -> bool:
         return self.formats.keep_histories()
 

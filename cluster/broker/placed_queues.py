@@ -49,6 +49,13 @@ class PlacedQueues:
         topic = None if found is None else state.topics.under(found.vhost, found.name)
         return None if topic is None else topic.id
 
+    def other_parts(self, queue: int) -> list[tuple[int, int]]:
+        """The other parts of a queue with several owners: the partition and the id of each."""
+        state = self._catalog.state
+        found = state.queues_by_id.get(queue)
+        parts = [] if found is None else state.owner_parts.of(found)
+        return [(one.partition, one.id) for one in parts if one.id != queue]
+
     def declared(self, queue: int) -> bool:
         """Whether this node's catalog has got the declaration of a queue."""
         return queue <= self._catalog.state.last_queue

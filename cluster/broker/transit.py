@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from cluster.catalog.definitions import parse_local_queue_name
+from cluster.catalog.owner_parts import known_as
 from cluster.catalog.replica import Catalog
 from cluster.gateway.link import Links
 from cluster.gateway.local_queues import LocalQueues
@@ -66,6 +67,8 @@ class Transit:
         if exchange == DEFAULT_EXCHANGE:
             names.update(keys)
         there = state.parts.routed(vhost, names, self._node) if state.parts.by_name else names
+        if state.owner_parts:
+            there = state.owner_parts.routed(vhost, there, self._node, self._announced)
         found = [self._target(vhost, name) for name in sorted(state.topics.spread(vhost, there))]
         return [one for one in found if one is not None and one.partition in state.partitions]
 
@@ -79,7 +82,8 @@ class Transit:
 
     def queue_name(self, queue: int) -> tuple[str, str] | None:
         """A queue's virtual host and name; None where this node does not know the queue."""
-        return self._catalog.state.queue_name(queue) or self._local.names.get(queue)
+        defined = self._catalog.state.queues_by_id.get(queue)
+        return self._local.names.get(queue) if defined is None else known_as(defined)
 
     def gone(self, partition: int) -> bool:
         """Whether the partition is gone for good. False while this node's catalog may be behind."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from cluster.catalog.definitions import PartitionKind, QueueDefinition
 from cluster.catalog.local_parts import is_part
+from cluster.catalog.owner_parts import whole_name
 from cluster.catalog.placement import CLASSIC, QUORUM, STREAM
 from cluster.catalog.policies import KIND_OF_TYPE, AppliedPolicies, ResourceKind
 from cluster.catalog.policy_settings import arguments_over
 from cluster.catalog.redeclaration import TYPE_ARGUMENT
 from cluster.catalog.state import CatalogState
+from node.queue.features.several_owners import settings_of_part
+from node.queue.placement_arguments import X_OWNERS
 from node.queue.settings import QueueSettings
 from node.queue.view_terms import with_views
 
@@ -39,7 +42,8 @@ def resource_kind(state: CatalogState, queue: QueueDefinition) -> ResourceKind:
 
 def applied_to_queue(state: CatalogState, queue: QueueDefinition) -> AppliedPolicies:
     """The policies that apply to the queue."""
-    return state.policies.applied(queue.vhost, resource_kind(state, queue), queue.name)
+    name = whole_name(queue) or queue.name
+    return state.policies.applied(queue.vhost, resource_kind(state, queue), name)
 
 
 def settings_of(state: CatalogState, queue: QueueDefinition) -> QueueSettings:
@@ -48,5 +52,8 @@ def settings_of(state: CatalogState, queue: QueueDefinition) -> QueueSettings:
     """
     topic = state.topics.under(queue.vhost, queue.name)
     arguments = queue.arguments if topic is None else arguments_over(topic.arguments, queue.arguments)
-    found = state.policies.settings(queue.vhost, resource_kind(state, queue), queue.name, arguments)
+    name = whole_name(queue) or queue.name
+    found = state.policies.settings(queue.vhost, resource_kind(state, queue), name, arguments)
+    if X_OWNERS in arguments:
+        return settings_of_part(found.by(queue.semantics), max(1, len(state.owner_parts.of(queue))))
     return with_views(found.by(queue.semantics), state.views.terms_over(queue.vhost, queue.name))

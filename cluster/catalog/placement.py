@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from node.message.streams import STREAM_TYPE, X_HISTORY, X_QUEUE_TYPE, X_UNDERLYING_TOPIC
-from node.queue.placement_arguments import LOCAL, X_DOMAIN, X_INITIAL_OWNER, X_REPLICATION
+from node.queue.placement_arguments import LOCAL, X_DOMAIN, X_INITIAL_OWNER, X_OWNERS, X_REPLICATION
 from node.refusal import PreconditionFailedError, Refusal
 from node.session.ports import QueueDeclaration
 
@@ -31,13 +31,21 @@ class RestartedError(Refusal):
     ends_connection = True
 
 
+class PartPlacement(NamedTuple):
+    """The place of a hidden part: see `Placement`."""
+
+    replicas: tuple[str, ...]
+    elsewhere: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """`replicas` in order of preference as owner; a transient queue is in the memory of the first.
 
     `size` is the number of replicas that the queue should have, once there are enough nodes. `domain` is
     that of the queue; empty for none. `elsewhere`: the partitions that another node owns than the first owner
-    for which the queue asks.
+    for which the queue asks. `parts` are the places of the parts behind the first of a queue with several
+    owners.
     """
 
     replicas: tuple[str, ...]
@@ -45,6 +53,7 @@ class Placement:
     size: int = 1
     domain: str = ""
     elsewhere: tuple[int, ...] = ()
+    parts: tuple[PartPlacement, ...] = ()
 
 
 def place(declaration: QueueDeclaration, node: str, members: Sequence[str], default_type: str) -> Placement:
@@ -83,14 +92,16 @@ def check_type(declaration: QueueDeclaration) -> str | None:
         return CLASSIC
     if type_ not in (None, QUORUM, CLASSIC, STREAM):
         raise PreconditionFailedError(f"invalid arg '{X_QUEUE_TYPE}' for queue: unsupported type '{type_}'")
-    over = next((one for one in (X_UNDERLYING_TOPIC, X_HISTORY) if one in declaration.arguments), None)
+    over = next(
+        (one for one in (X_UNDERLYING_TOPIC, X_HISTORY, X_OWNERS) if one in declaration.arguments), None
+    )
     if over is not None and type_ not in (None, QUORUM):
         raise PreconditionFailedError(f"invalid arg '{over}' for queue of type {type_}")
     replicated = over is not None or type_ not in (None, CLASSIC)
-    unfit = _unfit_property(declaration, stream=type_ == STREAM) if replicated else ""
+    unfit = _unfit_property(declaration, stays=type_ == STREAM or over == X_OWNERS) if replicated else ""
     if unfit:
         raise PreconditionFailedError(f"invalid property '{unfit}' for queue of type {type_ or QUORUM}")
-    return QUORUM if over == X_HISTORY else type_
+    return QUORUM if over in (X_HISTORY, X_OWNERS) else type_
 
 
 def _check_local(declaration: QueueDeclaration, type_: object) -> None:
@@ -106,13 +117,15 @@ def _check_local(declaration: QueueDeclaration, type_: object) -> None:
         raise PreconditionFailedError(f"{wrong} has a name that the client gives")
 
 
-def _unfit_property(declaration: QueueDeclaration, *, stream: bool) -> str:
-    """The property, in RabbitMQ's words, that no such replicated queue has; empty for none."""
+def _unfit_property(declaration: QueueDeclaration, *, stays: bool) -> str:
+    """The property, in RabbitMQ's words, that no such replicated queue has; empty for none. `stays`: no such
+    queue is deleted by itself.
+    """
     if not declaration.durable:
         return "non-durable"
     if declaration.exclusive:
         return "exclusive-owner"
-    return "auto-delete" if declaration.auto_delete and stream else ""
+    return "auto-delete" if declaration.auto_delete and stays else ""
 
 
 def local_or_balanced(

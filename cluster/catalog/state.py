@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from cluster.catalog.access.state import AccessState
@@ -27,6 +27,7 @@ from cluster.catalog.histories import history_of, queue_of
 from cluster.catalog.local_parts import LocalParts
 from cluster.catalog.members import Members
 from cluster.catalog.observer import Observer
+from cluster.catalog.owner_parts import OwnerParts, check_whole, told_parts, with_hidden_parts
 from cluster.catalog.partition_table import PartitionTable, SharingTerms
 from cluster.catalog.placement import QUORUM, RestartedError
 from cluster.catalog.policies import Policies
@@ -93,6 +94,7 @@ class CatalogState:
         self.vhosts: dict[str, VirtualHost] = {}
         self.witnesses = Witnesses(lambda: self.vhosts.values(), lambda: self.nodes.values())
         self.topics, self.parts = Topics(lambda name: self.queues.get(name)), LocalParts()
+        self.owner_parts = OwnerParts(lambda name: self.queues.get(name))
         self._queue_counts: Counter[str] = Counter()
         self.last_queue = 0
         self._recent: defaultdict[int, RecentRequests] = defaultdict(RecentRequests)
@@ -309,6 +311,7 @@ class CatalogState:
         apart: bool = False,
         domain: str = "",
         elsewhere: Sequence[int] = (),
+        parts: Sequence[tuple[Sequence[str], Sequence[int]]] = (),
         **fields: Any,
     ) -> dict[str, Any]:
         self.vhost(vhost)
@@ -319,16 +322,22 @@ class CatalogState:
         self.parts.check_declared(vhost, name, fields["arguments"], self.queues)
         topic, arguments = self.topics.asked(vhost, name, fields["arguments"]), fields["arguments"]
         history = history_of(vhost, name, arguments) if topic is None and X_HISTORY in arguments else None
-        self.check_queue_limit(vhost, name, 0 if history is None else 1)
+        self.check_queue_limit(vhost, name, len(parts) if history is None else 1)
+        terms = SharingTerms(size, share, apart, domain, frozenset(elsewhere))
         if topic is None:
-            terms = SharingTerms(size, share, apart, domain, frozenset(elsewhere))
             partition = self._place(tuple(replicas), transient, fields["front_end"], terms)
         else:
             partition = self.partitions[topic.partition]
+        # All parts have their places before the first is added.
+        places = [partition.id]
+        for replicas_there, owned in parts:
+            apart_of = replace(terms, elsewhere=frozenset((*owned, *places)))
+            places.append(self._place(tuple(replicas_there), False, fields["front_end"], apart_of).id)
         if history is not None:
             self._add_queue(partition.id, history)
         fields |= {"vhost": vhost, "name": name, "semantics": Semantics(fields["semantics"])}
-        return _declared(self._add_queue(partition.id, fields), created=True)
+        added = [self._add_queue(*one) for one in with_hidden_parts(places, fields)]
+        return _declared(added[0], created=True) | told_parts(added)
 
     def _add_queue(self, partition: int, fields: dict[str, Any]) -> QueueDefinition:
         self.last_queue += 1
@@ -337,6 +346,7 @@ class CatalogState:
         self.queues_by_id[queue.id] = queue
         self.topics.add(queue)
         self.parts.add(queue)
+        self.owner_parts.add(queue)
         self._queue_counts[queue.vhost] += 1
         self.table.queues[partition] += 1
         self.vhost(queue.vhost).exchanges.add_queue(queue.name)
@@ -382,12 +392,13 @@ class CatalogState:
         queue = self.queues_by_id.get(id)
         if queue is None:
             return False
-        self.check_not_history(queue)
+        self.check_goes_alone(queue)
         self._remove_queue(queue)
         return True
 
-    def check_not_history(self, queue: QueueDefinition) -> None:
-        """Raises PreconditionFailedError for the stream that keeps the history of a queue which is there."""
+    def check_goes_alone(self, queue: QueueDefinition) -> None:
+        """Raises PreconditionFailedError for the history of a queue which is there, and for a hidden part."""
+        check_whole(queue)
         kept = queue_of(queue)
         if kept is not None and (queue.vhost, kept) in self.queues:
             raise PreconditionFailedError(
@@ -407,13 +418,14 @@ class CatalogState:
                 self._remove_queue(queue)
 
     def _remove_queue(self, queue: QueueDefinition) -> None:
-        """Remove a queue, and with it the stream that keeps its history."""
+        """Remove a queue, and with it the stream that keeps its history, and its hidden parts."""
         if queue.id not in self.queues_by_id:
             return
         del self.queues[queue.vhost, queue.name]
         del self.queues_by_id[queue.id]
         self.topics.remove(queue)
         self.parts.remove(queue)
+        others = self.owner_parts.remove(queue)
         self.views.forget_queue(queue.vhost, queue.name)
         self._queue_counts[queue.vhost] -= 1
         self.table.queues[queue.partition] -= 1
@@ -421,7 +433,9 @@ class CatalogState:
         self._observer.queue_removed(queue)
         history = self.queues.get((queue.vhost, history_name(queue.name)))
         if history is not None and queue_of(history) == queue.name:
-            self._remove_queue(history)
+            others.append(history)
+        for other in others:
+            self._remove_queue(other)
 
     # -- snapshots ------------------------------------------------------------------------------
 
@@ -457,6 +471,7 @@ class CatalogState:
         self.queues_by_id = {queue.id: queue for queue in queues}
         self.topics.restore(queues)
         self.parts.restore(queues)
+        self.owner_parts.restore(queues)
         self._queue_counts = Counter(queue.vhost for queue in queues)
         self.access.restore(plain.get("access"), list(plain["vhosts"]))
         self.policies.restore(plain.get("policies"))

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from cluster.catalog.definitions import QueueDefinition
+from node.queue.placement_arguments import X_OWNERS
 from node.queue.view_terms import ViewTerms, view_terms
 from node.refusal import NotFoundError, PreconditionFailedError
 
@@ -62,6 +63,10 @@ class Views:
         """
         made = _from_plain(view)
         queue = self._queue(vhost, made.queue)
+        if X_OWNERS in queue.arguments:
+            raise PreconditionFailedError(
+                f"queue '{made.queue}' in vhost '{vhost}' has several owners, and takes no views"
+            )
         former = self._views.get((vhost, made.name))
         over = self._over.get((vhost, made.queue), {})
         if made.name not in over and len(over) >= MOST_OVER_QUEUE:

@@ -17,9 +17,9 @@ from node.message.streams import (
     X_SUBSCRIPTION,
     X_UNDERLYING_TOPIC,
 )
-from node.queue.placement_arguments import X_DOMAIN, X_INITIAL_OWNER, X_REPLICATION
+from node.queue.placement_arguments import X_DOMAIN, X_INITIAL_OWNER, X_OWNERS, X_REPLICATION
 
-FORMAT_LEVEL: Final = 24
+FORMAT_LEVEL: Final = 25
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
@@ -45,6 +45,7 @@ With level 22 logs have notes for histories, and partitions keep whole entries a
 With level 23 rejections of messages may have the client's error.
 With level 24 partitions may be in a domain of nodes, queues name their first owner, and nodes have parts of
 local queues.
+With level 25 queues may have several owners, which lend each other messages.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -105,6 +106,11 @@ a certain owner (`cluster.catalog.domains`), and lead the name of a local queue 
 (`cluster.catalog.local_parts`).
 """
 
+SEVERAL_OWNERS: Final = 25
+"""From this level on nodes carry out declarations of queues with several owners
+(`cluster.catalog.owner_parts`), and owners take and give loans (`cluster.owner.loans`).
+"""
+
 ARGUMENT_LEVELS: Final[Mapping[str, int]] = {
     "x-filter": QUEUE_EXPRESSIONS,
     "x-priority-expression": 12,
@@ -122,6 +128,7 @@ ARGUMENT_LEVELS: Final[Mapping[str, int]] = {
     X_DOMAIN: DOMAINS,
     X_INITIAL_OWNER: DOMAINS,
     X_REPLICATION: DOMAINS,
+    X_OWNERS: SEVERAL_OWNERS,
 }
 """From these levels on owners carry out the arguments of queues with these names, or the value behind one, or
 the argument of the queues that are named there; the last one is an argument of consumers.

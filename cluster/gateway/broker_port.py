@@ -30,6 +30,7 @@ from cluster.gateway.queue_declarations import QueueDeclarations, reachable
 from cluster.gateway.queue_deletions import QueueDeletions
 from cluster.gateway.redirects import Redirects
 from cluster.gateway.routes import Routes, Targets
+from cluster.gateway.shared_queues import SharedQueues
 from cluster.gateway.state import Confirmation, LinkConsumer
 from cluster.gateway.streams import Streams
 from cluster.gateway.targets import FrontEndTargets
@@ -92,9 +93,8 @@ class FrontEnd:
         self.links: LinkPort = FindingLinks(catalog.state, links)
         self._commits = Commits(self._number, catalog.state, targets)
         self._exchanges = ExchangeChanges(catalog, local, self._placing)
-        self._routes = Routes(context.config.node, context.replica, access, links, local)
+        self._routes = Routes(context, access, local)
         self._requests = OwnerRequests(links, self._routes, self._commits, formats)
-        self._deletions = QueueDeletions(catalog, formats, local, self.churn, self._requests.ask)
         self._access, self._connections, self._redirects = access, connections, Redirects(context)
         self.permissions: Permissions = access
         self._descriptions = Descriptions(catalog.state, links, local, self._placing)
@@ -109,7 +109,11 @@ class FrontEnd:
         self.backlogs = self._attaching.backlogs
         self._drains, self._giving_back = Drains(links), GivingBack(self._consumers, links, formats)
         self.views: ViewPort = FrontEndViews(catalog.state, links, self.queue)
-        self._gets = Gets(catalog.state, links, local, self._consumers, self._new_consumer)
+        gets = Gets(catalog.state, links, local, self._consumers, self._new_consumer)
+        self._shared = SharedQueues(self._placing, self._requests, gets)
+        self._deletions = QueueDeletions(
+            catalog, formats, local, self.churn, self._requests.ask, self._shared
+        )
         self._last_consumer = FIRST_CONSUMER
         self._waiting: dict[Subscriber, None] = {}
 
@@ -195,7 +199,12 @@ class FrontEnd:
         return self._local.declare_reply(vhost, holder)
 
     def owner_elsewhere(self, vhost: str, name: str, holder: int) -> tuple[str, int] | None:
-        return self._redirects.owner_of(self.queue(vhost, name, holder)) if self._redirects.wanted else None
+        wanted = self._redirects.wanted
+        return (
+            self._redirects.owner_of(self._placing.nearest(self.queue(vhost, name, holder)))
+            if wanted
+            else None
+        )
 
     def find_local_queue(self, vhost: str, name: str) -> QueueRef:
         return self._routes.find_local(vhost, name)
@@ -327,13 +336,14 @@ class FrontEnd:
 
     def purge(self, queue: QueueRef, answer: Callable[[int, Refusal | None], None]) -> None:
         self._browsing.streams.refuse(queue, "queue.purge")
-        self._requests.purge(queue, answer)
+        self._shared.purge(queue, answer)
 
     def count(self, queue: QueueRef, answer: Callable[[QueueCounts, Refusal | None], None]) -> None:
-        self._requests.count(queue, answer)
+        self._shared.count(queue, answer)
 
     def browse(self, queue: QueueRef, behind: Bookmark, wanted: int, filter: bytes, answer: Browsed) -> None:
         """See `cluster.gateway.owner_requests.OwnerRequests.browse`."""
+        self._shared.refuse(queue, "browsing")
         self._requests.browse(queue, behind, wanted, filter, answer)
 
     @property
@@ -343,7 +353,7 @@ class FrontEnd:
 
     def get(self, queue: QueueRef, no_ack: bool, answer: TakeGot, filter: bytes = b"") -> None:
         self._browsing.streams.refuse(queue, "basic.get")
-        self._gets.get(queue, no_ack, answer, filter)
+        self._shared.get(queue, no_ack, answer, filter)
 
     def _new_consumer(self, link: PartitionLink, queue: int) -> int:
         number = self._next_number()
@@ -361,6 +371,7 @@ class FrontEnd:
         options: ConsumerOptions,
         answer: Callable[[int, Refusal | None], None],
     ) -> None:
+        queue = self._shared.consumed(queue, options)
         stream = self._browsing.streams.check_reader(queue, options)
         if options.browse or stream:
             self._browsing.begin(self._next_number(), subscriber, queue, options, answer, stream=stream)
@@ -438,9 +449,11 @@ class FrontEnd:
         self._giving_back.when_settled(consumer, done)
 
     def renew_leases(self, queue: QueueRef, ranges: list[Range], answer: RenewalAnswer) -> None:
+        self._shared.refuse(queue, "a renewal by bookmark")
         self._requests.renew_leases(queue, ranges, answer)
 
     def settle_named(self, queue: QueueRef, named: Named, answer: NamedAnswer) -> None:
+        self._shared.refuse(queue, f"{named.deed.name.lower()} by bookmark or filter")
         if not named.deed.copies:
             self._browsing.streams.refuse(queue, f"{named.deed.name.lower()} by bookmark or filter")
         topic = self._browsing.streams.kept_by(queue) if named.deed is Deed.UNDO else None

@@ -160,6 +160,8 @@ class QueueDeclarations:
         }
         if placement.domain:
             found["domain"] = placement.domain
+        if placement.parts:
+            found["parts"] = [[list(one.replicas), list(one.elsewhere)] for one in placement.parts]
         if placement.elsewhere and formats.know_domains():
             found["elsewhere"] = list(placement.elsewhere)
         historic = not declaration.arguments.keys().isdisjoint((X_HISTORY, X_HISTORY_OF))
@@ -208,14 +210,16 @@ def _answer_under(
 
 class Creation:
     """A declaration that the catalog decides. Answers once every node sees the queue. A queue that the
-    declaration creates is in its owner's log by then: later owners have the queue, too.
+    declaration creates is in its owner's log by then, with all its parts: later owners have the queue, too.
     """
 
-    __slots__ = ("_answer", "_asked", "_context", "_counts", "_vhost", "_waiting")
+    __slots__ = ("_answer", "_asked", "_awaited", "_context", "_counts", "_vhost", "_waiting")
 
     def __init__(self, context: GatewayContext, vhost: str, answer: Declared) -> None:
         self._context, self._vhost, self._answer = context, vhost, answer
-        self._asked = False
+        self._asked = set[int]()
+        self._awaited: dict[int, int] = {}
+        """The partitions of the queues that are not in their owners' logs yet, by id."""
         self._counts: QueueCounts | None = None
         self._waiting: QueueRef | None = None
 
@@ -223,29 +227,52 @@ class Creation:
         """This node has the queue. Where it is the owner too it creates the queue while the other nodes apply
         the declaration; another owner might not have heard of the queue yet.
         """
-        if value["created"] and self._context.owner_of(value["partition"]) == self._context.config.node:
-            self._ask(value)
+        if value["created"]:
+            self._awaited = _places_of(value)
+            self._ask(here=True)
 
     def visible(self, value: Any) -> None:
         """Every node sees the queue."""
         queue = QueueRef(value["name"], value["partition"], value["id"], self._vhost)
-        if self._counts is not None or not value["created"]:
-            self._answer(DeclaredQueue(queue, self._counts, value["created"]), None)
+        if not value["created"]:
+            self._answer(DeclaredQueue(queue, None, False), None)
             return
         self._waiting = queue
-        if not self._asked:
-            self._ask(value)
+        if self._counts is None:
+            self._awaited = self._awaited or _places_of(value)
+        self._ask()
+        self._created()
 
-    def _ask(self, value: Any) -> None:
-        self._asked = True
-        links = self._context.links
-        links.request(links.to(value["partition"]), "count", [value["id"], JUST_CREATED], self._counted)
+    def _ask(self, *, here: bool = False) -> None:
+        """Ask the owners that have not been asked; with `here` those on this node alone."""
+        links, own = self._context.links, self._context.config.node
+        for queue, partition in list(self._awaited.items()):
+            if queue not in self._asked and not (here and self._context.owner_of(partition) != own):
+                self._asked.add(queue)
+                counted = partial(self._counted, queue)
+                links.request(links.to(partition), "count", [queue, JUST_CREATED], counted)
 
-    def _counted(self, value: Any, _: Delivery | None) -> None:
+    def _counted(self, queue: int, value: Any, _: Delivery | None) -> None:
         refused = value in (NOT_FOUND, UNREACHABLE)
-        self._asked, self._counts = not refused, None if refused else QueueCounts(*value)
-        if self._waiting is not None:
-            self._answer(DeclaredQueue(self._waiting, self._counts, created=True), None)
+        if refused and self._waiting is None:
+            # The owner is asked again when every node sees the queue.
+            self._asked.discard(queue)
+            return
+        del self._awaited[queue]
+        if not refused:
+            self._counts = QueueCounts(*value)
+        self._created()
+
+    def _created(self) -> None:
+        if self._waiting is not None and not self._awaited:
+            queue, self._waiting = self._waiting, None
+            self._answer(DeclaredQueue(queue, self._counts, created=True), None)
+
+
+def _places_of(value: Any) -> dict[int, int]:
+    """The partitions of a new queue, and of its parts, by id."""
+    others = {id: partition for partition, id in value.get("parts", ())}
+    return {value["id"]: value["partition"], **others}
 
 
 def _ignore(value: object, refusal: object) -> None:

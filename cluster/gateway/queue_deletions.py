@@ -10,6 +10,7 @@ from cluster.catalog.replica import CatalogClient
 from cluster.config.formats import SEALED_QUEUES
 from cluster.gateway.local_queues import LocalQueues
 from cluster.gateway.queue_declarations import QueueChurn
+from cluster.gateway.shared_queues import SharedQueues
 from cluster.peers.link_messages import Delivery
 from node.refusal import NotFoundError, PreconditionFailedError, Refusal
 from node.session.ports import QueueCounts, QueueRef
@@ -27,10 +28,16 @@ class QueueDeletions:
     """The deletions of one node's connections."""
 
     def __init__(
-        self, catalog: CatalogClient, formats: Formats, local: LocalQueues, churn: QueueChurn, ask: Ask
+        self,
+        catalog: CatalogClient,
+        formats: Formats,
+        local: LocalQueues,
+        churn: QueueChurn,
+        ask: Ask,
+        shared: SharedQueues,
     ) -> None:
         self._catalog, self._formats = catalog, formats
-        self._local, self._churn, self._ask = local, churn, ask
+        self._local, self._churn, self._ask, self._shared = local, churn, ask, shared
 
     def delete(self, queue: QueueRef, if_unused: bool, if_empty: bool, answer: Deleted) -> None:
         """Delete a queue, `if_unused` only without consumers, `if_empty` only without messages that are ready
@@ -43,7 +50,9 @@ class QueueDeletions:
         defined = self._catalog.state.queues_by_id.get(queue.id)
         try:
             if defined is not None:
-                self._catalog.state.check_not_history(defined)
+                self._catalog.state.check_goes_alone(defined)
+            if if_unused or if_empty:
+                self._shared.refuse(queue, "a deletion with if-unused or if-empty")
         except PreconditionFailedError as refusal:
             answer(0, refusal)
             return
@@ -68,7 +77,15 @@ class QueueDeletions:
             else:
                 counted(None if refusal else value[1:], delivery, refusal)
 
-        if (if_unused or if_empty) and self._formats.everywhere >= SEALED_QUEUES:
+        def all_counted(counts: QueueCounts, refusal: Refusal | None) -> None:
+            if refusal is None:
+                self._delete(queue, counts.ready, answer)
+            else:
+                answer(0, refusal)
+
+        if not (if_unused or if_empty):
+            self._shared.count(queue, all_counted)
+        elif self._formats.everywhere >= SEALED_QUEUES:
             self._ask(queue, "close", [if_unused, if_empty], closed)
         else:
             self._ask(queue, "count", [], counted)

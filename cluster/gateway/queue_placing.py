@@ -11,16 +11,17 @@ from typing import Any
 from cluster.catalog.definitions import QueueDefinition
 from cluster.catalog.domains import asked_domain, check_domain, check_owner, nodes_in
 from cluster.catalog.local_parts import asks_for_part, name_of_part, part_name
-from cluster.catalog.placement import Placement, check_type, local_or_balanced, place
+from cluster.catalog.owner_parts import hidden_part_name, whole_name
+from cluster.catalog.placement import PartPlacement, Placement, check_type, local_or_balanced, place, ring
 from cluster.catalog.policies import KIND_OF_TYPE
 from cluster.catalog.policy_settings import arguments_with
 from cluster.catalog.redeclaration import refuse_reserved
 from cluster.catalog.state import CatalogState
 from cluster.gateway.context import GatewayContext
-from node.queue.placement_arguments import X_INITIAL_OWNER
-from node.refusal import OutsideDomainError, PreconditionFailedError
+from node.queue.placement_arguments import X_INITIAL_OWNER, X_OWNERS
+from node.refusal import NotFoundError, OutsideDomainError, PreconditionFailedError
 from node.routing.matching import Binding, Destination, DestinationKind
-from node.session.ports import QueueDeclaration
+from node.session.ports import QueueDeclaration, QueueRef
 
 
 class QueuePlacing:
@@ -35,6 +36,29 @@ class QueuePlacing:
     def name_here(self, vhost: str, name: str) -> str:
         """The queue that clients of this node mean by a name: of a local queue the node's part."""
         return self._state.parts.at(vhost, name, self._context.config.node)
+
+    def nearest(self, queue: QueueRef) -> QueueRef:
+        """The part of a queue that clients of this node publish to and consume from: the queue itself where
+        it has one owner.
+        """
+        if not self._state.owner_parts:
+            return queue
+        node, owner_of = self._context.config.node, self._context.owner_of
+        part = self._state.owner_parts.nearest(queue.vhost, queue.name, node, owner_of)
+        return queue if part is None else QueueRef(queue.name, part.partition, part.id, queue.vhost)
+
+    def shared(self, queue: QueueRef) -> bool:
+        """Whether the queue has several owners."""
+        defined = self._state.queues_by_id.get(queue.id) if self._state.owner_parts else None
+        return defined is not None and X_OWNERS in defined.arguments
+
+    def parts(self, queue: QueueRef) -> list[QueueRef]:
+        """All parts of a queue, the nearest one first: the queue itself where it has one owner."""
+        defined = self._state.queues_by_id.get(queue.id) if self._state.owner_parts else None
+        found = [] if defined is None else self._state.owner_parts.of(defined)
+        refs = [QueueRef(queue.name, one.partition, one.id, queue.vhost) for one in found]
+        first = self.nearest(queue)
+        return [first, *(one for one in refs if one.id != first.id)]
 
     def destination_here(self, vhost: str, destination: Destination) -> Destination:
         """The end of a binding that clients of this node mean."""
@@ -71,8 +95,10 @@ class QueuePlacing:
 
     def check_here(self, queue: QueueDefinition) -> None:
         """Raises OutsideDomainError where clients of this node may not use the queue: it is in a domain of
-        other nodes.
+        other nodes. Raises NotFoundError for a hidden part: no client knows its name.
         """
+        if whole_name(queue) is not None:
+            raise NotFoundError(f"no queue '{queue.name}' in vhost '{queue.vhost}'")
         partition = self._state.partitions.get(queue.partition)
         if partition is not None and partition.domain:
             self._check_inside(queue.name, queue.vhost, partition.domain)
@@ -106,7 +132,33 @@ class QueuePlacing:
             if not node:
                 self._check_inside(declaration.name, vhost, domain)
             there, known = (nodes_in(domain, names, told) for names in (there, known))
-        return replace(self._on_disk(vhost, declaration, node, default, there, known), domain=domain)
+        placed = self._on_disk(vhost, declaration, node, default, there, known)
+        if X_OWNERS in declaration.arguments:
+            placed = self._in_parts(vhost, declaration, default, there, placed)
+        return replace(placed, domain=domain)
+
+    def _in_parts(
+        self, vhost: str, declaration: QueueDeclaration, default: str, there: Sequence[str], first: Placement
+    ) -> Placement:
+        """The places of all parts of a queue with several owners: the next nodes of the ring own the others.
+        Raises PreconditionFailedError where there are too few nodes.
+        """
+        wanted, owner = int(declaration.arguments[X_OWNERS]), first.replicas[0]
+        hidden_part_name(declaration.name, wanted)
+        others = [one for one in ring(owner, self._up(there)) if one != owner]
+        if wanted > len(others) + 1:
+            raise PreconditionFailedError(
+                f"invalid arg '{X_OWNERS}' for queue '{declaration.name}' in vhost '{vhost}': {wanted} "
+                f"owners on {len(others) + 1} nodes that take queues and are up"
+            )
+        placed = (place(declaration, one, there, default) for one in others[: wanted - 1])
+        parts = [PartPlacement(one.replicas, self._owned_by_others(*_of(one))) for one in placed]
+        return replace(first, elsewhere=self._owned_by_others(*_of(first)), parts=tuple(parts))
+
+    def _up(self, there: Sequence[str]) -> list[str]:
+        """The nodes of `there` that this node can reach, and itself."""
+        connected, own = self._context.peers.connected, self._context.config.node
+        return [one for one in there if one == own or one in connected]
 
     def _nodes(self) -> tuple[Sequence[str], Sequence[str]]:
         """The nodes that take queues, and all nodes."""
@@ -137,8 +189,7 @@ class QueuePlacing:
                 "queues now"
             )
         # A queue on a node that is down could not be used before that node is back.
-        connected = context.peers.connected
-        up = [one for one in there if one == context.config.node or one in connected]
+        up = self._up(there)
         if asks_for_part(declaration.arguments):
             # No policy places the part of a node on another one.
             return place(declaration, node or context.config.node, there, default)
@@ -159,6 +210,11 @@ class QueuePlacing:
         kind = KIND_OF_TYPE[check_type(declaration) or default]
         applied = self._state.policies.applied(vhost, kind, declaration.name)
         return arguments_with(declaration.arguments, applied.definition)
+
+
+def _of(placement: Placement) -> tuple[str, tuple[str, ...]]:
+    """The owner that a placement asks for, and its replicas."""
+    return placement.replicas[0], placement.replicas
 
 
 def queues_owned(state: CatalogState, owner_of: Callable[[int], str | None]) -> Counter[str]:

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from cluster.catalog.access.control import Access
 from cluster.catalog.definitions import FIRST_LOCAL_ID, LocalName, parse_local_queue_name
-from cluster.catalog.replica import Catalog
-from cluster.gateway.link import Links, PartitionLink
+from cluster.gateway.context import GatewayContext
+from cluster.gateway.link import PartitionLink
 from cluster.gateway.local_queues import LocalQueues
 from node.delivery.deeds import MoveTarget
 from node.refusal import AccessRefusedError, NotFoundError, Refusal
@@ -49,9 +49,9 @@ class Targets:
 class Routes:
     """Routes of all users in all virtual hosts, remembered until the catalog changes."""
 
-    def __init__(self, node: str, replica: Catalog, access: Access, links: Links, local: LocalQueues) -> None:
-        """`node` is the name of this node."""
-        self._node = node
+    def __init__(self, context: GatewayContext, access: Access, local: LocalQueues) -> None:
+        replica, links = context.replica, context.links
+        self._node, self._owner_of = context.config.node, context.owner_of
         self._replica = replica
         self._access = access
         self._links = links
@@ -64,6 +64,8 @@ class Routes:
         self._distinct: dict[tuple[object, ...], Targets] = {}
         """The routes in `_alike`, by their identity."""
         self._version = -1
+        self._owners: dict[int, str | None] = {}
+        """The owners of parts by which routes were made, by partition; mostly there is none."""
         self.flows: dict[tuple[str, str], ExchangeFlow] = {}
         """The counters of messages published to exchanges on this node, by virtual host and name."""
         self._flows_limit = COUNTED_EXCHANGES
@@ -103,7 +105,7 @@ class Routes:
         if headers is not None or (exchange == DEFAULT_EXCHANGE and key.startswith(RESERVED_PREFIX)):
             # Queues that are not in the catalog come and go without a change of its version.
             return self._compute(scope, exchange, (key,), headers)
-        if self._version != self._replica.version or len(self._known) > REMEMBERED_ROUTES:
+        if self._outdated() or len(self._known) > REMEMBERED_ROUTES:
             self._forget()
         targets = self._known.get((scope, exchange, key))
         if targets is None:
@@ -120,7 +122,7 @@ class Routes:
         """
         if len(alike) > REMEMBERED_KEY:
             return self._compute(scope, exchange, (key,), headers())
-        if self._version != self._replica.version:
+        if self._outdated():
             self._forget()
         elif len(self._alike) >= REMEMBERED_ALIKE:
             # Headers that differ in each message take no other messages' routes away.
@@ -162,7 +164,7 @@ class Routes:
 
     def _finder(self, scope: Scope, exchange: str, first: str) -> Callable[[str], Targets]:
         """Gives the routes of one exchange by key. Raises as `find` for the first key, at once."""
-        if self._version != self._replica.version:
+        if self._outdated():
             self._forget()
         vhost = scope.vhost
         if exchange == DEFAULT_EXCHANGE:
@@ -192,7 +194,20 @@ class Routes:
         self._to_names.clear()
         self._alike.clear()
         self._distinct.clear()
+        self._owners.clear()
         self._version = self._replica.version
+
+    def _outdated(self) -> bool:
+        """Whether the catalog has changed, or the owner of a part among which a route chose."""
+        if self._version != self._replica.version:
+            return True
+        owners = self._owners
+        return bool(owners) and any(self._owner_of(one) != owner for one, owner in owners.items())
+
+    def _owner_seen(self, partition: int) -> str | None:
+        """The owner of a partition; routes by it are remembered while the owner stays."""
+        owner = self._owners[partition] = self._owner_of(partition)
+        return owner
 
     def _compute(
         self, scope: Scope, exchange: str, keys: Sequence[str], headers: Mapping[str, Any] | None
@@ -220,6 +235,8 @@ class Routes:
         by_partition: dict[int, list[int]] = {}
         if state.parts.by_name:
             names = state.parts.routed(vhost, names, self._node)
+        if state.owner_parts:
+            names = state.owner_parts.routed(vhost, names, self._node, self._owner_seen)
         if state.topics.below:
             names = state.topics.spread(vhost, names)
         for name in sorted(names):

@@ -100,6 +100,9 @@ class OwnedQueues(Protocol):
     def topic_of(self, queue: int) -> int | None:
         """The stream under a queue; None without one."""
 
+    def other_parts(self, queue: int) -> Sequence[tuple[int, int]]:
+        """The other parts of a queue with several owners: the partition and the id of each."""
+
     def declared(self, queue: int) -> bool:
         """Whether this node's catalog has got the declaration of a queue. Clients have deleted a declared
         queue that the catalog does not show: no other queue gets its number.
@@ -185,6 +188,9 @@ class OwnerContext(Protocol):
 
     def knows_targets(self) -> bool:
         """Whether logs may have the targets that a queue keeps for links (`node.queue.targets`)."""
+
+    def knows_loans(self) -> bool:
+        """Whether logs may have loans between the owners of one queue (`cluster.owner.loans`)."""
 
     def keeps_histories(self) -> bool:
         """Whether logs may have notes for histories (`node.queue.history_notes`)."""

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from cluster.owner.annotating import annotated_from
+from cluster.owner.borrowing import is_loan_of, loan_contents
 from cluster.owner.context import DeadLetterRoutes
 from cluster.owner.dead_letter_routing import NO_TARGET, DeadLetterRouter, DeadRun
 from cluster.owner.discarding import lacks_exchange
@@ -214,11 +215,15 @@ class DeadLetters:
                     going.setdefault((partition, queues), []).append((dead.first, dead.last))
         begun = []
         for (partition, queues), ranges in going.items():
-            last = self._owner.machine.transfers.last_number(partition)
-            self._numbers[partition] = max(self._numbers.get(partition, 0), last) + 1
-            begun.append((partition, Transfer(number, self._numbers[partition], queues, tuple(ranges))))
+            begun.append((partition, Transfer(number, self.next_number(partition), queues, tuple(ranges))))
             self._toward.setdefault(number, set()).add(partition)
         return begun
+
+    def next_number(self, partition: int) -> int:
+        """The number of a new transfer to a partition, which is about to be proposed."""
+        last = self._owner.machine.transfers.last_number(partition)
+        self._numbers[partition] = max(self._numbers.get(partition, 0), last) + 1
+        return self._numbers[partition]
 
     def _moved(self, number: int, removed: RangeSet, begun: list[tuple[int, Transfer]]) -> None:
         """The entry is committed: dead letters in the partition have moved, and transfers may be sent."""
@@ -255,6 +260,8 @@ class DeadLetters:
         state = self._owner.machine.queues.get(transfer.queue)
         if state is None:
             return b""
+        if is_loan_of(state, transfer):
+            return loan_contents(self._owner, transfer)
         router = self._router(transfer.queue)
         if router is None:
             return None

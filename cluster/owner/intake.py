@@ -299,12 +299,12 @@ class Taking:
                 dead_letter_new(owner, number, first, first + run.count - 1, Reason.MAXLEN)
 
     def _take_transient(self, run: Run, queues: tuple[int, ...], first: int, notes: QueueNotes) -> None:
-        """Keep transient messages, numbered from `first` on, as soft ones. The log has those of streams; a
-        publish to these, or to no queue, stands for the numbers there.
+        """Keep transient messages, numbered from `first` on, as soft ones. The log has those of streams, and
+        of queues with several owners; a publish to these, or to no queue, stands for the numbers there.
         """
         assert self.kept is not None
         owner = self.owner
-        streams = tuple(number for number in queues if owner.described(number).stream)
+        streams = tuple(number for number in queues if owner.described(number).logs_all)
         if streams:
             self.keep(*encode_publish(run, streams))
             owner.annotate({number: notes.pop(number) for number in streams if number in notes})

@@ -15,6 +15,7 @@ from cluster.owner.configuring import configure, take_over
 from cluster.owner.context import OwnerContext, Unused
 from cluster.owner.cuts import Position, begin_cut, end_cut, lapse
 from cluster.owner.dead_letters import DeadLetters
+from cluster.owner.loans import Loans
 from cluster.owner.lost_entries import LostEntries
 from cluster.owner.lost_front_ends import LostFrontEnds
 from cluster.owner.proposal import (
@@ -60,7 +61,10 @@ class PartitionOwner:
         self._serving = Serving(state.entries, context.queues.tells_failures, state.marked, context.wall_ms)
         self._dead_letters = DeadLetters(state, context.transit, context.catalog_fresh)
         self._two_phase_commit = TwoPhaseCommit(state, context, self._dead_letters)
-        self.sessions = FrontEndSessions(state, context, self._serving, self._two_phase_commit)
+        self._loans = Loans(state, context.queues.other_parts, self._dead_letters)
+        self.sessions = FrontEndSessions(
+            state, context, self._serving, self._two_phase_commit, self._loans.asked
+        )
         self.lost_front_ends = LostFrontEnds(state, context, self.sessions.front_end_lost)
         self._activation: int | None = None
         self._hold_until: float | None = None
@@ -130,6 +134,7 @@ class PartitionOwner:
             self.past.add(owner.delivery.tally)
         self._dead_letters.clear()
         self._two_phase_commit.clear()
+        self._loans.clear()
         self._serving.clear()
         self._state.clear()
         for observer in self._observers:
@@ -386,7 +391,10 @@ class PartitionOwner:
         """
         self.unserved_octets = 0
         if self.active and self._serving.dirty and self._context.may_serve(self.partition):
+            shared = self._state.shared.intersection(self._state.marked) if self._state.shared else ()
             serve(self._state, self._serving, now)
+            for queue in sorted(shared):
+                self._loans.served(queue)
 
 
 class Replica:

@@ -42,6 +42,11 @@ from node.ranges.range_set import merged
 
 SendAnswer = Callable[[Any], None]
 
+AskedForLoan = Callable[[int, int, int, int, int, int], None]
+"""Takes the front end, the request, the queue, and the partition, the queue and the room of the owner that
+asks.
+"""
+
 
 class FrontEndRequests:
     """Carries out requests. A front end that greets anew repeats, under the same number, each request to
@@ -54,10 +59,12 @@ class FrontEndRequests:
         serving: Serving,
         transactions: TwoPhaseCommit,
         when_attached: Callable[[int, int, Callable[[], None]], None],
+        asked_for_loan: AskedForLoan,
     ) -> None:
         """`when_attached` calls back once the log has that a front end may hold leases of a queue."""
         self._owner, self._serving = owner, serving
         self._transactions, self._when_attached = transactions, when_attached
+        self._asked_for_loan = asked_for_loan
         self._front_ends = owner.front_ends
 
     def take(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
@@ -129,6 +136,8 @@ class FrontEndRequests:
             # The log has the front end then: the next owner waits for its greeting before the target is lost.
             attaching = partial(self._attach_target, front_end, request, *arguments)
             self._when_attached(queue, front_end, attaching)
+        elif name == "lend":
+            self._asked_for_loan(front_end, request, *arguments)
         elif name == "barrier_received":
             barrier_received(self._owner, front_end, *arguments)
             self._front_ends.answer(front_end, request, None)

@@ -10,12 +10,13 @@ from typing import Any
 
 from cluster.owner.attached_links import consumer_gone, consumers_gone, logged_consumer
 from cluster.owner.barriers import barriers_lost, send_barriers_again
+from cluster.owner.borrowing import is_loan, take_loan
 from cluster.owner.context import OwnerContext
 from cluster.owner.failures import return_leased
 from cluster.owner.intake import take_batch
 from cluster.owner.links import is_stolen, linking, take_link
 from cluster.owner.proposal import HOLD_S, NO_EPOCH, FrontEndState, TakenBatches
-from cluster.owner.requests import FrontEndRequests
+from cluster.owner.requests import AskedForLoan, FrontEndRequests
 from cluster.owner.serving import Serving
 from cluster.owner.state import OwnerState
 from cluster.owner.transfers import FIRST_TRANSIT_ID
@@ -38,12 +39,18 @@ class FrontEndSessions:
     """
 
     def __init__(
-        self, owner: OwnerState, context: OwnerContext, serving: Serving, transactions: TwoPhaseCommit
+        self,
+        owner: OwnerState,
+        context: OwnerContext,
+        serving: Serving,
+        transactions: TwoPhaseCommit,
+        asked: AskedForLoan,
     ) -> None:
+        """`asked` takes the requests of owners of other parts of a queue."""
         self._owner = owner
         self._front_ends = owner.front_ends
         self._context, self._serving, self._transactions = context, serving, transactions
-        self._requests = FrontEndRequests(owner, serving, transactions, self.when_attached)
+        self._requests = FrontEndRequests(owner, serving, transactions, self.when_attached, asked)
 
     # -- greetings ------------------------------------------------------------------------------
 
@@ -214,7 +221,9 @@ class FrontEndSessions:
         taken = state.taken
         known = number <= max(self._owner.machine.number_of(front_end), taken.accepted)
         taken.accepted = max(taken.accepted, number)
-        if known or take_batch(
+        if not known and is_loan(data):
+            take_loan(self._owner, front_end, number, data)
+        elif known or take_batch(
             self._owner, self._transactions, front_end, number, data, tried=number <= state.tried
         ):
             self._owner.after_proposed(partial(self._owner.acknowledge, front_end, number))

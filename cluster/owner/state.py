@@ -42,7 +42,8 @@ class OwnerState:
     whose settings decide about every incoming message. `upcoming` counts, for queues with limits, the
     messages that are taken and not applied yet. `marked` has the queues that may have messages to hand out.
     `stale` has the queues that wait for a catalog which shows their present limits, and `filled` the queues
-    over streams that this owner has created and filled with their streams' past.
+    over streams that this owner has created and filled with their streams' past. `shared` has the queues with
+    several owners.
     """
 
     def __init__(
@@ -66,13 +67,16 @@ class OwnerState:
         self.arrivals = Arrivals(context.latencies, self.next_sequence)
         self.proposal = Proposal()
         self.cut: Cut | None = None
-        self.awaiting_marks, self.watched, self.stale, self.filled = (set[int]() for _ in range(4))
+        self.awaiting_marks, self.watched, self.stale, self.filled, self.shared = (
+            set[int]() for _ in range(5)
+        )
         self.upcoming: dict[int, Weights] = {}
         self.alarms, self.unused_queues = Alarms(), UnusedQueues(context.auto_delete_after_s)
         self.tells_failures, self.catalog_fresh = context.queues.tells_failures, context.catalog_fresh
         self.queues_over, self.topic_of = context.queues.over, context.queues.topic_of
         self.keeps_remarks, self.knows_links = context.keeps_remarks, context.knows_links
         self.knows_targets, self.logs_links = context.knows_targets, context.logs_links
+        self.knows_loans = context.knows_loans
         self.histories, self.entries = HistoryNotes(self.machine, context), Contents(self.machine, source)
         self.marked: dict[int, None] = {}
         self.front_ends = FrontEnds()
@@ -94,6 +98,7 @@ class OwnerState:
         self._rules.clear()
         self.watched.clear()
         self.stale.clear()
+        self.shared.clear()
         self.alarms.clear()
         self.upcoming.clear()
         self.unused_queues.clear()
@@ -124,6 +129,8 @@ class OwnerState:
         self.settings[queue] = settings = settings.shared()
         self._rules[queue] = rules_of(settings)
         (self.watched.discard if settings is PLAIN else self.watched.add)(queue)
+        if self.described(queue).shared:
+            self.shared.add(queue)
         if self.described(queue).history:
             self.histories.wanted.add(queue)
 
@@ -140,6 +147,7 @@ class OwnerState:
         self.settings.pop(queue, None)
         self._rules.pop(queue, None)
         self.watched.discard(queue)
+        self.shared.discard(queue)
         self.histories.wanted.discard(queue)
         self.unused_queues.forget(queue)
         self.upcoming.pop(queue, None)

@@ -34,6 +34,8 @@ def attach_target(
         return
     targets = owner.queues[step.queue].delivery.targets
     keeps = owner.durable and owner.knows_targets() and len(step.link) > KEPT_S_OCTETS
+    # Publishes on the link go to whichever part is the nearest one.
+    keeps = keeps and not owner.described(step.queue).shared
     if not keeps or not targets.has_room(link_terms(step.link).identity):
         answer(None)
         return

@@ -14,3 +14,5 @@ class Reason(IntEnum):
     DELIVERY_LIMIT = 4
     REPLACED = 5
     """A newer message has the same key (queue argument x-key). No such message is a dead letter."""
+    LENT = 6
+    """Another owner of the queue gets the message (queue argument x-owners). The message has not died."""

@@ -12,6 +12,7 @@
     target      kind u8, queue u64, front end u64, number u64, step u8, length of the link u16, tag count u32,
                 link, lengths of the tags u8 each, tags
     advance     kind u8, queue u64, number u64, length of the subscription u8, subscription
+    lent        kind u8, queue u64, failures u32, range count u32, firsts and lasts u64 each
     note        kind u8, kind of note u8, queue, first and second u64, range count u32, firsts and lasts u64
                 each
 
@@ -32,6 +33,7 @@ from node.queue.operations import (
     Aspect,
     BeginTransfer,
     ForgetIds,
+    Lent,
     Operation,
     OpKind,
     Refer,
@@ -58,6 +60,7 @@ _REFUSE = Struct("<BQQI")
 _REMARK = Struct("<BQBII")
 _TARGET = Struct("<BQQQBHI")
 _ADVANCE = Struct("<BQQB")
+_LENT = Struct("<BQII")
 _NOTE = Struct("<BBQQQI")
 
 
@@ -108,6 +111,11 @@ def encode_remark(remark: Remark) -> bytes:
 def encode_advance(step: Advance) -> bytes:
     queue, subscription, number = step
     return _ADVANCE.pack(OpKind.ADVANCE, queue, number, len(subscription)) + subscription
+
+
+def encode_lent(lent: Lent) -> bytes:
+    queue, failures, ranges = lent
+    return _LENT.pack(OpKind.LENT, queue, failures, len(ranges)) + encode_columns(ranges)
 
 
 def encode_note(note: HistoryNote) -> bytes:
@@ -176,6 +184,12 @@ def _read_advance(data: Buffer, offset: int) -> tuple[Advance, int]:
     return Advance(queue, bytes(data[start : start + size]), number), start + size
 
 
+def _read_lent(data: Buffer, offset: int) -> tuple[Lent, int]:
+    _, queue, failures, count = _LENT.unpack_from(data, offset)
+    (firsts, lasts), offset = decode_columns(data, offset + _LENT.size, count, 2)
+    return Lent(queue, failures, ranges_of_columns(firsts, lasts)), offset
+
+
 def _read_note(data: Buffer, offset: int) -> tuple[HistoryNote, int]:
     _, kind, queue, first, second, count = _NOTE.unpack_from(data, offset)
     (firsts, lasts), offset = decode_columns(data, offset + _NOTE.size, count, 2)
@@ -213,4 +227,5 @@ DECISION_READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]
     OpKind.TARGET: _read_target,
     OpKind.ADVANCE: _read_advance,
     OpKind.NOTE: _read_note,
+    OpKind.LENT: _read_lent,
 }

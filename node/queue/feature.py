@@ -255,8 +255,8 @@ class Description:
     which one. `backlog_cap`: the most that the backlog of a consumer may be (`node.delivery.backlog`).
     `strict_leases`: a consumer alone settles the messages that it has. `leases_end`: leases lapse after a
     period. `stream`: the queue keeps its messages for all readers. `recovery_point`: where in the stream
-    under it the past begins that the new queue has; None for no past. `history`: a stream of its own
-    keeps the queue's messages.
+    under it the past begins that the new queue has; None for no past. `history`: a stream of its own keeps
+    the queue's messages. `shared`: several owners have parts of the queue, and lend each other messages.
     """
 
     dead_letters: DeadLetterTarget | None = None
@@ -270,13 +270,21 @@ class Description:
     stream: bool = False
     recovery_point: StreamOffset | None = None
     history: bool = False
+    shared: bool = False
+
+    @property
+    def logs_all(self) -> bool:
+        """Whether transient messages go into the log, too: readers of a stream, and other owners, get
+        messages out of the log.
+        """
+        return self.stream or self.shared
 
     def keeps_for_links(self, semantics: Semantics) -> bool:
         """Whether a queue that is not in memory keeps messages for links that are not attached
         (docs/decisions/0047-leases-of-links.md): one that removes a message when it is settled, whose
-        order is not by consumer, and whose leases do not lapse.
+        order is not by consumer, whose leases do not lapse, and that has one owner.
         """
-        by_itself = self.by_consumer or self.takes_turns or self.leases_end
+        by_itself = self.by_consumer or self.takes_turns or self.leases_end or self.shared
         return semantics is Semantics.AT_LEAST_ONCE and not by_itself
 
 

@@ -135,6 +135,7 @@ class OpKind(IntEnum):
     REFER = 25
     ADVANCE = 26
     NOTE = 27
+    LENT = 28
     REMEMBER_IDS = 30
     FORGET_IDS = 31
     PREPARE = 40
@@ -180,6 +181,19 @@ class Publish:
         self.special = special
         self.dead_letters = dead_letters
         self.end = end
+
+
+class Lent(NamedTuple):
+    """Another owner of the queue has lent the messages: they count as returned, with so many failed
+    deliveries.
+
+    In an operation batch of another owner the ranges count from the first message of the next publish, which
+    has the messages. One without ranges says only that the next publish is a loan.
+    """
+
+    queue: int
+    failures: int
+    ranges: list[Range]
 
 
 class Settle(NamedTuple):
@@ -398,6 +412,7 @@ Operation = (
     | Transferred
     | RememberIds
     | ForgetIds
+    | Lent
     | Remark
     | UpdateTarget
     | Advance

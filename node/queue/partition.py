@@ -34,6 +34,7 @@ from node.queue.operations import (
     DropQueue,
     Forget,
     ForgetIds,
+    Lent,
     Mark,
     Publish,
     Purge,
@@ -61,8 +62,7 @@ KEPT_BATCHES: Final = 16_384
 without an answer, and its window has fewer.
 """
 
-_COUNT = Struct("<I")
-_REFUSED_HEAD = Struct("<QI")
+_COUNT, _REFUSED_HEAD = Struct("<I"), Struct("<QI")
 
 
 class Refusals:
@@ -132,8 +132,7 @@ def _columns(rows: Sequence[tuple[int, ...]]) -> Sequence[Sequence[int]]:
 READABLE_VERSIONS: Final = (1, 2, PLAIN_VERSION, WITH_REMARKS, WITH_TARGETS, WITH_SUBSCRIPTIONS)
 PRUNE_RECORDS: Final = 1024
 
-_HEAD = Struct("<BQQIII")
-_QUEUE_ID = Struct("<Q")
+_HEAD, _QUEUE_ID = Struct("<BQQIII"), Struct("<Q")
 
 
 class SnapshotFormatError(ValueError):
@@ -312,7 +311,7 @@ class PartitionMachine:
             applied.sealed.append(operation.queue)
 
     def _note(
-        self, operation: Annotate | RememberIds | ForgetIds | Remark, front_end: int, applied: Applied
+        self, operation: Annotate | RememberIds | ForgetIds | Lent | Remark, front_end: int, applied: Applied
     ) -> None:
         state = self.queues.get(operation.queue)
         if state is not None:
@@ -492,6 +491,7 @@ _APPLIERS: Final[dict[type, Callable[[PartitionMachine, Any, int, Applied], None
     Transferred: PartitionMachine._transferred,
     RememberIds: PartitionMachine._note,
     ForgetIds: PartitionMachine._note,
+    Lent: PartitionMachine._note,
     Remark: PartitionMachine._note,
     UpdateTarget: PartitionMachine._update_target,
     Advance: PartitionMachine._advance,

@@ -24,6 +24,12 @@ X_REPLICATION: Final = "x-replication"
 
 LOCAL: Final = "local"
 
+X_OWNERS: Final = "x-owners"
+"""The argument of a queue that has several owners, each with a part of it: their number."""
+
+X_PART_OF: Final = "x-part-of"
+"""The argument of the parts behind the first of a queue with several owners: the name of the queue."""
+
 NAME_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
 """The names of nodes, and of domains of nodes."""
 
@@ -43,6 +49,7 @@ _OF_OTHER_PLACES: Final = (
     X_INITIAL_OWNER,
     X_UNDERLYING_TOPIC,
     X_HISTORY,
+    X_OWNERS,
     "x-quorum-initial-group-size",
     "x-queue-leader-locator",
     "x-queue-master-locator",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final, TypeVar
 
-from node.queue.operations import Annotate, Aspect, Cause, ForgetIds, RememberIds, Semantics
+from node.queue.operations import Annotate, Aspect, Cause, ForgetIds, Lent, RememberIds, Semantics
 from node.queue.remarks import Remark, Remarks, Subject, drop_remarks, put_remark
 from node.queue.seen_ids import SeenIds
 from node.queue.subscriptions import Advance, Subscriptions
@@ -181,13 +181,15 @@ class QueueState:
                     held.set(*part, value)
             self._drop_empty_annotations()
 
-    def note(self, operation: Annotate | RememberIds | ForgetIds | Remark) -> None:
-        """Apply an owner's annotations, its octets about messages, or its changes of the seen ids."""
+    def note(self, operation: Annotate | RememberIds | ForgetIds | Lent | Remark) -> None:
+        """Apply an owner's annotations, its octets about messages, a loan, or its changes of the seen ids."""
         if isinstance(operation, Annotate):
             self.annotate(operation)
         elif isinstance(operation, Remark):
             alive = [part for one in operation.ranges for part in self.alive.intersection(*one)]
             put_remark(self.remarks, operation.subject, alive, operation.octets)
+        elif isinstance(operation, Lent):
+            self.lent(operation)
         else:
             self._note_ids(operation)
 
@@ -240,6 +242,13 @@ class QueueState:
             if failed:
                 self._count_failure(first, last)
         return alive
+
+    def lent(self, operation: Lent) -> None:
+        """Messages have come from another owner, where consumers may have got them."""
+        alive = [part for one in operation.ranges for part in self.alive.intersection(*one)]
+        self.returned.update(alive)
+        if operation.failures and alive:
+            self.failures.setdefault(operation.failures, RangeSet()).update(alive)
 
     def failure_count(self, sequence: int) -> int:
         """The number of the message's failed deliveries."""

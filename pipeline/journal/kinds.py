@@ -36,6 +36,7 @@ class OpKind(IntEnum):
     REFER = 25
     ADVANCE = 26
     NOTE = 27
+    LENT = 28
     REMEMBER_IDS = 30
     FORGET_IDS = 31
     PREPARE = 40
@@ -56,7 +57,14 @@ ASPECTS: Final = {
 }  # fmt: skip
 
 EXPIRED: Final = 2
-REASONS: Final = {1: "rejected", EXPIRED: "expired", 3: "maxlen", 4: "delivery_limit", 5: "replaced"}
+REASONS: Final = {
+    1: "rejected",
+    EXPIRED: "expired",
+    3: "maxlen",
+    4: "delivery_limit",
+    5: "replaced",
+    6: "lent",
+}
 REASON_BITS: Final = 4
 
 LINK: Final = 2

@@ -18,6 +18,7 @@ from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.sampling import SAMPLING_INTERVAL_S
 from cluster.admin.api.services import Services
 from cluster.admin.api.survey import OwnedQueue
+from cluster.catalog.owner_parts import whole_name
 from cluster.config.identity import DIALECT_VERSION
 
 endpoints = Endpoints()
@@ -78,12 +79,13 @@ async def _object_totals(services: Services, call: Call, shown: list[OwnedQueue]
     connections = [one for one in await survey.connections(services.inquiry) if shows(call, one)]
     vhosts = visible_vhosts(services, call)
     local = sum(one.state.local is not None for one in shown)
+    known = services.state.queues.values()
     return {
         "connections": len(connections),
         "channels": sum(one["channels"] for one in connections),
         "consumers": sum(one.state.consumers for one in shown),
         "exchanges": sum(1 for vhost in vhosts for _ in services.state.vhosts[vhost].exchanges),
-        "queues": local + sum(queue.vhost in vhosts for queue in services.state.queues.values()),
+        "queues": local + sum(one.vhost in vhosts and whole_name(one) is None for one in known),
     }
 
 

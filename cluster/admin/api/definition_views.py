@@ -22,6 +22,7 @@ from cluster.admin.api.user_views import user_definition
 from cluster.admin.api.vhost_views import vhost_definition
 from cluster.admin.api.views_over_queues import view_definitions
 from cluster.catalog.definitions import parse_local_queue_name
+from cluster.catalog.owner_parts import whole_name
 from cluster.config.identity import DIALECT_VERSION
 from node.routing.exchange import DEFAULT_EXCHANGE, RESERVED_PREFIX
 
@@ -84,7 +85,7 @@ def _parameters(services: Services, vhost: str) -> Iterator[dict[str, Any]]:
 def _queues(services: Services, vhost: str) -> Iterator[dict[str, Any]]:
     """The queues of a virtual host but for exclusive queues, which end with their connections."""
     for queue in services.state.queues.values():
-        if queue.vhost == vhost and not queue.exclusive:
+        if queue.vhost == vhost and not queue.exclusive and whole_name(queue) is None:
             yield {"vhost": vhost, **queue_definition(queue)}
 
 

@@ -14,6 +14,7 @@ from cluster.admin.api.responses import Rows
 from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 from cluster.admin.api.survey import Counted
+from cluster.catalog.owner_parts import whole_name
 from cluster.catalog.policies import ResourceKind
 from node.routing.exchange import DEFAULT_EXCHANGE, Exchange
 from node.routing.matching import Binding, Destination, DestinationKind
@@ -129,7 +130,7 @@ def bindings_of(services: Services, vhost: str) -> Iterator[dict[str, Any]]:
 def default_bindings(services: Services, vhost: str) -> Iterator[dict[str, Any]]:
     """Every queue is bound to the default exchange by its name (0-9-1 §3.1.3.1)."""
     for queue in services.state.queues.values():
-        if queue.vhost == vhost:
+        if queue.vhost == vhost and whole_name(queue) is None:
             yield default_binding(vhost, queue.name)
 
 

@@ -31,6 +31,7 @@ from cluster.admin.api.sampling import SampledCounts, Sampler
 from cluster.admin.clients import client_name, connection_octets
 from cluster.admin.inquiry import Inquiry
 from cluster.admin.views import NodeView
+from cluster.catalog.owner_parts import known_as
 from cluster.system import resources
 from cluster.system.build import build, runs_c_modules
 from node.session.listener import Client
@@ -158,7 +159,7 @@ class NodeReport:
     def _queue_name(self, id: int) -> tuple[str, str] | None:
         definition = self._node.partitions.state.queues_by_id.get(id)
         if definition is not None:
-            return definition.vhost, definition.name
+            return known_as(definition)
         local = self._node.partitions.local.by_id(id)
         return None if local is None else (local.vhost, local.ref.name)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cluster.admin.api.rates import QUEUE_WIDTH, queue_counts
@@ -32,6 +32,18 @@ class QueueFigures:
     rates: tuple[float, ...]
     local: dict[str, Any] | None = None
     """The declaration of an exclusive queue that is not in the catalog."""
+
+
+def added_figures(parts: Sequence[QueueFigures]) -> QueueFigures:
+    """The figures of a queue whose parts have these."""
+    return replace(
+        parts[0],
+        consumers=sum(one.consumers for one in parts),
+        scheduled=sum(one.scheduled for one in parts),
+        idle_ms=max(one.idle_ms for one in parts),
+        counts=tuple(map(sum, zip(*(one.counts for one in parts), strict=True))),
+        rates=tuple(map(sum, zip(*(one.rates for one in parts), strict=True))),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from cluster.admin.api.call import Call
 from cluster.admin.api.errors import no_such_object
 from cluster.admin.api.exchange_views import BINDING_ORDER, default_binding, explicit_bindings
 from cluster.admin.api.names import visible_vhosts
-from cluster.admin.api.queue_rows import QueueFigures, QueueKey
+from cluster.admin.api.queue_rows import QueueFigures, QueueKey, added_figures
 from cluster.admin.api.rates import DEPTH_NAMES, TALLY_NAMES, message_stats, with_rates
 from cluster.admin.api.responses import Rows
 from cluster.admin.api.routing import Endpoints
@@ -19,8 +19,10 @@ from cluster.admin.api.services import Services
 from cluster.admin.api.survey import OwnedQueue
 from cluster.catalog.definitions import QueueDefinition, parse_local_queue_name
 from cluster.catalog.effective import applied_to_queue, queue_type
+from cluster.catalog.owner_parts import whole_name
 from cluster.catalog.placement import CLASSIC
 from cluster.catalog.policies import AppliedPolicies, ResourceKind
+from node.queue.placement_arguments import X_OWNERS
 from node.routing.matching import Destination, DestinationKind
 
 endpoints = Endpoints()
@@ -42,7 +44,7 @@ endpoints.on("GET", "/queues/{vhost}")(list_queues)
 async def show_queue(services: Services, call: Call) -> dict[str, Any]:
     """One queue, with its consumers."""
     key = (call.vhost, services.front_end.name_here(call.vhost, call.path["name"]))
-    states, answered = await survey.queue_states(services.inquiry, [key])
+    states, answered = await survey.queue_states(services.inquiry, _parts(services, key))
     row = _row_of(services, key, states, answered)
     consumers = await survey.consumers(services.inquiry)
     place = {"name": key[1], "vhost": key[0]}
@@ -76,19 +78,35 @@ def _rows(
     services: Services, vhosts: set[str], states: States, answered: set[str]
 ) -> Iterator[dict[str, Any]]:
     for queue in list(services.state.queues.values()):
-        if queue.vhost in vhosts:
-            yield queue_row(services, queue, states.get((queue.vhost, queue.name)), answered)
+        if queue.vhost in vhosts and whole_name(queue) is None:
+            yield queue_row(services, queue, _figures(services, queue, states), answered)
     for owned in states.values():
         if owned.state.local is not None and owned.state.vhost in vhosts:
             yield _local_row(services, owned)
 
 
+def _parts(services: Services, key: QueueKey) -> list[QueueKey]:
+    """The queue itself, and its hidden parts."""
+    queue = services.state.queues.get(key)
+    parts = [] if queue is None else services.state.owner_parts.of(queue)
+    return [(one.vhost, one.name) for one in parts] or [key]
+
+
+def _figures(services: Services, queue: QueueDefinition, states: States) -> OwnedQueue | None:
+    """The figures of a queue: of all parts that have an owner, at the node of the first of these."""
+    key = queue.vhost, queue.name
+    if X_OWNERS not in queue.arguments:
+        return states.get(key)
+    found = [states[one] for one in _parts(services, key) if one in states]
+    return OwnedQueue(found[0].node, added_figures([one.state for one in found])) if found else None
+
+
 def _row_of(services: Services, key: QueueKey, states: States, answered: set[str]) -> dict[str, Any]:
     """Raises ApiError."""
     queue, owned = services.state.queues.get(key), states.get(key)
-    if queue is not None:
-        return queue_row(services, queue, owned, answered)
-    if owned is None:
+    if queue is not None and whole_name(queue) is None:
+        return queue_row(services, queue, _figures(services, queue, states), answered)
+    if owned is None or queue is not None:
         raise no_such_object()
     return _local_row(services, owned)
 

@@ -35,6 +35,7 @@ from cluster.config.formats import (
     NOTES_IN_LOGS,
     QUEUE_EXPRESSIONS,
     REMARKS,
+    SEVERAL_OWNERS,
     UNDONE,
     VIEWS,
 )
@@ -163,6 +164,12 @@ class Formats:
     def know_domains(self) -> bool:
         """Whether all members place queues in domains, and with a certain owner."""
         return self.everywhere >= DOMAINS
+
+    def know_loans(self) -> bool:
+        """Whether all members take and give loans between the owners of one queue, which logs and operations
+        may have then.
+        """
+        return self.everywhere >= SEVERAL_OWNERS
 
     def know_changed_terms(self) -> bool:
         """Whether all members let front ends change the terms of consumers."""

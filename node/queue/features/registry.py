@@ -26,6 +26,7 @@ from node.queue.features import (
     max_unsettled,
     priority,
     priority_expression,
+    several_owners,
     single_active,
     stream,
     sublet,
@@ -62,6 +63,7 @@ FEATURES: Final[tuple[Declaration, ...]] = (
     attempts.FEATURE,
     backoff.FEATURE,
     dead_letters.FEATURE,
+    several_owners.FEATURE,
     filters.FEATURE,
     views.FEATURE,
 )

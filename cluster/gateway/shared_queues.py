@@ -1,0 +1,115 @@
+"""Requests of clients about queues with several owners, which concern all parts of the queue.
+
+Requests about a queue with one owner go to that owner as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from cluster.gateway.gets import Gets
+from cluster.gateway.owner_requests import OwnerRequests
+from cluster.gateway.queue_placing import QueuePlacing
+from node.refusal import PreconditionFailedError, Refusal
+from node.session.ports import ConsumerOptions, Got, QueueCounts, QueueRef, TakeGot
+
+NO_COUNTS: Final = QueueCounts(0, 0, 0)
+
+Counted = Callable[[QueueCounts, Refusal | None], None]
+Purged = Callable[[int, Refusal | None], None]
+
+
+class SharedQueues:
+    """The requests of one front end's sessions."""
+
+    def __init__(self, placing: QueuePlacing, requests: OwnerRequests, gets: Gets) -> None:
+        self._placing, self._requests, self._gets = placing, requests, gets
+
+    def refuse(self, queue: QueueRef, what: str) -> None:
+        """Raises PreconditionFailedError where the queue has several owners: they do not carry `what` out."""
+        if self._placing.shared(queue):
+            raise PreconditionFailedError(f"{what} is not carried out for {queue}, which has several owners")
+
+    def consumed(self, queue: QueueRef, options: ConsumerOptions) -> QueueRef:
+        """The part to which a new consumer of this node is attached. Raises PreconditionFailedError for a
+        consumer that would have to see all parts.
+        """
+        if self._placing.shared(queue):
+            wanted = {
+                "an exclusive consumer": options.exclusive,
+                "a consumer with a filter": bool(options.filter),
+                "browsing": options.browse,
+                "another queue, or other terms, of a consumer": bool(options.replaces),
+            }
+            for what, asked in wanted.items():
+                if asked:
+                    self.refuse(queue, what)
+        return self._placing.nearest(queue)
+
+    def count(self, queue: QueueRef, answer: Counted) -> None:
+        """Answers how many messages and consumers the parts of the queue have."""
+        parts = self._placing.parts(queue)
+        if len(parts) == 1:
+            self._requests.count(parts[0], answer)
+            return
+        counting = _Sum(len(parts), answer)
+        for part in parts:
+            self._requests.count(part, counting.counted)
+
+    def purge(self, queue: QueueRef, answer: Purged) -> None:
+        """Remove the messages of all parts that are ready. Answers how many these were."""
+        parts = self._placing.parts(queue)
+        if len(parts) == 1:
+            self._requests.purge(parts[0], answer)
+            return
+        purging = _Sum(len(parts), lambda counts, refusal: answer(counts.ready, refusal))
+        for part in parts:
+            self._requests.purge(part, purging.purged)
+
+    def get(self, queue: QueueRef, no_ack: bool, answer: TakeGot, filter: bytes) -> None:
+        """Get a message of the nearest part that has one."""
+        if filter:
+            self.refuse(queue, "a get with a filter")
+        self._get_next(self._placing.parts(queue), no_ack, answer, filter, None, None)
+
+    def _get_next(
+        self,
+        parts: Sequence[QueueRef],
+        no_ack: bool,
+        answer: TakeGot,
+        filter: bytes,
+        got: Got | None,
+        refusal: Refusal | None,
+    ) -> None:
+        if got is not None or refusal is not None or not parts:
+            answer(got, refusal)
+        else:
+            going_on = partial(self._get_next, parts[1:], no_ack, answer, filter)
+            self._gets.get(parts[0], no_ack, going_on, filter)
+
+
+class _Sum:
+    """Adds up the answers of the parts. The first refusal counts."""
+
+    def __init__(self, parts: int, answer: Counted) -> None:
+        self._awaited, self._answer = parts, answer
+        self._counts, self._refusal = list[QueueCounts](), list[Refusal]()
+
+    def counted(self, counts: QueueCounts, refusal: Refusal | None) -> None:
+        self._awaited -= 1
+        self._counts.append(counts)
+        if refusal is not None:
+            self._refusal.append(refusal)
+        if not self._awaited:
+            columns = (
+                sum(one.ready for one in self._counts),
+                sum(one.consumers for one in self._counts),
+                sum(one.leased for one in self._counts),
+                sum(one.scheduled for one in self._counts),
+            )
+            self._answer(QueueCounts(*columns), self._refusal[0] if self._refusal else None)
+
+    def purged(self, count: int, refusal: Refusal | None) -> None:
+        self.counted(QueueCounts(count, 0, 0), refusal)

@@ -1,0 +1,138 @@
+"""The octets of loans between the owners of one queue, and how an owner takes a loan. Pure.
+
+A loan has each of its messages as a publish. In front of each publish stand operations that say what the
+lender knows of its messages: a LENT with the messages that count as returned, for each number of failed
+deliveries, and ANNOTATEs. Their numbers count from the first message of the publish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Final
+
+from cluster.owner.admission import await_arrival, decide
+from cluster.owner.annotating import annotated_from
+from cluster.owner.state import OwnerState
+from node.message.deaths import decode_death
+from node.message.reason import Reason
+from node.queue.decision_format import encode_annotate, encode_lent
+from node.queue.entry_format import Buffer, encode_publish, read_operations, read_run
+from node.queue.feature import Incoming
+from node.queue.operations import Annotate, Aspect, Lent, Operation, OpKind, Publish
+from node.queue.queue import QueueState
+from node.queue.transfers import Transfer
+from node.ranges.range_map import Span
+from node.ranges.range_set import Range
+
+TOLD: Final = (Aspect.EXPIRY, Aspect.CANCELS)
+"""The annotations that go with a message: the others are decided anew, or belong to queues that lend nothing.
+"""
+
+DECIDED_ANEW: Final = frozenset((Aspect.SIZE,))
+
+_LENT: Final = bytes((OpKind.LENT,))
+
+
+def is_loan(data: bytes) -> bool:
+    """Whether an operation batch of another partition is a loan."""
+    return data[:1] == _LENT
+
+
+# -- the lender -----------------------------------------------------------------------------------
+
+
+def is_loan_of(state: QueueState, transfer: Transfer) -> bool:
+    """Whether a transfer of a queue is a loan: all its messages are lent, or none."""
+    deaths = state.annotations.get(Aspect.DEATH)
+    spans = () if deaths is None else (span for one in transfer.ranges for span in deaths.spans(*one))
+    return any(decode_death(value)[0] is Reason.LENT for _, _, value in spans)
+
+
+def loan_contents(owner: OwnerState, transfer: Transfer) -> bytes:
+    """The operation batch of a transfer that is a loan."""
+    return b"".join(part for one in transfer.ranges for part in _lent(owner, transfer, *one))
+
+
+def _lent(owner: OwnerState, transfer: Transfer, first: int, last: int) -> Iterator[Buffer]:
+    """The part of a loan with the messages of a range. Messages that have been settled after all are left
+    out.
+    """
+    state, (target,) = owner.machine.queues[transfer.queue], transfer.targets
+    for start, end in state.alive.intersection(first, last):
+        for one in owner.contents(start, end):
+            for at, run in annotated_from(state.remarks, *one):
+                yield from _told(state, target, at, at + run.count - 1)
+                yield from encode_publish(run, [target])
+
+
+def _told(state: QueueState, target: int, first: int, last: int) -> Iterator[bytes]:
+    """What the lender knows of the messages of one publish."""
+    yield encode_lent(Lent(target, 0, _counted(state.returned.intersection(first, last), first)))
+    for start, end, failures in state.failure_spans(first, last):
+        if failures:
+            yield encode_lent(Lent(target, failures, _counted([(start, end)], first)))
+    for aspect in TOLD:
+        held = state.annotations.get(aspect)
+        spans = [] if held is None else list(held.spans(first, last))
+        if spans:
+            counted = [(start - first, end - first, value) for start, end, value in spans]
+            yield encode_annotate(target, aspect, counted)
+
+
+def _counted(ranges: Iterable[Range], first: int) -> list[Range]:
+    """Ranges that count from the message `first`."""
+    return [(start - first, end - first) for start, end in ranges]
+
+
+# -- the borrower ---------------------------------------------------------------------------------
+
+
+def take_loan(owner: OwnerState, front_end: int, number: int, data: bytes) -> None:
+    """Put a loan into the next entry. No limit refuses its messages, which have no other place any more."""
+    first = owner.next_sequence
+    kept, told = list[Buffer](), list[Operation]()
+    for operation in read_operations(data):
+        if type(operation) is Publish:
+            kept += _take(owner, data, operation, told)
+            told.clear()
+        else:
+            told.append(operation)
+    if owner.next_sequence > first:
+        owner.arrivals.came(owner.next_sequence - 1)
+    taken = owner.front_ends.taken.get(front_end)
+    if taken is not None and taken.last_refused > taken.told_log:
+        owner.log_refusals(front_end, taken)
+    owner.proposal.add_batch(front_end, number, first, kept)
+
+
+def _take(owner: OwnerState, data: bytes, publish: Publish, told: list[Operation]) -> tuple[Buffer, ...]:
+    """Take one publish of a loan. Returns it as the log has it."""
+    run, first, (queue,) = read_run(data, publish.position), owner.next_sequence, publish.queues
+    owner.next_sequence += run.count
+    owner.awaiting_marks.add(queue)
+    incoming = Incoming(run)
+    notes = decide(owner, incoming, (queue,), first).get(queue, {})
+    await_arrival(owner, incoming, first, (queue,))
+    for aspect in DECIDED_ANEW & notes.keys():
+        owner.proposal.annotate(queue, aspect, notes[aspect])
+    for operation in told:
+        if isinstance(operation, Annotate):
+            owner.proposal.annotate(queue, operation.aspect, _placed(operation, first))
+        elif isinstance(operation, Lent) and operation.ranges:
+            ranges = [(first + start, first + end) for start, end in operation.ranges]
+            owner.proposal.add_decision(encode_lent(Lent(queue, operation.failures, ranges)))
+            owner.proposal.committed.append(partial(_returned, owner, queue, ranges))
+    return encode_publish(run, (queue,))
+
+
+def _placed(operation: Annotate, first: int) -> list[Span]:
+    rows = zip(operation.firsts, operation.lasts, operation.values, strict=True)
+    return [(first + start, first + end, value) for start, end, value in rows]
+
+
+def _returned(owner: OwnerState, number: int, ranges: list[Range]) -> None:
+    """Messages of a loan are in the queue, which consumers of the lender may have got."""
+    queue = owner.queues.get(number)
+    if queue is not None:
+        queue.lifecycle.brought_back(ranges)

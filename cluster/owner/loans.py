@@ -1,0 +1,182 @@
+"""Loans between the owners of one queue (docs/decisions/0074-several-owners.md). Pure.
+
+An owner whose consumers have credit, and which has no message ready, asks the owners of the other parts. An
+owner that is asked lends its oldest messages that none of its own consumers can take. Without such messages
+it remembers who asks.
+
+A loan is a transfer (`cluster.owner.dead_letters`). One entry of the lender makes the messages dead, for the
+reason LENT, and has the transfer with its number. The messages leave the lender when that entry is committed:
+so a message is in one part at each moment, whichever node is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from cluster.owner.dead_letters import (
+    MESSAGES_AT_ONCE,
+    OCTETS_AT_ONCE,
+    STEP,
+    TRANSFERS_UNDER_WAY,
+    DeadLetters,
+)
+from cluster.owner.state import OwnerState
+from cluster.owner.transfers import FIRST_TRANSIT_ID
+from cluster.peers.link_messages import NOT_FOUND, NOTHING_TO_GET
+from node.message.deaths import encode_death
+from node.message.reason import Reason
+from node.queue.decision_format import encode_annotate, encode_transfer
+from node.queue.dispatch import QueueOwner
+from node.queue.entry_format import encode_return
+from node.queue.operations import OWNER, Aspect
+from node.queue.transfers import Transfer
+from node.ranges.range_set import Range, RangeSet, count_of
+
+PartsOf = Callable[[int], Sequence[tuple[int, int]]]
+"""The other parts of a queue: partition and queue of each."""
+
+
+class Ask(NamedTuple):
+    """The owner of `partition` has room for `wanted` messages in its part `queue`."""
+
+    request: int
+    partition: int
+    queue: int
+    wanted: int
+
+
+class Loans:
+    """The loans of one partition's queues, while this node owns the partition."""
+
+    def __init__(self, owner: OwnerState, parts_of: PartsOf, dead_letters: DeadLetters) -> None:
+        self._owner, self._parts_of, self._dead_letters = owner, parts_of, dead_letters
+        self._asks: dict[int, dict[int, Ask]] = {}
+        """The other owners that wait for messages of each queue, as front ends, in the order in which they
+        have asked.
+        """
+        self._asked: dict[int, set[int]] = {}
+        """The partitions whose owners have been asked for messages for each queue, and have not answered."""
+        self._coming: dict[int, dict[int, tuple[int, int]]] = {}
+        """By queue and the lender's partition: the number of the last loan that was told, and its messages.
+        """
+
+    def clear(self) -> None:
+        """Forget everything: this node does not own the partition any more."""
+        self._asks, self._asked, self._coming = {}, {}, {}
+
+    def forget(self, number: int) -> None:
+        """A queue is dropped."""
+        for kept in (self._asks, self._asked, self._coming):
+            kept.pop(number, None)
+
+    def served(self, number: int) -> None:
+        """The queue has given its consumers what they can take: lend of the rest, or borrow.
+
+        Raises DamagedEntryError.
+        """
+        queue = self._owner.queues.get(number)
+        if queue is None:
+            self.forget(number)
+        elif queue.served and self._owner.knows_loans():
+            if queue.delivery.ready:
+                self._lend_to_all(number, queue)
+            else:
+                self._borrow(number, queue)
+
+    # -- the borrower ---------------------------------------------------------------------------
+
+    def _borrow(self, number: int, queue: QueueOwner) -> None:
+        """Ask the owners of the other parts, each once until it has answered."""
+        room = queue.delivery.consumers.credit_left - self._under_way(number)
+        if room <= 0:
+            return
+        asked = self._asked.setdefault(number, set())
+        for partition, part in self._parts_of(number):
+            if partition not in asked:
+                asked.add(partition)
+                arguments = [*NOTHING_TO_GET, part, self._owner.partition, number, room]
+                answered = partial(self._answered, number, partition)
+                self._dead_letters.link(partition).ask("lend", arguments, answered)
+
+    def _under_way(self, number: int) -> int:
+        """The messages of loans that were told, and are not applied yet."""
+        coming = self._coming.get(number)
+        if not coming:
+            return 0
+        applied = self._owner.machine.number_of
+        for partition, (loan, _) in list(coming.items()):
+            if loan <= applied(FIRST_TRANSIT_ID + partition):
+                del coming[partition]
+        return sum(messages for _, messages in coming.values())
+
+    def _answered(self, number: int, partition: int, value: Any) -> None:
+        """The other owner has lent messages; or it has no such part, and is asked again with the next event
+        of the queue.
+        """
+        self._asked.get(number, set()).discard(partition)
+        if number in self._owner.queues and value != NOT_FOUND:
+            loan, messages = value
+            self._coming.setdefault(number, {})[partition] = (loan, messages)
+            self._owner.serve_again(number)
+
+    # -- the lender -----------------------------------------------------------------------------
+
+    def asked(
+        self, front_end: int, request: int, number: int, partition: int, part: int, wanted: int
+    ) -> None:
+        """The owner of another part has room. The answer comes with a loan."""
+        if number not in self._owner.queues:
+            self._owner.front_ends.answer(front_end, request, NOT_FOUND)
+            return
+        self._asks.setdefault(number, {})[front_end] = Ask(request, partition, part, wanted)
+        self._owner.serve_again(number)
+
+    def _lend_to_all(self, number: int, queue: QueueOwner) -> None:
+        """Lend ready messages to the owners that wait for some."""
+        asks = self._asks.get(number, {})
+        for front_end, ask in list(asks.items()):
+            if self._owner.front_ends.current(front_end) is None:
+                # A new owner there, or this one when it greets again, asks anew.
+                del asks[front_end]
+            elif queue.delivery.ready and len(self._dead_letters.link(ask.partition)) < TRANSFERS_UNDER_WAY:
+                del asks[front_end]
+                self._lend(number, queue, front_end, ask)
+
+    def _lend(self, number: int, queue: QueueOwner, front_end: int, ask: Ask) -> None:
+        """Put a loan into the next entry. It leaves with the commit of that entry, never before."""
+        owner, ranges = self._owner, self._oldest(queue, ask.wanted)
+        loan = self._dead_letters.next_number(ask.partition)
+        transfer = Transfer(number, loan, (ask.queue,), tuple(ranges))
+        had = [part for one in ranges for part in queue.delivery.redelivered.intersection(*one)]
+        for one in ranges:
+            queue.lifecycle.take_out(*one)
+        value = encode_death(Reason.LENT, owner.wall_ms())
+        deaths = encode_annotate(number, Aspect.DEATH, [(*one, value) for one in ranges])
+        operations = [encode_return(number, had, False)] if had else []
+        operations += [deaths, encode_transfer(ask.partition, transfer)]
+        owner.dead_messages.leaving.setdefault(number, RangeSet()).update(ranges)
+        owner.proposal.add_batch(OWNER, 0, owner.next_sequence, operations)
+        owner.proposal.committed.append(partial(self._lent, front_end, ask, transfer))
+        owner.wake()
+
+    def _oldest(self, queue: QueueOwner, wanted: int) -> list[Range]:
+        """Up to `wanted` ready messages, the oldest ones, as many as one entry should move."""
+        found, octets, left = list[Range](), 0, min(wanted, MESSAGES_AT_ONCE)
+        for first, last in queue.delivery.ready.ranges():
+            while first <= last and left > 0 and octets < OCTETS_AT_ONCE:
+                end = min(last, first + min(left, STEP) - 1)
+                octets += sum(len(run.raw) for _, run in self._owner.contents(first, end))
+                found.append((first, end))
+                left -= end - first + 1
+                first = end + 1
+            if left <= 0 or octets >= OCTETS_AT_ONCE:
+                break
+        return list(RangeSet(found).ranges())
+
+    def _lent(self, front_end: int, ask: Ask, transfer: Transfer) -> None:
+        """The entry of a loan is committed."""
+        self._dead_letters.link(ask.partition).send(transfer)
+        told = [transfer.number, count_of(list(transfer.ranges))]
+        self._owner.front_ends.answer(front_end, ask.request, told)

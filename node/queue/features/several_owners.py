@@ -1,0 +1,94 @@
+"""A queue with several owners (queue argument x-owners, docs/decisions/0074-several-owners.md). Each owner
+has a part of the queue, and lends messages to the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from node.message.streams import STREAM_TYPE, X_HISTORY, X_QUEUE_TYPE, X_UNDERLYING_TOPIC
+from node.queue.argument import Argument, beside_none_of
+from node.queue.argument_types import UnacceptableError, read_integer
+from node.queue.feature import Declaration, Description, Rule
+from node.queue.features.limits import MAX_LENGTH, MAX_LENGTH_BYTES
+from node.queue.placement_arguments import X_OWNERS, X_PART_OF, X_REPLICATION
+from node.queue.settings import QueueSettings
+
+MOST_OWNERS: Final = 16
+"""The most owners of one queue."""
+
+EACH_NODE: Final = "each-node"
+
+_OF_ONE_PLACE: Final = (
+    "x-group-by",
+    "x-single-active-consumer",
+    "x-key",
+    "x-deduplication-window",
+    "x-max-priority",
+    "x-priority-expression",
+    "x-target-queue-depth",
+    "x-barrier-expression",
+    "x-expires",
+    X_UNDERLYING_TOPIC,
+    X_HISTORY,
+    X_REPLICATION,
+)
+"""The arguments that need one place which sees all messages or all consumers of the queue."""
+
+
+def _read_owners(value: object) -> int:
+    """The number of owners. Raises UnacceptableError."""
+    if value == EACH_NODE:
+        raise UnacceptableError(f"'{EACH_NODE}' is not carried out; state a number of owners")
+    number = read_integer(value)
+    if not 2 <= number <= MOST_OWNERS:
+        raise UnacceptableError(f"a queue with several owners has 2 to {MOST_OWNERS} of them")
+    return number
+
+
+_clash = beside_none_of(X_OWNERS, _OF_ONE_PLACE)
+
+
+def _misfit(owners: object, arguments: Mapping[str, object]) -> str:
+    if arguments.get(X_QUEUE_TYPE) == STREAM_TYPE:
+        return "a stream has one owner"
+    return _clash(owners, arguments)
+
+
+def _refuse(_: object) -> None:
+    """Raises UnacceptableError: no client declares a part."""
+    raise UnacceptableError("the argument marks parts of queues with several owners")
+
+
+OWNERS: Final = Argument(X_OWNERS, _read_owners, "owners", misfit=_misfit)
+
+PART_OF: Final[Argument[None]] = Argument(X_PART_OF, _refuse)
+
+
+class _SeveralOwners(Rule):
+    """Describes the queue as one with several owners."""
+
+    def describe(self, description: Description) -> None:
+        description.shared = True
+
+
+def _rule(settings: QueueSettings) -> Rule | None:
+    return None if OWNERS.of(settings) is None else _SeveralOwners()
+
+
+def settings_of_part(settings: QueueSettings, parts: int) -> QueueSettings:
+    """The settings of each of the parts of a queue that has `settings`, by policies and its own arguments.
+
+    The limits on its length are divided, and rounded up. Policies that need one place have no effect.
+    """
+    asked = {field: value for field, value in settings.asked.items() if field not in _WITHOUT_EFFECT}
+    for field in (MAX_LENGTH.field, MAX_LENGTH_BYTES.field):
+        if field in asked:
+            asked[field] = -(-asked[field] // parts)
+    return QueueSettings(settings.semantics, **asked)
+
+
+_WITHOUT_EFFECT: Final = frozenset(("expires_ms", "deduplication_window_ms"))
+
+FEATURE: Final[Declaration] = Declaration(OWNERS, PART_OF, rule=_rule)
