@@ -67,7 +67,7 @@ class Transit:
         if exchange == DEFAULT_EXCHANGE:
             names.update(keys)
         there = state.parts.routed(vhost, names, self._node) if state.parts.by_name else names
-        if state.owner_parts:
+        if state.owner_parts.by_name:
             there = state.owner_parts.routed(vhost, there, self._node, self._announced)
         found = [self._target(vhost, name) for name in sorted(state.topics.spread(vhost, there))]
         return [one for one in found if one is not None and one.partition in state.partitions]
@@ -78,7 +78,7 @@ class Transit:
             there = self._local.may_be_there(local, vhost)
             return DeadLetterQueue(name, local.partition, local.queue) if there else None
         queue = self._catalog.state.queues.get((vhost, name))
-        return None if queue is None else DeadLetterQueue(name, queue.partition, queue.id)
+        return None if queue is None else DeadLetterQueue(known_as(queue)[1], queue.partition, queue.id)
 
     def queue_name(self, queue: int) -> tuple[str, str] | None:
         """A queue's virtual host and name; None where this node does not know the queue."""

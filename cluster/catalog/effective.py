@@ -10,7 +10,7 @@ from cluster.catalog.policies import KIND_OF_TYPE, AppliedPolicies, ResourceKind
 from cluster.catalog.policy_settings import arguments_over
 from cluster.catalog.redeclaration import TYPE_ARGUMENT
 from cluster.catalog.state import CatalogState
-from node.queue.features.several_owners import settings_of_part
+from node.queue.part_settings import settings_of_part
 from node.queue.placement_arguments import X_OWNERS
 from node.queue.settings import QueueSettings
 from node.queue.view_terms import with_views

@@ -76,37 +76,34 @@ class OwnerParts:
     def __init__(self, find: Callable[[_Name], QueueDefinition | None]) -> None:
         """`find` gives the queue of a name, if there is one now."""
         self._find = find
-        self._parts: dict[_Name, list[str]] = {}
+        self.by_name: dict[_Name, list[str]] = {}
         """The names of the parts of each queue, the first one first; mostly there is no such queue."""
         self._hidden: set[_Name] = set()
-
-    def __bool__(self) -> bool:
-        return bool(self._parts)
 
     def add(self, queue: QueueDefinition) -> None:
         """A queue is declared: the first part before the others."""
         whole = whole_name(queue)
         if whole is not None:
-            self._parts.setdefault((queue.vhost, whole), [whole]).append(queue.name)
+            self.by_name.setdefault((queue.vhost, whole), [whole]).append(queue.name)
             self._hidden.add((queue.vhost, queue.name))
         elif X_OWNERS in queue.arguments:
-            self._parts.setdefault((queue.vhost, queue.name), [queue.name])
+            self.by_name.setdefault((queue.vhost, queue.name), [queue.name])
 
     def remove(self, queue: QueueDefinition) -> list[QueueDefinition]:
         """A queue is deleted. Returns the parts that go with it."""
         whole, key = whole_name(queue), (queue.vhost, queue.name)
         if whole is not None:
             self._hidden.discard(key)
-            if (queue.vhost, whole) in self._parts:
-                self._parts[queue.vhost, whole].remove(queue.name)
+            if (queue.vhost, whole) in self.by_name:
+                self.by_name[queue.vhost, whole].remove(queue.name)
             return []
-        names = self._parts.pop(key, [])
+        names = self.by_name.pop(key, [])
         found = (self._find((queue.vhost, name)) for name in names[1:])
         return [part for part in found if part is not None]
 
     def restore(self, queues: Iterable[QueueDefinition]) -> None:
         """These are all queues."""
-        self._parts.clear()
+        self.by_name.clear()
         self._hidden.clear()
         for queue in queues:
             self.add(queue)
@@ -119,7 +116,7 @@ class OwnerParts:
         """All parts of the queue of which this one is a part, the first one first; empty for a queue with one
         owner.
         """
-        names = self._parts.get((queue.vhost, whole_name(queue) or queue.name), ())
+        names = self.by_name.get((queue.vhost, whole_name(queue) or queue.name), ())
         found = (self._find((queue.vhost, name)) for name in names)
         return [part for part in found if part is not None]
 
@@ -127,7 +124,7 @@ class OwnerParts:
         """The part that a node's clients publish to and consume from: one that the node owns, or the one with
         the next owner in the ring of nodes. None for a queue with one owner.
         """
-        if (vhost, name) not in self._parts:
+        if (vhost, name) not in self.by_name:
             return None
         found = [part for part in map(self._find, self._names(vhost, name)) if part is not None]
         owners = [(owner, part) for part in found if (owner := owner_of(part.partition)) is not None]
@@ -137,7 +134,7 @@ class OwnerParts:
         return next(part for owner, part in owners if owner == first)
 
     def _names(self, vhost: str, name: str) -> list[_Name]:
-        return [(vhost, part) for part in self._parts[vhost, name]]
+        return [(vhost, part) for part in self.by_name[vhost, name]]
 
     def routed(self, vhost: str, names: Set[str], node: str, owner_of: OwnerOf) -> Set[str]:
         """The queues that get a message which a node routes to `names`: the nearest part of each queue. No

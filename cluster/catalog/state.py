@@ -95,8 +95,7 @@ class CatalogState:
         self.witnesses = Witnesses(lambda: self.vhosts.values(), lambda: self.nodes.values())
         self.topics, self.parts = Topics(lambda name: self.queues.get(name)), LocalParts()
         self.owner_parts = OwnerParts(lambda name: self.queues.get(name))
-        self._queue_counts: Counter[str] = Counter()
-        self.last_queue = 0
+        self._queue_counts, self.last_queue = Counter[str](), 0
         self._recent: defaultdict[int, RecentRequests] = defaultdict(RecentRequests)
         self._retired: list[int] = []
         self._observer = observer

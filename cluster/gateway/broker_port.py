@@ -110,12 +110,9 @@ class FrontEnd:
         self._drains, self._giving_back = Drains(links), GivingBack(self._consumers, links, formats)
         self.views: ViewPort = FrontEndViews(catalog.state, links, self.queue)
         gets = Gets(catalog.state, links, local, self._consumers, self._new_consumer)
-        self._shared = SharedQueues(self._placing, self._requests, gets)
-        self._deletions = QueueDeletions(
-            catalog, formats, local, self.churn, self._requests.ask, self._shared
-        )
-        self._last_consumer = FIRST_CONSUMER
-        self._waiting: dict[Subscriber, None] = {}
+        self._shared = shared = SharedQueues(self._placing, self._requests, gets)
+        self._deletions = QueueDeletions(catalog, formats, local, self.churn, self._requests.ask, shared)
+        self._last_consumer, self._waiting = FIRST_CONSUMER, dict[Subscriber, None]()
 
     # -- readiness ------------------------------------------------------------------------------
 

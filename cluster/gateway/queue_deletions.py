@@ -47,48 +47,42 @@ class QueueDeletions:
         check and the deletion. Answers once no client sees the queue any more.
         """
 
-        defined = self._catalog.state.queues_by_id.get(queue.id)
         try:
-            if defined is not None:
-                self._catalog.state.check_goes_alone(defined)
-            if if_unused or if_empty:
-                self._shared.refuse(queue, "a deletion with if-unused or if-empty")
+            self._check(queue, conditional=if_unused or if_empty)
         except PreconditionFailedError as refusal:
             answer(0, refusal)
             return
 
-        def counted(value: Any, _: Delivery | None, refusal: Refusal | None) -> None:
-            if refusal is not None:
-                answer(0, refusal)
-                return
-            counts = NO_COUNTS if value is None else QueueCounts(*value)
-            unmet = _unmet(queue, counts, if_unused, if_empty)
-            if unmet is None:
+        def counted(counts: QueueCounts, refusal: Refusal | None) -> None:
+            refusal = refusal or _unmet(queue, counts, if_unused, if_empty)
+            if refusal is None:
                 self._delete(queue, counts.ready, answer)
             else:
-                answer(0, unmet)
+                answer(0, refusal)
 
-        def closed(value: Any, delivery: Delivery | None, refusal: Refusal | None) -> None:
+        def closed(value: Any, _: Delivery | None, refusal: Refusal | None) -> None:
             if isinstance(refusal, NotFoundError):
                 # The log may have another client's deletion, which the catalog does not have yet.
                 self._delete(queue, 0, answer)
             elif refusal is None and value[0]:
                 self._delete(queue, value[1], answer)
             else:
-                counted(None if refusal else value[1:], delivery, refusal)
+                counted(NO_COUNTS if refusal else QueueCounts(*value[1:]), refusal)
 
-        def all_counted(counts: QueueCounts, refusal: Refusal | None) -> None:
-            if refusal is None:
-                self._delete(queue, counts.ready, answer)
-            else:
-                answer(0, refusal)
-
-        if not (if_unused or if_empty):
-            self._shared.count(queue, all_counted)
-        elif self._formats.everywhere >= SEALED_QUEUES:
+        if (if_unused or if_empty) and self._formats.everywhere >= SEALED_QUEUES:
             self._ask(queue, "close", [if_unused, if_empty], closed)
         else:
-            self._ask(queue, "count", [], counted)
+            self._shared.count(queue, counted)
+
+    def _check(self, queue: QueueRef, *, conditional: bool) -> None:
+        """Raises PreconditionFailedError for a queue that is not deleted alone, and for conditions that would
+        need a look at several owners at a time.
+        """
+        defined = self._catalog.state.queues_by_id.get(queue.id)
+        if defined is not None:
+            self._catalog.state.check_goes_alone(defined)
+        if conditional:
+            self._shared.refuse(queue, "a deletion with if-unused or if-empty")
 
     def _delete(self, queue: QueueRef, messages: int, answer: Deleted) -> None:
         self._churn.deleted += 1

@@ -41,7 +41,7 @@ class QueuePlacing:
         """The part of a queue that clients of this node publish to and consume from: the queue itself where
         it has one owner.
         """
-        if not self._state.owner_parts:
+        if not self._state.owner_parts.by_name:
             return queue
         node, owner_of = self._context.config.node, self._context.owner_of
         part = self._state.owner_parts.nearest(queue.vhost, queue.name, node, owner_of)
@@ -49,12 +49,12 @@ class QueuePlacing:
 
     def shared(self, queue: QueueRef) -> bool:
         """Whether the queue has several owners."""
-        defined = self._state.queues_by_id.get(queue.id) if self._state.owner_parts else None
+        defined = self._state.queues_by_id.get(queue.id) if self._state.owner_parts.by_name else None
         return defined is not None and X_OWNERS in defined.arguments
 
     def parts(self, queue: QueueRef) -> list[QueueRef]:
         """All parts of a queue, the nearest one first: the queue itself where it has one owner."""
-        defined = self._state.queues_by_id.get(queue.id) if self._state.owner_parts else None
+        defined = self._state.queues_by_id.get(queue.id) if self._state.owner_parts.by_name else None
         found = [] if defined is None else self._state.owner_parts.of(defined)
         refs = [QueueRef(queue.name, one.partition, one.id, queue.vhost) for one in found]
         first = self.nearest(queue)

@@ -235,7 +235,7 @@ class Routes:
         by_partition: dict[int, list[int]] = {}
         if state.parts.by_name:
             names = state.parts.routed(vhost, names, self._node)
-        if state.owner_parts:
+        if state.owner_parts.by_name:
             names = state.owner_parts.routed(vhost, names, self._node, self._owner_seen)
         if state.topics.below:
             names = state.topics.spread(vhost, names)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
 
 from cluster.gateway.gets import Gets
 from cluster.gateway.owner_requests import OwnerRequests
@@ -15,10 +14,8 @@ from cluster.gateway.queue_placing import QueuePlacing
 from node.refusal import PreconditionFailedError, Refusal
 from node.session.ports import ConsumerOptions, Got, QueueCounts, QueueRef, TakeGot
 
-NO_COUNTS: Final = QueueCounts(0, 0, 0)
-
-Counted = Callable[[QueueCounts, Refusal | None], None]
-Purged = Callable[[int, Refusal | None], None]
+TakeCounts = Callable[[QueueCounts, Refusal | None], None]
+TakePurged = Callable[[int, Refusal | None], None]
 
 
 class SharedQueues:
@@ -48,7 +45,7 @@ class SharedQueues:
                     self.refuse(queue, what)
         return self._placing.nearest(queue)
 
-    def count(self, queue: QueueRef, answer: Counted) -> None:
+    def count(self, queue: QueueRef, answer: TakeCounts) -> None:
         """Answers how many messages and consumers the parts of the queue have."""
         parts = self._placing.parts(queue)
         if len(parts) == 1:
@@ -58,7 +55,7 @@ class SharedQueues:
         for part in parts:
             self._requests.count(part, counting.counted)
 
-    def purge(self, queue: QueueRef, answer: Purged) -> None:
+    def purge(self, queue: QueueRef, answer: TakePurged) -> None:
         """Remove the messages of all parts that are ready. Answers how many these were."""
         parts = self._placing.parts(queue)
         if len(parts) == 1:
@@ -93,7 +90,7 @@ class SharedQueues:
 class _Sum:
     """Adds up the answers of the parts. The first refusal counts."""
 
-    def __init__(self, parts: int, answer: Counted) -> None:
+    def __init__(self, parts: int, answer: TakeCounts) -> None:
         self._awaited, self._answer = parts, answer
         self._counts, self._refusal = list[QueueCounts](), list[Refusal]()
 

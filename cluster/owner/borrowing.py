@@ -67,7 +67,7 @@ def _lent(owner: OwnerState, transfer: Transfer, first: int, last: int) -> Itera
 
 
 def _told(state: QueueState, target: int, first: int, last: int) -> Iterator[bytes]:
-    """What the lender knows of the messages of one publish."""
+    """The operations in front of one publish, with the messages of the range."""
     yield encode_lent(Lent(target, 0, _counted(state.returned.intersection(first, last), first)))
     for start, end, failures in state.failure_spans(first, last):
         if failures:

@@ -38,7 +38,7 @@ PartsOf = Callable[[int], Sequence[tuple[int, int]]]
 """The other parts of a queue: partition and queue of each."""
 
 
-class Ask(NamedTuple):
+class Borrower(NamedTuple):
     """The owner of `partition` has room for `wanted` messages in its part `queue`."""
 
     request: int
@@ -52,7 +52,7 @@ class Loans:
 
     def __init__(self, owner: OwnerState, parts_of: PartsOf, dead_letters: DeadLetters) -> None:
         self._owner, self._parts_of, self._dead_letters = owner, parts_of, dead_letters
-        self._asks: dict[int, dict[int, Ask]] = {}
+        self._asks: dict[int, dict[int, Borrower]] = {}
         """The other owners that wait for messages of each queue, as front ends, in the order in which they
         have asked.
         """
@@ -130,7 +130,7 @@ class Loans:
         if number not in self._owner.queues:
             self._owner.front_ends.answer(front_end, request, NOT_FOUND)
             return
-        self._asks.setdefault(number, {})[front_end] = Ask(request, partition, part, wanted)
+        self._asks.setdefault(number, {})[front_end] = Borrower(request, partition, part, wanted)
         self._owner.serve_again(number)
 
     def _lend_to_all(self, number: int, queue: QueueOwner) -> None:
@@ -144,7 +144,7 @@ class Loans:
                 del asks[front_end]
                 self._lend(number, queue, front_end, ask)
 
-    def _lend(self, number: int, queue: QueueOwner, front_end: int, ask: Ask) -> None:
+    def _lend(self, number: int, queue: QueueOwner, front_end: int, ask: Borrower) -> None:
         """Put a loan into the next entry. It leaves with the commit of that entry, never before."""
         owner, ranges = self._owner, self._oldest(queue, ask.wanted)
         loan = self._dead_letters.next_number(ask.partition)
@@ -175,7 +175,7 @@ class Loans:
                 break
         return list(RangeSet(found).ranges())
 
-    def _lent(self, front_end: int, ask: Ask, transfer: Transfer) -> None:
+    def _lent(self, front_end: int, ask: Borrower, transfer: Transfer) -> None:
         """The entry of a loan is committed."""
         self._dead_letters.link(ask.partition).send(transfer)
         told = [transfer.number, count_of(list(transfer.ranges))]

@@ -113,12 +113,11 @@ class FrontEndRequests:
         """
         found = partial(self._owner.linearizable_reads.answer, front_end, request)
         queue = arguments[0]
-        if name == "browse":
+        if name in ("browse", "stop"):
             browsing = partial(self._browse, found, *arguments)
-            self._owner.after_proposed(lambda: self._serving.when_served(queue, browsing))
-        elif name == "stop":
             stopping = partial(self._stop, front_end, epoch, request, *arguments)
-            self._owner.after_proposed(lambda: self._serving.when_served(queue, stopping))
+            served = browsing if name == "browse" else stopping
+            self._owner.after_proposed(lambda: self._serving.when_served(queue, served))
         elif name == "browse_next":
             browsing = partial(self._browse_next, BrowsingQuestion(front_end, epoch, request, *arguments))
             self._owner.after_proposed(browsing)

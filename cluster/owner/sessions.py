@@ -221,7 +221,7 @@ class FrontEndSessions:
         taken = state.taken
         known = number <= max(self._owner.machine.number_of(front_end), taken.accepted)
         taken.accepted = max(taken.accepted, number)
-        if not known and is_loan(data):
+        if front_end >= FIRST_TRANSIT_ID and not known and is_loan(data):
             take_loan(self._owner, front_end, number, data)
         elif known or take_batch(
             self._owner, self._transactions, front_end, number, data, tried=number <= state.tried

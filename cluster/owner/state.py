@@ -62,14 +62,12 @@ class OwnerState:
         self.active = False
         self.term = self.published = self.delivered = self.last_proposed = 0
         self.next_sequence, self.now = 1, 0.0
-        self.handing_over = partial(context.handing_over, partition)
-        self.latencies = context.latencies
+        self.handing_over, self.latencies = partial(context.handing_over, partition), context.latencies
         self.arrivals = Arrivals(context.latencies, self.next_sequence)
         self.proposal = Proposal()
         self.cut: Cut | None = None
-        self.awaiting_marks, self.watched, self.stale, self.filled, self.shared = (
-            set[int]() for _ in range(5)
-        )
+        self.awaiting_marks, self.watched, self.stale = (set[int]() for _ in range(3))
+        self.filled, self.shared = set[int](), set[int]()
         self.upcoming: dict[int, Weights] = {}
         self.alarms, self.unused_queues = Alarms(), UnusedQueues(context.auto_delete_after_s)
         self.tells_failures, self.catalog_fresh = context.queues.tells_failures, context.catalog_fresh
@@ -78,8 +76,7 @@ class OwnerState:
         self.knows_targets, self.logs_links = context.knows_targets, context.logs_links
         self.knows_loans = context.knows_loans
         self.histories, self.entries = HistoryNotes(self.machine, context), Contents(self.machine, source)
-        self.marked: dict[int, None] = {}
-        self.front_ends = FrontEnds()
+        self.marked, self.front_ends = dict[int, None](), FrontEnds()
         self.dead_messages, self.barriers = DeadMessages(), BarriersUnderWay()
         self.linearizable_reads = LinearizableReads(partition, context.confirm_leading, self.front_ends)
         self.settings: dict[int, QueueSettings] = {}

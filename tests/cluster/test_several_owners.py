@@ -2,67 +2,222 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any
+
 import pytest
 
+from cluster.catalog.definitions import QueueDefinition
+from cluster.owner.partition import PartitionOwner
 from tests.cluster.test_domains import refused
 from tests.cluster.test_placement import owner_of
-from tests.site import Client, Site
+from tests.site import Client, Delivery, Site
 
 NAMES = ("n1", "n2", "n3")
 
 
 class Shared:
-    """A client at each of three nodes, and a queue with three owners."""
+    """A client at each of three nodes, and a queue with three owners: node i owns part i."""
 
-    def __init__(self, **arguments: object) -> None:
+    def __init__(self, **arguments: Any) -> None:
         self.site = Site(*NAMES)
         self.clients = [self.site.client(name) for name in NAMES]
         self.clients[0].declare("q", owners=3, **arguments)
 
-    def publish(self, client: Client, *bodies: bytes) -> None:
-        assert all(client.confirms(client.publish("q", *bodies)))
+    def publish(self, client: Client, *bodies: bytes, **properties: Any) -> None:
+        assert all(client.confirms(client.publish("q", *bodies, **properties)))
 
-    def parts(self) -> list[str]:
-        state = self.site.nodes["n1"].broker.catalog.state
-        return [part.name for part in state.owner_parts.of(state.queues["/", "q"])]
+    def parts(self) -> list[QueueDefinition]:
+        state = self.site.nodes["n3"].broker.catalog.state
+        return state.owner_parts.of(state.queues["/", "q"])
 
-    def ready_at(self, node: str) -> int:
-        """The messages that wait in the part that a node owns."""
-        broker = self.site.nodes[node].broker
-        state = broker.catalog.state
-        parts = state.owner_parts.of(state.queues["/", "q"])
-        owned = [
-            broker.owners[one.partition].queues.get(one.id) for one in parts if one.partition in broker.owners
-        ]
-        return sum(len(one.delivery.ready) for one in owned if one is not None)
+    def owner(self, part: int) -> PartitionOwner | None:
+        """The owner of a part, while there is one."""
+        partition = self.parts()[part].partition
+        owners = [node.broker.owners.get(partition) for node in self.site.nodes.values() if node.up]
+        return next((one for one in owners if one is not None and one.active), None)
+
+    def ready(self) -> list[int]:
+        """The messages that wait in each part."""
+        found = [self.owner(part) for part in range(3)]
+        owned = [one and one.queues.get(part.id) for one, part in zip(found, self.parts(), strict=True)]
+        return [0 if one is None else len(one.delivery.ready) for one in owned]
+
+    def under_way(self, part: int) -> bool:
+        """Whether the log of a part has a loan that is not known to have arrived."""
+        owner = self.owner(part)
+        return owner is not None and bool(owner.machine.transfers.partitions())
+
+
+def acknowledge(client: Client, settled: list[Delivery]) -> None:
+    """Acknowledge the deliveries that are not settled yet."""
+    for delivery in client.deliveries[len(settled) :]:
+        client.ack(delivery)
+        settled.append(delivery)
+
+
+def delivered_once(*clients: Client) -> set[bytes]:
+    """The bodies that clients have got: each once without the mark that it may have been delivered before."""
+    found = [one for client in clients for one in client.deliveries]
+    first = Counter(one.body for one in found if not one.method.redelivered)
+    assert all(count == 1 for count in first.values()), first
+    return {one.body for one in found}
 
 
 def test_each_node_owns_a_part_and_gets_the_publishes_of_its_clients() -> None:
     found = Shared()
-    names = found.parts()
-    assert names == ["q", "amq.part-2.q", "amq.part-3.q"]
-    assert [owner_of(found.site, "n1", name) for name in names] == list(NAMES)
+    first, second, third = found.clients
+    assert [one.name for one in found.parts()] == ["q", "amq.part-2.q", "amq.part-3.q"]
+    assert [owner_of(found.site, "n1", one.name) for one in found.parts()] == list(NAMES)
     for client in found.clients:
-        found.publish(client, b"a", b"b")
-    assert [found.ready_at(name) for name in NAMES] == [2, 2, 2]
-    assert found.clients[1].depth("q") == 6
-    assert found.clients[2].purge("q") == 6
-    found.clients[1].delete("q")
-    assert refused(found.clients[0], "depth", "q").startswith("404")
-    assert not found.site.nodes["n2"].broker.catalog.state.owner_parts
+        found.publish(client, b"a", b"b", delivery_mode=1)
+    assert found.ready() == [2, 2, 2]
+    assert second.declare("q", owners=3).message_count == 6
+    assert refused(first, "declare", "q", owners=2).startswith("406")
+    assert refused(first, "depth", "amq.part-2.q").startswith("404")
+    assert first.confirms(first.publish("amq.part-2.q", b"lost")) == [True]
+    assert third.purge("q") == 6
+    second.delete("q")
+    assert refused(first, "depth", "q").startswith("404")
+    assert not found.site.nodes["n2"].broker.catalog.state.owner_parts.by_name
+    assert not [one for one in found.site.nodes["n2"].broker.catalog.state.queues if "part" in one[1]]
 
 
 @pytest.mark.requirement("D20.7")
-def test_consumers_get_messages_of_other_owners_when_their_own_has_none() -> None:
+def test_other_owners_get_messages_when_the_consumers_of_their_own_are_full() -> None:
     found = Shared()
     first, second, third = found.clients
-    second.consume("q", prefetch=1)
+    second.consume("q", prefetch=2)
+    first.consume("q", prefetch=3)
     found.publish(first, b"1", b"2", b"3")
-    found.site.until(lambda: len(second.deliveries) == 1)
-    second.ack(second.deliveries[0])
-    found.site.until(lambda: len(second.deliveries) == 2)
-    assert sorted(one.body for one in second.deliveries) == [b"1", b"2"]
-    second.ack(second.deliveries[1])
-    found.site.until(lambda: len(second.deliveries) == 3)
-    second.ack(second.deliveries[2])
-    found.site.until(lambda: not third.depth("q"))
+    found.site.run(0.5)
+    assert [one.body for one in first.deliveries] == [b"1", b"2", b"3"]
+    assert not second.deliveries
+    found.publish(first, b"4", b"5", b"6", b"7")
+    found.site.run(0.5)
+    assert [one.body for one in second.deliveries] == [b"4", b"5"]
+    assert found.ready() == [2, 0, 0]
+    first.ack(first.deliveries[0])
+    found.site.run(0.5)
+    assert [one.body for one in first.deliveries[3:]] == [b"6"]
+    settled: list[list[Delivery]] = [first.deliveries[:1], []]
+    for _ in range(4):
+        acknowledge(first, settled[0])
+        acknowledge(second, settled[1])
+        found.site.run(0.2)
+    assert len(delivered_once(first, second)) == 7
+    assert third.depth("q") == 0
+
+
+@pytest.mark.requirement("D20.7", "D20.8")
+@pytest.mark.parametrize("lost", ["n1", "n2"])
+@pytest.mark.parametrize("moment", range(3))
+def test_no_message_is_lost_or_doubled_when_an_owner_is_killed_in_a_loan(lost: str, moment: int) -> None:
+    """`n1` lends, and `n2` borrows. The kill comes at some moment of the loan."""
+    found = Shared()
+    first, second, third = found.clients
+    bodies = [b"%d" % number for number in range(60)]
+    found.publish(first, *bodies)
+    second.consume("q", prefetch=20)
+    found.site.until(lambda: found.under_way(0), step_s=0.0005)
+    found.site.run(0.001 * moment)
+    found.site.nodes[lost].stop(power=True)
+    found.site.run(5.0)
+    consumers = [second, third] if lost == "n1" else [third]
+    third.consume("q", prefetch=20)
+    settled: list[list[Delivery]] = [[] for _ in consumers]
+    for _ in range(20):
+        for client, of_client in zip(consumers, settled, strict=True):
+            acknowledge(client, of_client)
+        found.site.run(0.2)
+    assert delivered_once(second, third) == set(bodies)
+    acknowledged = Counter(one.body for of_client in settled for one in of_client)
+    assert acknowledged == Counter(bodies)
+    assert third.depth("q") == 0
+
+
+def test_a_loan_keeps_failures_and_the_time_of_expiry() -> None:
+    found = Shared(message_ttl=20_000, delivery_limit=2)
+    first, second, third = found.clients
+    found.publish(first, b"a")
+    got = first.get("q", no_ack=False)
+    assert got is not None
+    first.reject(got, requeue=True)
+    found.site.run(10.0)
+    second.consume("q")
+    found.site.until(lambda: second.deliveries)
+    (delivery,) = second.deliveries
+    assert delivery.method.redelivered
+    assert delivery.headers["x-delivery-count"] == 1
+    second.disconnect()
+    found.site.run(5.0)
+    assert third.depth("q") == 1
+    found.site.run(6.0)
+    assert third.depth("q") == 0
+
+
+def test_a_get_finds_the_message_in_whichever_part_it_is() -> None:
+    found = Shared()
+    first, _, third = found.clients
+    found.publish(first, b"a", b"b")
+    assert third.bodies("q") == [b"a", b"b"]
+
+
+def test_limits_are_divided_and_the_rest_of_the_policies_apply_to_each_part() -> None:
+    found = Shared(max_length=6, dead_letter_exchange="", dead_letter_routing_key="grave")
+    first, second, _ = found.clients
+    first.declare("grave")
+    found.publish(first, *(b"%d" % number for number in range(4)))
+    found.publish(second, *(b"%d" % number for number in range(4, 8)))
+    assert first.depth("q") == 4
+    dead: list[Delivery] = []
+    found.site.until(lambda: dead.extend(first.drain("grave")) or len(dead) == 4)
+    assert {one.headers["x-death"][0]["queue"] for one in dead} == {"q"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"owners": 1},
+        {"owners": 17},
+        {"owners": 4},
+        {"owners": "each-node"},
+        {"owners": 2, "group_by": "k"},
+        {"owners": 2, "single_active_consumer": True},
+        {"owners": 2, "key": "/id"},
+        {"owners": 2, "deduplication_window": 1000},
+        {"owners": 2, "max_priority": 3},
+        {"owners": 2, "priority_expression": "/price"},
+        {"owners": 2, "target_queue_depth": 10},
+        {"owners": 2, "barrier_expression": "true"},
+        {"owners": 2, "queue_type": "stream"},
+        {"owners": 2, "queue_type": "classic"},
+        {"owners": 2, "underlying_topic": "s"},
+        {"owners": 2, "history": "1D"},
+        {"owners": 2, "replication": "local"},
+        {"owners": 2, "expires": 1000},
+        {"owners": 2, "durable": False},
+        {"owners": 2, "auto_delete": True},
+        {"part_of": "r"},
+    ],
+    ids=str,
+)
+def test_arguments_that_need_one_owner_are_refused(three: Site, arguments: dict[str, Any]) -> None:
+    answer = refused(three.client("n1"), "declare", "r", **arguments)
+    assert answer.startswith("406 PRECONDITION_FAILED - ")
+    assert refused(three.client("n1"), "depth", "r").startswith("404")
+
+
+@pytest.fixture(scope="module")
+def three() -> Site:
+    return Site(*NAMES)
+
+
+def test_requests_that_would_need_all_parts_at_a_time_are_refused() -> None:
+    client = Shared().clients[1]
+    for name, options in (
+        ("consume", {"exclusive": True}),
+        ("consume", {"arguments": {"x-filter": "a = 1"}}),
+        ("delete", {"if_empty": True}),
+    ):
+        assert refused(client, name, "q", **options).startswith("406 PRECONDITION_FAILED - "), name

@@ -11,8 +11,7 @@ from node.message.streams import STREAM_TYPE, X_HISTORY, X_QUEUE_TYPE, X_UNDERLY
 from node.queue.argument import Argument, beside_none_of
 from node.queue.argument_types import UnacceptableError, read_integer
 from node.queue.feature import Declaration, Description, Rule
-from node.queue.features.limits import MAX_LENGTH, MAX_LENGTH_BYTES
-from node.queue.placement_arguments import X_OWNERS, X_PART_OF, X_REPLICATION
+from node.queue.placement_arguments import X_OWNERS, X_REPLICATION
 from node.queue.settings import QueueSettings
 
 MOST_OWNERS: Final = 16
@@ -61,9 +60,9 @@ def _refuse(_: object) -> None:
     raise UnacceptableError("the argument marks parts of queues with several owners")
 
 
-OWNERS: Final = Argument(X_OWNERS, _read_owners, "owners", misfit=_misfit)
+OWNERS: Final = Argument("x-owners", _read_owners, "owners", misfit=_misfit)
 
-PART_OF: Final[Argument[None]] = Argument(X_PART_OF, _refuse)
+PART_OF: Final[Argument[None]] = Argument("x-part-of", _refuse)
 
 
 class _SeveralOwners(Rule):
@@ -76,19 +75,5 @@ class _SeveralOwners(Rule):
 def _rule(settings: QueueSettings) -> Rule | None:
     return None if OWNERS.of(settings) is None else _SeveralOwners()
 
-
-def settings_of_part(settings: QueueSettings, parts: int) -> QueueSettings:
-    """The settings of each of the parts of a queue that has `settings`, by policies and its own arguments.
-
-    The limits on its length are divided, and rounded up. Policies that need one place have no effect.
-    """
-    asked = {field: value for field, value in settings.asked.items() if field not in _WITHOUT_EFFECT}
-    for field in (MAX_LENGTH.field, MAX_LENGTH_BYTES.field):
-        if field in asked:
-            asked[field] = -(-asked[field] // parts)
-    return QueueSettings(settings.semantics, **asked)
-
-
-_WITHOUT_EFFECT: Final = frozenset(("expires_ms", "deduplication_window_ms"))
 
 FEATURE: Final[Declaration] = Declaration(OWNERS, PART_OF, rule=_rule)
