@@ -145,11 +145,14 @@ class QueuePlacing:
         """
         wanted, owner = int(declaration.arguments[X_OWNERS]), first.replicas[0]
         hidden_part_name(declaration.name, wanted)
-        others = [one for one in ring(owner, self._up(there)) if one != owner]
+        up = self._up(there)
+        # A part whose first owner is down has another owner meanwhile.
+        nodes = sorted(ring(owner, there), key=lambda one: one not in up)
+        others = [one for one in nodes if one != owner]
         if wanted > len(others) + 1:
             raise PreconditionFailedError(
                 f"invalid arg '{X_OWNERS}' for queue '{declaration.name}' in vhost '{vhost}': {wanted} "
-                f"owners on {len(others) + 1} nodes that take queues and are up"
+                f"owners on {len(others) + 1} nodes that take queues"
             )
         placed = (place(declaration, one, there, default) for one in others[: wanted - 1])
         parts = [PartPlacement(one.replicas, self._owned_by_others(*_of(one))) for one in placed]

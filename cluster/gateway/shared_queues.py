@@ -38,6 +38,7 @@ class SharedQueues:
                 "an exclusive consumer": options.exclusive,
                 "a consumer with a filter": bool(options.filter),
                 "browsing": options.browse,
+                "a consumer that is told bookmarks": options.tells,
                 "another queue, or other terms, of a consumer": bool(options.replaces),
             }
             for what, asked in wanted.items():

@@ -22,6 +22,7 @@ from cluster.owner.dead_letters import (
     TRANSFERS_UNDER_WAY,
     DeadLetters,
 )
+from cluster.owner.proposal import RETRY_INTERVAL_S
 from cluster.owner.state import OwnerState
 from cluster.owner.transfers import FIRST_TRANSIT_ID
 from cluster.peers.link_messages import NOT_FOUND, NOTHING_TO_GET
@@ -112,11 +113,13 @@ class Loans:
         return sum(messages for _, messages in coming.values())
 
     def _answered(self, number: int, partition: int, value: Any) -> None:
-        """The other owner has lent messages; or it has no such part, and is asked again with the next event
-        of the queue.
+        """The other owner has lent messages. One that has no such part, whose declaration may be on its way,
+        is asked again a little later.
         """
         self._asked.get(number, set()).discard(partition)
-        if number in self._owner.queues and value != NOT_FOUND:
+        if value == NOT_FOUND:
+            self._owner.alarms.set(number, self._owner.wall_ms() + int(RETRY_INTERVAL_S * 1000))
+        elif number in self._owner.queues:
             loan, messages = value
             self._coming.setdefault(number, {})[partition] = (loan, messages)
             self._owner.serve_again(number)

@@ -200,6 +200,9 @@ class Trace:
         elif operation.aspect is Aspect.DEATH and queue not in self._dead:
             reason, died = decode_death(value)
             self._dead.add(queue)
+            if reason is Reason.LENT:
+                # The transfer in the same batch tells of the loan.
+                return
             self._tell(_BY_REASON[reason], queue, dead_letter=True, died=died, by=front_end)
 
     def _returned(self, operation: Return, front_end: int) -> None:

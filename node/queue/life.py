@@ -54,6 +54,7 @@ LIFE: Final[tuple[Transition, ...]] = (
     Transition(N, "published", R, ("PUBLISH",)),
     Transition(N, "published with a delay", S, ("PUBLISH + ANNOTATE",)),
     Transition(N, "in the stream before the queue was there", R, ("REFER",)),
+    Transition(N, "lent by another owner", R, ("PUBLISH + LENT", "PUBLISH + LENT + ANNOTATE")),
     Transition(N, "refused by a full queue, as a dead letter", D, ("PUBLISH + ANNOTATE",)),
     Transition(N, "published in a transaction of several partitions", W, ("PUBLISH + PREPARED",)),
     Transition(N, "published in such a transaction with a delay", W, ("PUBLISH + PREPARED + ANNOTATE",)),
@@ -77,6 +78,7 @@ LIFE: Final[tuple[Transition, ...]] = (
     Transition(R, "a front end says that it has the message", L),
     Transition(R, "purged, expired, replaced or over a limit", G, ("PURGE", "REMOVE")),
     Transition(R, "expired or over a limit, with a dead-letter exchange", D, ("ANNOTATE",)),
+    Transition(R, "lent to another owner", D, ("ANNOTATE + TRANSFER", "RETURN + ANNOTATE + TRANSFER")),
     Transition(R, "settled by another client, or by a consumer that had lost it", G, ("SETTLE",)),
     Transition(R, "rejected by a consumer that had lost it, with a dead-letter exchange", D, ("ANNOTATE",)),
     Transition(R, "new owner", H),
@@ -109,7 +111,7 @@ LIFE: Final[tuple[Transition, ...]] = (
     Transition(X, "new owner, the removal was not committed", R),
     Transition(X, "new owner, other messages may be with consumers", H),
     Transition(X, "new owner, by whose clock it is not due yet", S),
-    Transition(D, "moved, or there is nowhere to go", G, ("REMOVE", "TRANSFERRED")),
+    Transition(D, "moved, lent, or there is nowhere to go", G, ("REMOVE", "TRANSFERRED")),
     Transition(G, "brought back by a client", R, ("REFER", "REFER + ANNOTATE")),
 )
 """Messages that are in no log (transient messages of a replicated queue) have the same transitions without

@@ -171,8 +171,7 @@ class PartitionMachine:
         """`observed`: the feed has removals, too (`Applied.removed`)."""
         self._observed = observed
         self.queues: dict[int, QueueState] = {}
-        self.next_sequence = 1
-        self.applied_index = 0
+        self.next_sequence, self.applied_index = 1, 0
         # The highest batch number applied, by front end: a batch that comes again is dropped.
         self._numbers: dict[int, int] = {}
         self.refusals = Refusals()
@@ -180,9 +179,7 @@ class PartitionMachine:
         self.transactions = TransactionTable()
         self.chronicle = Chronicle()
         # One record for each entry with messages: its first sequence number and its log index.
-        self._firsts = array("Q")
-        self._indexes = array("Q")
-        self._unpruned = 0
+        self._firsts, self._indexes, self._unpruned = array("Q"), array("Q"), 0
 
     # -- applying -------------------------------------------------------------------------------
 
@@ -319,7 +316,10 @@ class PartitionMachine:
                 dying = state.dying(operation)
                 applied.dead += [(operation.queue, *span) for span in dying]
                 state.got([one[:2] for one in dying])
-            state.note(operation)
+            if type(operation) is Lent:
+                applied.returned += [(OWNER, operation.queue, *row) for row in state.lent(operation)]
+            else:
+                state.note(operation)
 
     def _take_note(self, note: HistoryNote, front_end: int, applied: Applied) -> None:
         if not note.queue or note.queue in self.queues:

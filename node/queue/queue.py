@@ -181,15 +181,13 @@ class QueueState:
                     held.set(*part, value)
             self._drop_empty_annotations()
 
-    def note(self, operation: Annotate | RememberIds | ForgetIds | Lent | Remark) -> None:
-        """Apply an owner's annotations, its octets about messages, a loan, or its changes of the seen ids."""
+    def note(self, operation: Annotate | RememberIds | ForgetIds | Remark) -> None:
+        """Apply an owner's annotations, its octets about messages, or its changes of the seen ids."""
         if isinstance(operation, Annotate):
             self.annotate(operation)
         elif isinstance(operation, Remark):
             alive = [part for one in operation.ranges for part in self.alive.intersection(*one)]
             put_remark(self.remarks, operation.subject, alive, operation.octets)
-        elif isinstance(operation, Lent):
-            self.lent(operation)
         else:
             self._note_ids(operation)
 
@@ -243,12 +241,16 @@ class QueueState:
                 self._count_failure(first, last)
         return alive
 
-    def lent(self, operation: Lent) -> None:
-        """Messages have come from another owner, where consumers may have got them."""
+    def lent(self, operation: Lent) -> list[tuple[int, int, bool]]:
+        """Messages have come from another owner, where consumers may have got them. Returns the rows of the
+        feed: first, last, and whether a delivery has failed, for each failed delivery one.
+        """
         alive = [part for one in operation.ranges for part in self.alive.intersection(*one)]
         self.returned.update(alive)
         if operation.failures and alive:
             self.failures.setdefault(operation.failures, RangeSet()).update(alive)
+        times = max(1, operation.failures)
+        return [(*part, operation.failures > 0) for part in alive for _ in range(times)]
 
     def failure_count(self, sequence: int) -> int:
         """The number of the message's failed deliveries."""

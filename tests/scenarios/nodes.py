@@ -53,20 +53,26 @@ class ScenarioNodes:
 
     def do_queue(self, name: str, *words: str) -> str:
         """queue q n1 n2 n3 [at-most-once] [x-message-ttl=100]: declare a queue on these replicas, at the
-        first of them.
+        first of them; the parts behind the first of one with `x-owners` at the next ones.
         """
         replicas = [word for word in words if word in self.nodes]
         arguments = dict(map(argument, (word for word in words if "=" in word)))
         semantics = Semantics.AT_MOST_ONCE if "at-most-once" in words else Semantics.AT_LEAST_ONCE
+        parts = [[replicas[at:] + replicas[:at], []] for at in range(1, arguments.get("x-owners", 1))]
         declaration = {
             "vhost": "/", "name": name, "replicas": replicas, "transient": False, "durable": True,
             "exclusive": False, "auto_delete": False, "arguments": arguments, "semantics": int(semantics),
-            "front_end": 0, "holder": 0,
+            "front_end": 0, "holder": 0, "parts": parts,
         }  # fmt: skip
         for command, given in (("declare_vhost", {"vhost": "/"}), ("declare_queue", declaration)):
             self._submit(self.nodes[replicas[0]], command, given)
-        self._until(lambda: self._is_owned(name))
+        self._until(lambda: all(self._is_owned(one) for one in self._parts(name)))
         return f"{name} is declared"
+
+    def _parts(self, queue: str) -> list[str]:
+        """The queue, and its hidden parts."""
+        state = self._newest()
+        return [queue, *(one.name for one in state.owner_parts.of(state.queue("/", queue))[1:])]
 
     def _is_owned(self, queue: str) -> bool:
         """Whether an owner has created the queue: publishes come later."""

@@ -35,6 +35,8 @@ OF_ONE_KIND = (
     (128, 96, "histories"),
     (64, 52, "lingering"),
     (128, 31, "views"),
+    (64, 31, "loans"),
+    (512, 160, "loans"),
     (32, 20, "backlogs"),
     (64, 36, "values"),
     (32, 4, "filters"),
@@ -205,6 +207,9 @@ def _of_consumers(seed: int, shape: Shape) -> Plan:
         if found[0] == "refusals":
             # Acknowledgements that tell of refusals are lost, and later ones are not.
             shape.network = NetworkFaults(late=0.1, late_s=0.05, overflow=0.01)
+        if found[0] == "loans":
+            # Owners move by all faults, and entries are lost on their way to slow disks.
+            return shape, *plan_of(World(seed).chance("loans"))
         return shape, World(seed).chance(found[0]).choice(UNRELIABLE), 0.3
     else:
         shape.trials = (("groups",), ("groups",), ("groups",), ("groups",), ("returns", "single active"))

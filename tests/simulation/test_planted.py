@@ -79,6 +79,7 @@ SHOWN_BY = {
     "entries in part": 96,
     "replacements that are not logged": 164,
     "gaps behind the past": 192,
+    "loans ahead of their entries": 160,
     "removed before it is sent": 15,
     "dead letters by an old catalog": 33,
     "one routing key for a run": 0,

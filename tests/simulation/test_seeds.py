@@ -31,6 +31,9 @@ OF_FILTERS = (68, 132)
 OF_LINGERING = (52, 372)
 """Seeds about consumers that are about leases that linger."""
 
+OF_LOANS = (95, 223)
+"""Seeds about consumers that are about queues with several owners."""
+
 OF_VIEWS = (159, 287)
 """Seeds about consumers that are about views over queues."""
 
@@ -155,6 +158,13 @@ def test_the_logs_of_all_replicas_tell_one_history(seed: int) -> None:
 @pytest.mark.parametrize("seed", OF_LINGERING)
 def test_leases_linger_when_the_client_is_gone(seed: int) -> None:
     """No other consumer gets the messages before their time is over, whichever node owns the queue."""
+    kept(seed, Focus.CONSUMERS)
+
+
+@pytest.mark.requirement("D20.7", "D20.8")
+@pytest.mark.parametrize("seed", OF_LOANS)
+def test_owners_lend_each_message_once(seed: int) -> None:
+    """A message is in one part at each moment, and comes once, under all faults, while owners move."""
     kept(seed, Focus.CONSUMERS)
 
 

@@ -14,6 +14,7 @@ from tests.simulation.trials import (
     filters,
     histories,
     keeping,
+    lending,
     limits,
     lingering,
     looks,
@@ -75,6 +76,7 @@ OF_CONSUMERS: dict[str, Kind] = {
     "lingering": lingering.lingering,
     "views": summing.summing,
     "histories": histories.histories,
+    "loans": lending.lending,
 }
 """Only in seeds about consumers."""
 

@@ -77,7 +77,7 @@ def _check_priorities(trial: Trial, bodies: list[str], level: dict[str, int], ta
     trial.expect(came == wanted, f"{[(body, level[body]) for body in came]} came in this order")
 
 
-def _consume(prover: Prover, queue: str, prefetch: int, **arguments: Any) -> Steps:
+def consume(prover: Prover, queue: str, prefetch: int, **arguments: Any) -> Steps:
     """Arguments have underscores for hyphens."""
     given = {key: value for key, value in arguments.items() if value is not None}
     named: dict[str, Any] = {f"x-{key.replace('_', '-')}": value for key, value in given.items()}
@@ -96,7 +96,7 @@ def groups(trial: Trial) -> Steps:
     trial.nodes.groups.watched.add(trial.name)
     sharing = Sharing(trial, provers, lambda held: sharing.check_group(held, group, bodies))
     for prover in provers:
-        yield from _consume(prover, trial.name, chance.randint(1, 6))
+        yield from consume(prover, trial.name, chance.randint(1, 6))
     yield from _share(trial, sharing, publisher, bodies, headers=lambda body: {"g": group[body]})
 
 
@@ -106,7 +106,7 @@ def returns(trial: Trial) -> Steps:
     publisher, *provers = (trial.prover() for _ in range(7))
     yield trial.queue(publisher)
     for prover in provers:
-        yield from _consume(prover, trial.name, chance.randint(5, 12))
+        yield from consume(prover, trial.name, chance.randint(5, 12))
     sharing = Sharing(trial, provers, given_back=0.7)
     yield from _share(trial, sharing, publisher, numbered("m", chance.randint(4, 24)))
 
@@ -120,7 +120,7 @@ def lapses(trial: Trial) -> Steps:
     publisher, *provers = (trial.prover() for _ in range(7))
     yield trial.queue(publisher, lease_period=round(1000 * period_s))
     for prover in provers:
-        yield from _consume(prover, trial.name, chance.randint(2, 6), tell=True)
+        yield from consume(prover, trial.name, chance.randint(2, 6), tell=True)
     sharing = Sharing(trial, provers, given_back=0.7, period_s=period_s)
     yield from _share(trial, sharing, publisher, numbered("m", chance.randint(4, 24)))
 
@@ -139,7 +139,7 @@ def backlogs(trial: Trial) -> Steps:
     for prover in provers:
         asked = chance.choice((None, 1, 3, 8))
         most[prover] = min(asked or 1, cap)
-        yield from _consume(prover, trial.name, chance.choice((0, 2, 20)), max_backlog=asked)
+        yield from consume(prover, trial.name, chance.choice((0, 2, 20)), max_backlog=asked)
     marks = count(1)
     for _ in range(chance.randint(0, 2)):
         asked = chance.choice((None, 2, 8))
@@ -187,7 +187,7 @@ def single_active(trial: Trial) -> Steps:
     yield trial.queue(publisher, single_active_consumer=True)
     sharing = Sharing(trial, provers, lambda held: sharing.check_turn(held))
     for prover in provers:
-        yield from _consume(prover, trial.name, chance.randint(1, 3))
+        yield from consume(prover, trial.name, chance.randint(1, 3))
     yield from _share(trial, sharing, publisher, numbered("m", chance.randint(4, 16)))
 
 

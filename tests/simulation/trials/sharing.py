@@ -94,12 +94,17 @@ class Sharing:
         self.excuses: Callable[[Held], bool] = lambda held: False
         """Whether another client may have given the message of a delivery back."""
         self._trial = trial
-        self._provers = provers
+        self._provers = list(provers)
         self._rule = rule
         self._given_back = given_back
         self._period_s = period_s
         self._backlogs = backlogs
         self._zeal = {prover: trial.chance.choice(ZEAL) for prover in provers}
+
+    def join(self, prover: Consuming) -> None:
+        """A consumer more gets messages of the queue."""
+        self._provers.append(prover)
+        self._zeal[prover] = self._trial.chance.choice(ZEAL)
 
     def read(self) -> None:
         """Check what has come since the last call, in the order of arrival."""
