@@ -63,6 +63,10 @@ def share_of_plain(title: str, least: float) -> tuple[Figure]:
     return (Figure(f"{title}: share of the mixed rate", "share", "", Goal.AT_LEAST, least),)
 
 
+def beside_rate(title: str, row: str, least: float) -> tuple[Figure]:
+    return (Figure(f"{title}: share of the rate of {row}", "share", "", Goal.AT_LEAST, least),)
+
+
 def share_of(title: str, whole: str) -> tuple[Figure]:
     return (Figure(f"{title}: share {whole}", "share", "", Goal.AT_LEAST, 1),)
 

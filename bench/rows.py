@@ -13,6 +13,7 @@ from bench.figures import (
     Goal,
     Row,
     beside_091,
+    beside_rate,
     confirm_latency,
     floor,
     rate,
@@ -34,6 +35,7 @@ from bench.measures import (
     throughput,
 )
 from bench.mixed import crowd, ranks, search, share, through_headers, through_topic
+from bench.owners import lent, owners
 from bench.reconnecting import reconnect
 from bench.streams import over_stream, past, ten_over_stream
 from bench.views import viewed
@@ -67,6 +69,14 @@ MIXED: tuple[Row, ...] = (
         "mixed-three",
         (rate("mixed, three queues with three owners", 14),),
         lambda stage: throughput(stage, Place.ROTATED, mixed=1),
+    ),
+    Row(
+        "queue-owners",
+        beside_rate("one queue with three owners, used at all nodes", "mixed-three", 0.9),
+        owners,
+    ),
+    Row(
+        "queue-lent", beside_rate("one queue with three owners, all messages lent", "mixed-cross", 0.4), lent
     ),
     Row(
         "mixed-acks",
