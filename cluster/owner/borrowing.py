@@ -111,6 +111,8 @@ def _take(owner: OwnerState, data: bytes, publish: Publish, told: list[Operation
     run, first, (queue,) = read_run(data, publish.position), owner.next_sequence, publish.queues
     owner.next_sequence += run.count
     owner.awaiting_marks.add(queue)
+    owner.borrowed[queue] += run.count
+    owner.proposal.committed.append(partial(_applied, owner, queue, run.count))
     incoming = Incoming(run)
     notes = decide(owner, incoming, (queue,), first).get(queue, {})
     await_arrival(owner, incoming, first, (queue,))
@@ -129,6 +131,12 @@ def _take(owner: OwnerState, data: bytes, publish: Publish, told: list[Operation
 def _placed(operation: Annotate, first: int) -> list[Span]:
     rows = zip(operation.firsts, operation.lasts, operation.values, strict=True)
     return [(first + start, first + end, value) for start, end, value in rows]
+
+
+def _applied(owner: OwnerState, number: int, count: int) -> None:
+    """Messages of a loan are in the queue."""
+    if number in owner.borrowed:
+        owner.borrowed[number] -= count
 
 
 def _returned(owner: OwnerState, number: int, ranges: list[Range]) -> None:

@@ -286,6 +286,9 @@ class DeadLetters:
     def _ended(self, transfers: list[Transfer]) -> None:
         for transfer in transfers:
             self._left(transfer.queue, transfer.ranges)
+            if self._owner.described(transfer.queue).shared:
+                # Other owners may wait for the end of this loan.
+                self._owner.serve_again(transfer.queue)
 
     def _left(self, number: int, ranges: Iterable[Range]) -> None:
         """Dead messages have left the queue, except for those that another transfer still carries."""

@@ -58,6 +58,9 @@ class QueueContext:
     def show_to_all(self, number: int) -> None:
         show_barrier(self._owner, self._number, number)
 
+    def lend(self) -> None:
+        self._owner.lend(self._number)
+
     def tell_activity(self, consumer: Consumer) -> None:
         state = self._owner.front_ends.current(consumer.front_end)
         if state is not None:

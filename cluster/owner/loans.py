@@ -78,9 +78,7 @@ class Loans:
         Raises DamagedEntryError.
         """
         queue = self._owner.queues.get(number)
-        if queue is None:
-            self.forget(number)
-        elif queue.served and self._owner.knows_loans():
+        if queue is not None and self._owner.knows_loans():
             if queue.delivery.ready:
                 self._lend_to_all(number, queue)
             else:
@@ -102,15 +100,14 @@ class Loans:
                 self._dead_letters.link(partition).ask("lend", arguments, answered)
 
     def _under_way(self, number: int) -> int:
-        """The messages of loans that were told, and are not applied yet."""
-        coming = self._coming.get(number)
-        if not coming:
-            return 0
-        applied = self._owner.machine.number_of
+        """The messages of loans that were told, or taken, and are not applied yet."""
+        coming = self._coming.get(number, {})
         for partition, (loan, _) in list(coming.items()):
-            if loan <= applied(FIRST_TRANSIT_ID + partition):
+            taken = self._owner.front_ends.taken.get(FIRST_TRANSIT_ID + partition)
+            if taken is not None and loan <= taken.accepted:
+                # The messages of the loan are among the borrowed ones, but for those settled after all.
                 del coming[partition]
-        return sum(messages for _, messages in coming.values())
+        return self._owner.borrowed[number] + sum(messages for _, messages in coming.values())
 
     def _answered(self, number: int, partition: int, value: Any) -> None:
         """The other owner has lent messages. One that has no such part, whose declaration may be on its way,

@@ -62,6 +62,7 @@ class PartitionOwner:
         self._dead_letters = DeadLetters(state, context.transit, context.catalog_fresh)
         self._two_phase_commit = TwoPhaseCommit(state, context, self._dead_letters)
         self._loans = Loans(state, context.queues.other_parts, self._dead_letters)
+        state.lend = self._loans.served
         self.sessions = FrontEndSessions(
             state, context, self._serving, self._two_phase_commit, self._loans.asked
         )
@@ -218,6 +219,7 @@ class PartitionOwner:
         owner = self.queues.pop(queue, None)
         if owner is None:
             return
+        self._loans.forget(queue)
         self.past.add(owner.delivery.tally)
         for front_end, consumer in list(owner.delivery.consumers):
             state = self._front_ends.current(front_end)
@@ -391,10 +393,7 @@ class PartitionOwner:
         """
         self.unserved_octets = 0
         if self.active and self._serving.dirty and self._context.may_serve(self.partition):
-            shared = self._state.shared.intersection(self._state.marked) if self._state.shared else ()
             serve(self._state, self._serving, now)
-            for queue in sorted(shared):
-                self._loans.served(queue)
 
 
 class Replica:

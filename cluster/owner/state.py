@@ -42,8 +42,9 @@ class OwnerState:
     whose settings decide about every incoming message. `upcoming` counts, for queues with limits, the
     messages that are taken and not applied yet. `marked` has the queues that may have messages to hand out.
     `stale` has the queues that wait for a catalog which shows their present limits, and `filled` the queues
-    over streams that this owner has created and filled with their streams' past. `shared` has the queues with
-    several owners.
+    over streams that this owner has created and filled with their streams' past. `borrowed` counts, by queue,
+    the messages of loans that are taken and not applied yet. `lend` lends messages of a queue with several
+    owners, or borrows some (`cluster.owner.loans`).
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class OwnerState:
         self.proposal = Proposal()
         self.cut: Cut | None = None
         self.awaiting_marks, self.watched, self.stale = (set[int]() for _ in range(3))
-        self.filled, self.shared = set[int](), set[int]()
+        self.filled, self.borrowed = set[int](), Counter[int]()
         self.upcoming: dict[int, Weights] = {}
         self.alarms, self.unused_queues = Alarms(), UnusedQueues(context.auto_delete_after_s)
         self.tells_failures, self.catalog_fresh = context.queues.tells_failures, context.catalog_fresh
@@ -79,8 +80,8 @@ class OwnerState:
         self.marked, self.front_ends = dict[int, None](), FrontEnds()
         self.dead_messages, self.barriers = DeadMessages(), BarriersUnderWay()
         self.linearizable_reads = LinearizableReads(partition, context.confirm_leading, self.front_ends)
-        self.settings: dict[int, QueueSettings] = {}
-        self._rules: dict[int, Rules] = {}
+        self.settings, self._rules = dict[int, QueueSettings](), dict[int, Rules]()
+        self.lend: Callable[[int], None] = _nothing
         self.waiters: deque[tuple[int, Callable[[], None]]] = deque()
         """Callbacks with the index of the entry whose application they wait for, in log order."""
         self._returning: Counter[int] = Counter()
@@ -95,7 +96,7 @@ class OwnerState:
         self._rules.clear()
         self.watched.clear()
         self.stale.clear()
-        self.shared.clear()
+        self.borrowed.clear()
         self.alarms.clear()
         self.upcoming.clear()
         self.unused_queues.clear()
@@ -126,8 +127,6 @@ class OwnerState:
         self.settings[queue] = settings = settings.shared()
         self._rules[queue] = rules_of(settings)
         (self.watched.discard if settings is PLAIN else self.watched.add)(queue)
-        if self.described(queue).shared:
-            self.shared.add(queue)
         if self.described(queue).history:
             self.histories.wanted.add(queue)
 
@@ -144,7 +143,7 @@ class OwnerState:
         self.settings.pop(queue, None)
         self._rules.pop(queue, None)
         self.watched.discard(queue)
-        self.shared.discard(queue)
+        self.borrowed.pop(queue, None)
         self.histories.wanted.discard(queue)
         self.unused_queues.forget(queue)
         self.upcoming.pop(queue, None)
@@ -317,3 +316,7 @@ class OwnerState:
             self.proposal.add_decision(encode_refuse(front_end, number, messages))
         taken.told_log = upto
         self.after_proposed(partial(taken.refused.drop, front_end, upto))
+
+
+def _nothing(queue: int) -> None:
+    """The queues of an owner that has no loans."""

@@ -77,6 +77,11 @@ class FeatureContext(Protocol):
     def show_to_all(self, number: int) -> None:
         """Deliver a released barrier to all consumers, unless that is under way."""
 
+    def lend(self) -> None:
+        """Lend the ready messages, which consumers have left, to other owners of the queue that have room; or
+        ask these for messages.
+        """
+
     def tell_activity(self, consumer: Consumer) -> None:
         """Send `joined` and `activated` of a consumer to its front end, which keeps them for the
         next owner.

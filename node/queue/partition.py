@@ -316,7 +316,7 @@ class PartitionMachine:
                 dying = state.dying(operation)
                 applied.dead += [(operation.queue, *span) for span in dying]
                 state.got([one[:2] for one in dying])
-            if type(operation) is Lent:
+            if isinstance(operation, Lent):
                 applied.returned += [(OWNER, operation.queue, *row) for row in state.lent(operation)]
             else:
                 state.note(operation)

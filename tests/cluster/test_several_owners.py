@@ -221,3 +221,14 @@ def test_requests_that_would_need_all_parts_at_a_time_are_refused() -> None:
         ("delete", {"if_empty": True}),
     ):
         assert refused(client, name, "q", **options).startswith("406 PRECONDITION_FAILED - "), name
+
+
+def test_no_limit_drops_messages_for_which_another_owner_has_room() -> None:
+    found = Shared(max_length=3)
+    first, second, _ = found.clients
+    second.consume("q", prefetch=10)
+    found.site.run(0.5)
+    bodies = [b"%d" % number for number in range(10)]
+    found.publish(first, *bodies)
+    found.site.until(lambda: len(second.deliveries) == 10)
+    assert [one.body for one in second.deliveries] == bodies

@@ -27,7 +27,7 @@ from replication.journal.table import EntryTable
 from replication.raft import HardState, Snapshot
 from replication.raft.leadership import Leadership
 from replication.raft.messages import HeartbeatResponse
-from tests.simulation import planted_histories, planted_queues
+from tests.simulation import planted_histories, planted_owners, planted_queues
 from tests.simulation.focus import Focus
 from tests.simulation.node import SimulatedNode
 from tests.simulation.writer import SimulatedWriter
@@ -239,7 +239,7 @@ BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[o
     "dead letters by an old catalog": (SimulatedNode, planted_queues.unleased_routes),
     "one routing key for a run": (SimulatedNode, planted_queues.keys_of_the_first),
     "removed before it is sent": (SimulatedNode, planted_queues.early_removals),
-    "loans ahead of their entries": (SimulatedNode, planted_queues.early_loans),
+    "loans ahead of their entries": (SimulatedNode, planted_owners.early_loans),
     "gaps behind the past": (SimulatedNode, planted_queues.gaps_behind_the_past),
     "back beside themselves": (SimulatedNode, planted_queues.back_beside_themselves),
     "places ahead of settlements": (SimulatedNode, planted_queues.places_ahead_of_settlements),

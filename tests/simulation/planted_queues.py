@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -15,11 +15,10 @@ from cluster.gateway.link import PartitionLink
 from cluster.gateway.reading import Reading
 from cluster.gateway.routes import Routes, Targets
 from cluster.gateway.state import HeldMessages
-from cluster.owner import annotating, browsing, dead_letters, intake, serving, two_phase_commit
+from cluster.owner import annotating, browsing, intake, serving, two_phase_commit
 from cluster.owner.context import DeadLetterRoutes
 from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.linearizable_reads import LinearizableReads
-from cluster.owner.loans import Borrower, Loans
 from cluster.owner.moving import Reservations
 from cluster.owner.partition import PartitionOwner
 from cluster.owner.proposal import FrontEndState
@@ -411,23 +410,6 @@ def early_removals() -> AbstractContextManager[object]:
     it is sent.
     """
     return mock.patch.object(gets, "STAYS_LEASED", 0)
-
-
-def early_loans() -> AbstractContextManager[object]:
-    """D20: a loan leaves its lender when its entry is committed. With the bug: when it is proposed."""
-    intact, early = Loans._lend, set[int]()
-
-    def hasty(self: Loans, number: int, queue: QueueOwner, front_end: int, borrower: Borrower) -> None:
-        intact(self, number, queue, front_end, borrower)
-        lent: Any = self._owner.proposal.committed.pop()
-        early.add(number)
-        lent()
-
-    bugs = ExitStack()
-    bugs.enter_context(mock.patch.object(Loans, "_lend", hasty))
-    told = mock.patch.object(dead_letters, "is_loan_of", lambda _, transfer: transfer.queue in early)
-    bugs.enter_context(told)
-    return bugs
 
 
 def untold_settlements() -> AbstractContextManager[object]:

@@ -48,6 +48,7 @@ FEATURES: Final[tuple[Declaration, ...]] = (
     entry_filter.FEATURE,
     deduplication.FEATURE,
     last_value.FEATURE,
+    several_owners.FEATURE,
     limits.FEATURE,
     stream.FEATURE,
     underlying_topic.FEATURE,
@@ -63,7 +64,6 @@ FEATURES: Final[tuple[Declaration, ...]] = (
     attempts.FEATURE,
     backoff.FEATURE,
     dead_letters.FEATURE,
-    several_owners.FEATURE,
     filters.FEATURE,
     views.FEATURE,
 )

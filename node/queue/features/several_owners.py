@@ -10,7 +10,8 @@ from typing import Final
 from node.message.streams import STREAM_TYPE, X_HISTORY, X_QUEUE_TYPE, X_UNDERLYING_TOPIC
 from node.queue.argument import Argument, beside_none_of
 from node.queue.argument_types import UnacceptableError, read_integer
-from node.queue.feature import Declaration, Description, Rule
+from node.queue.delivery_state import DeliveryState
+from node.queue.feature import Declaration, Description, Feature, FeatureContext, Rule
 from node.queue.placement_arguments import X_OWNERS, X_REPLICATION
 from node.queue.settings import QueueSettings
 
@@ -72,8 +73,20 @@ class _SeveralOwners(Rule):
         description.shared = True
 
 
+class Lending(Feature):
+    """Has the owner lend and borrow, before limits drop messages for which other owners have room."""
+
+    def served(self, context: FeatureContext, *, complete: bool) -> None:
+        if complete:
+            context.lend()
+
+
+def _share(delivery: DeliveryState, former: Feature | None) -> Feature | None:
+    return None if OWNERS.of(delivery.settings) is None else former or Lending()
+
+
 def _rule(settings: QueueSettings) -> Rule | None:
     return None if OWNERS.of(settings) is None else _SeveralOwners()
 
 
-FEATURE: Final[Declaration] = Declaration(OWNERS, PART_OF, rule=_rule)
+FEATURE: Final[Declaration] = Declaration(OWNERS, PART_OF, make=_share, rule=_rule)

@@ -1,0 +1,28 @@
+"""Planted bugs in what the owners of one queue promise (`tests.simulation.planted`)."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any
+from unittest import mock
+
+from cluster.owner import dead_letters
+from cluster.owner.loans import Borrower, Loans
+from node.queue.dispatch import QueueOwner
+
+
+def early_loans() -> AbstractContextManager[object]:
+    """D20: a loan leaves its lender when its entry is committed. With the bug: when it is proposed."""
+    intact, early = Loans._lend, set[int]()
+
+    def hasty(self: Loans, number: int, queue: QueueOwner, front_end: int, borrower: Borrower) -> None:
+        intact(self, number, queue, front_end, borrower)
+        lent: Any = self._owner.proposal.committed.pop()
+        early.add(number)
+        lent()
+
+    bugs = ExitStack()
+    bugs.enter_context(mock.patch.object(Loans, "_lend", hasty))
+    told = mock.patch.object(dead_letters, "is_loan_of", lambda _, transfer: transfer.queue in early)
+    bugs.enter_context(told)
+    return bugs
