@@ -31,7 +31,7 @@ from node.message.reason import Reason
 from node.queue.decision_format import encode_annotate, encode_transfer
 from node.queue.dispatch import QueueOwner
 from node.queue.entry_format import encode_return
-from node.queue.operations import OWNER, Aspect
+from node.queue.operations import OWNER, Aspect, Semantics
 from node.queue.transfers import Transfer
 from node.ranges.range_set import Range, RangeSet, count_of
 
@@ -149,7 +149,9 @@ class Loans:
         owner, ranges = self._owner, self._oldest(queue, ask.wanted)
         loan = self._dead_letters.next_number(ask.partition)
         transfer = Transfer(number, loan, (ask.queue,), tuple(ranges))
-        had = [part for one in ranges for part in queue.delivery.redelivered.intersection(*one)]
+        had = list[Range]()
+        if queue.delivery.state.semantics is Semantics.AT_LEAST_ONCE:
+            had = [part for one in ranges for part in queue.delivery.redelivered.intersection(*one)]
         for one in ranges:
             queue.lifecycle.take_out(*one)
         value = encode_death(Reason.LENT, owner.wall_ms())

@@ -80,6 +80,7 @@ ACTIONS: Final[dict[int, str]] = {
     OpKind.RETURN: "return",
     OpKind.RETURN_FAILED: "return",
     OpKind.RETURN_CANCELLED: "return",
+    OpKind.LENT: "return",
     OpKind.DISCARD: "discard",
     OpKind.PURGE: "purge",
     OpKind.MARK: "lease",

@@ -186,6 +186,11 @@ def _note(cursor: Cursor, at: int, kind: int) -> Operation:
     return Operation(at, kind, queue or None, ranges, {"note": note, "first": first, "second": second})
 
 
+def _lent(cursor: Cursor, at: int, kind: int) -> Operation:
+    queue, failures = cursor.u64(), cursor.u32()
+    return Operation(at, kind, queue, cursor.ranges(cursor.u32()), {"failures": failures})
+
+
 def _remember_ids(cursor: Cursor, at: int, kind: int) -> Operation:
     queue, time, count = cursor.u64(), cursor.u64(), cursor.u32()
     cursor.skip(_DIGEST * count)
@@ -300,6 +305,7 @@ _READERS: Final[dict[int, Callable[[Cursor, int, int], Publish | Operation]]] = 
     OpKind.REFER: _refer,
     OpKind.ADVANCE: _advance,
     OpKind.NOTE: _note,
+    OpKind.LENT: _lent,
     OpKind.REMEMBER_IDS: _remember_ids,
     OpKind.FORGET_IDS: _numbers("time"),
     OpKind.PREPARE: _share,

@@ -16,6 +16,7 @@ from node.queue.decision_format import (
     encode_advance,
     encode_annotate,
     encode_forget_ids,
+    encode_lent,
     encode_note,
     encode_refer,
     encode_refuse,
@@ -43,7 +44,7 @@ from node.queue.entry_format import (
     encode_settle,
 )
 from node.queue.history_notes import HistoryNote, NoteKind
-from node.queue.operations import Aspect, Semantics
+from node.queue.operations import Aspect, Lent, Semantics
 from node.queue.remarks import Remark, Subject
 from node.queue.subscriptions import Advance
 from node.queue.targets import TargetStep, UpdateTarget
@@ -118,6 +119,7 @@ KINDS: dict[str, tuple[bytes, int | None, list[tuple[int, int]], Mapping[str, An
         encode_note(HistoryNote(NoteKind.LEASED, 5, 9, 16, tuple(PARTS))), 5, PARTS,
         {"note": 3, "first": 9, "second": 16},
     ),
+    "lent": (encode_lent(Lent(5, 2, PARTS)), 5, PARTS, {"failures": 2}),
     "remember_ids": (encode_remember_ids(5, 70, [bytes(16)] * 2), 5, [], {"time": 70, "count": 2}),
     "forget_ids": (encode_forget_ids(5, 70), 5, [], {"time": 70}),
     "prepare": (b"".join(encode_prepare(4, 3, [SETTLED])), None, [], {"number": 4, "coordinator": 3}),

@@ -16,6 +16,7 @@ from node.message.run import OWN_METHODS, Run
 from node.queue.decision_format import (
     encode_annotate,
     encode_forget_ids,
+    encode_lent,
     encode_refuse,
     encode_remember_ids,
     encode_remove,
@@ -57,6 +58,7 @@ from node.queue.operations import (
     DropQueue,
     Forget,
     ForgetIds,
+    Lent,
     Mark,
     Operation,
     OpKind,
@@ -98,6 +100,7 @@ ENCODED_BY_TYPE = {
     RememberIds: lambda op: encode_remember_ids(
         op.queue, op.time, [op.digests[at : at + 16] for at in range(0, len(op.digests), 16)]
     ),
+    Lent: encode_lent,
     Remove: lambda op: encode_remove(*op),
     Annotate: lambda op: encode_annotate(*op[:2], list(zip(*op[2:], strict=True))),
 }
@@ -125,6 +128,7 @@ OPERATIONS = st.one_of(
     st.builds(SealQueue, U64, U64),
     st.builds(Forget, U64),
     st.builds(ForgetIds, U64, U64),
+    st.builds(Lent, U64, st.integers(0, 2**32 - 1), RANGES),
     st.builds(RememberIds, U64, U64, st.lists(st.binary(min_size=16, max_size=16), max_size=3).map(b"".join)),
     st.builds(Remove, U64, st.sampled_from(Reason), RANGES),
     st.builds(Refuse, U64, U64, RANGES),
@@ -297,8 +301,9 @@ def test_kinds_in_journals_keep_their_numbers() -> None:
         "ATTACH": 8, "DETACH": 9, "CREATE_QUEUE": 10, "DROP_QUEUE": 11, "FORGET": 12, "ANNOTATE": 13,
         "REMOVE": 14, "ATTACH_CONSUMER": 15, "REFUSE": 16, "TRANSFER": 17, "TRANSFERRED": 18,
         "SEAL_QUEUE": 19, "UNDER_LEASE": 20, "MODIFIED": 21, "REMARK": 22, "TARGET": 23,
-        "RETURN_CANCELLED": 24, "REFER": 25, "ADVANCE": 26, "NOTE": 27, "REMEMBER_IDS": 30, "FORGET_IDS": 31,
-        "PREPARE": 40, "DECIDE": 41, "PREPARED": 42, "DECIDED": 43, "CONCLUDE": 44, "END": 45, "ABANDON": 46,
+        "RETURN_CANCELLED": 24, "REFER": 25, "ADVANCE": 26, "NOTE": 27, "LENT": 28, "REMEMBER_IDS": 30,
+        "FORGET_IDS": 31, "PREPARE": 40, "DECIDE": 41, "PREPARED": 42, "DECIDED": 43, "CONCLUDE": 44, "END": 45,
+        "ABANDON": 46,
     }  # fmt: skip
 
 

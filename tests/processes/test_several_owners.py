@@ -1,0 +1,42 @@
+"""A queue with several owners on three real processes (D20)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pika
+import pytest
+
+from tests.processes.amqp10_client import Amqp10Client
+from tests.processes.management_client import Management
+from tests.processes.nodes import Cluster
+from tests.wire.amqp10.performatives import credit
+
+
+@pytest.mark.requirement("D20.1", "D20.7")
+def test_one_queue_is_at_every_node(tmp_path: Path) -> None:
+    """HTTP and definitions show one queue with the messages of all parts; a link of 1.0 gets lent ones."""
+    cluster = Cluster(tmp_path, {})
+    with cluster.running():
+        first, second, third = cluster.nodes
+        http = Management(second)
+        asked = {"durable": True, "arguments": {"x-owners": 3}}
+        assert http.call("PUT", "/queues/%2F/jobs", asked).status == 201
+        for node in cluster.nodes:
+            channel = node.connect().channel()
+            channel.confirm_delivery()
+            channel.basic_publish("", "jobs", node.name.encode(), pika.BasicProperties(delivery_mode=2))
+        assert [(one["name"], one["messages_ready"]) for one in http.get("queues")] == [("jobs", 3)]
+        assert Management(third).get("queues", "/", "jobs")["messages_ready"] == 3
+        assert http.call("GET", "/queues/%2F/amq.part-2.jobs").status == 404
+        assert http.call("DELETE", "/queues/%2F/jobs?if-empty=true").status == 400
+        assert [one["name"] for one in http.get("definitions")["queues"]] == ["jobs"]
+        first.kill()
+        link = Amqp10Client(third)
+        link.receives_from("/queues/jobs")
+        link.send(credit(3, handle=1))
+        assert {link.payload()[-2:] for _ in range(3)} == {b"n1", b"n2", b"n3"}
+        first.start()
+        first.wait_ready()
+        assert http.call("DELETE", "/queues/%2F/jobs").status == 204
+        assert http.get("queues") == []
