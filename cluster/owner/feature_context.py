@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from cluster.owner.barriers import release_barrier, show_barrier
 from cluster.owner.discarding import discard, remove_replaced
 from cluster.owner.state import OwnerState
@@ -14,9 +16,11 @@ from node.ranges.range_set import Range
 class QueueContext:
     """Implements `node.queue.feature.FeatureContext` for a queue in `OwnerState.queues`."""
 
-    def __init__(self, owner: OwnerState, number: int) -> None:
-        self._owner = owner
-        self._number = number
+    def __init__(
+        self, owner: OwnerState, number: int, lend: Callable[[int], None] = lambda number: None
+    ) -> None:
+        """`lend`: see `cluster.owner.serving.serve`; it does nothing but behind a dispatch."""
+        self._owner, self._number, self._lend = owner, number, lend
 
     @property
     def number(self) -> int:
@@ -59,7 +63,7 @@ class QueueContext:
         show_barrier(self._owner, self._number, number)
 
     def lend(self) -> None:
-        self._owner.lend(self._number)
+        self._lend(self._number)
 
     def tell_activity(self, consumer: Consumer) -> None:
         state = self._owner.front_ends.current(consumer.front_end)

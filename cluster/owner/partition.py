@@ -62,7 +62,6 @@ class PartitionOwner:
         self._dead_letters = DeadLetters(state, context.transit, context.catalog_fresh)
         self._two_phase_commit = TwoPhaseCommit(state, context, self._dead_letters)
         self._loans = Loans(state, context.queues.other_parts, self._dead_letters)
-        state.lend = self._loans.served
         self.sessions = FrontEndSessions(
             state, context, self._serving, self._two_phase_commit, self._loans.asked
         )
@@ -393,7 +392,7 @@ class PartitionOwner:
         """
         self.unserved_octets = 0
         if self.active and self._serving.dirty and self._context.may_serve(self.partition):
-            serve(self._state, self._serving, now)
+            serve(self._state, self._serving, now, self._loans.served)
 
 
 class Replica:

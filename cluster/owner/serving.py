@@ -358,8 +358,10 @@ class Fitting:
         return fitting
 
 
-def serve(owner: OwnerState, serving: Serving, now: float) -> None:
-    """Hand out the ready messages of the owner's marked queues, and answer requests that wait for that."""
+def serve(owner: OwnerState, serving: Serving, now: float, lend: Callable[[int], None]) -> None:
+    """Hand out the ready messages of the owner's marked queues, and answer requests that wait for that.
+    `lend` lends messages of a queue, or borrows some.
+    """
     outgoing: Outgoing = {}
     counted: list[Callable[[], None]] = []
     serving.looks.now = now
@@ -374,7 +376,7 @@ def serve(owner: OwnerState, serving: Serving, now: float) -> None:
             before_serving(owner, number, queue, owner.wall_ms())
         _hand_out(owner, serving, number, queue, outgoing)
         if queue.lifecycle.attended:
-            after_serving(owner, number, queue, serving.looks)
+            after_serving(owner, number, queue, serving.looks, lend)
         # Consumers with credit have got their messages, and limits have been applied: a basic.get that was
         # sent behind publishes gets a message that they have left (0-9-1 §4.7).
         if queue.served and serving.admit_gets(queue, number):

@@ -43,8 +43,7 @@ class OwnerState:
     messages that are taken and not applied yet. `marked` has the queues that may have messages to hand out.
     `stale` has the queues that wait for a catalog which shows their present limits, and `filled` the queues
     over streams that this owner has created and filled with their streams' past. `borrowed` counts, by queue,
-    the messages of loans that are taken and not applied yet. `lend` lends messages of a queue with several
-    owners, or borrows some (`cluster.owner.loans`).
+    the messages of loans that are taken and not applied yet.
     """
 
     def __init__(
@@ -81,7 +80,6 @@ class OwnerState:
         self.dead_messages, self.barriers = DeadMessages(), BarriersUnderWay()
         self.linearizable_reads = LinearizableReads(partition, context.confirm_leading, self.front_ends)
         self.settings, self._rules = dict[int, QueueSettings](), dict[int, Rules]()
-        self.lend: Callable[[int], None] = _nothing
         self.waiters: deque[tuple[int, Callable[[], None]]] = deque()
         """Callbacks with the index of the entry whose application they wait for, in log order."""
         self._returning: Counter[int] = Counter()
@@ -316,7 +314,3 @@ class OwnerState:
             self.proposal.add_decision(encode_refuse(front_end, number, messages))
         taken.told_log = upto
         self.after_proposed(partial(taken.refused.drop, front_end, upto))
-
-
-def _nothing(queue: int) -> None:
-    """The queues of an owner that has no loans."""

@@ -1,4 +1,4 @@
-"""Sends dead letters of one partition, and its owner's requests, to the owner of another partition."""
+"""Sends dead letters and loans of one partition, and its owner's requests, to the owner of another one."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from cluster.owner.context import OwnerContext, Unused
@@ -36,12 +37,14 @@ def before_serving(owner: OwnerState, number: int, queue: QueueOwner, now: int) 
             feature.serve(context, now)
 
 
-def after_serving(owner: OwnerState, number: int, queue: QueueOwner, looks: LookBudget) -> None:
+def after_serving(
+    owner: OwnerState, number: int, queue: QueueOwner, looks: LookBudget, lend: Callable[[int], None]
+) -> None:
     """Call the features' `served`, have views look at messages, and set the time at which the queue has to be
-    looked at again. Raises DamagedEntryError.
+    looked at again. `lend`: see `cluster.owner.serving.serve`. Raises DamagedEntryError.
     """
     if queue.lifecycle.hooks.served:
-        context, complete = QueueContext(owner, number), queue.served
+        context, complete = QueueContext(owner, number, lend), queue.served
         for feature in queue.lifecycle.hooks.served:
             feature.served(context, complete=complete)
     views = queue.delivery.views

@@ -96,7 +96,7 @@ class Cause(StrEnum):
     """A newer message has the same key (queue argument x-key)."""
 
     DEAD_LETTERED = "dead-lettered"
-    """The messages were dead letters. They have been moved, or no exchange takes them."""
+    """The messages were dead letters, or lent. They have been moved, or no exchange takes them."""
 
 
 class OpKind(IntEnum):

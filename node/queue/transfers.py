@@ -1,7 +1,7 @@
-"""Dead letters on their way to other partitions: a part of the replicated state.
+"""Dead letters, and lent messages, on their way to other partitions: a part of the replicated state.
 
 A transfer is a numbered operation batch in the other partition. Before the owner sends it, the log of the
-partition that the dead letters leave has the messages, the number and the target queues. So a new owner sends
+partition that they leave has the messages, the number and the target queues. So a new owner sends
 the same messages under the same number, and the other partition applies them once.
 """
 
@@ -21,7 +21,7 @@ _TRANSFER = Struct("<QQII")
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Dead letters of `queue` for the queues `targets` of another partition."""
+    """Dead letters of `queue`, or messages that it lends, for the queues `targets` of another partition."""
 
     queue: int
     number: int
