@@ -17,12 +17,12 @@ NAMES = ("n1", "n2", "n3")
 
 
 class Shared:
-    """A client at each of three nodes, and a queue with three owners: node i owns part i."""
+    """A client at each of three nodes, and a queue with three owners, or less: node i owns part i."""
 
-    def __init__(self, **arguments: Any) -> None:
+    def __init__(self, owners: int = 3, **arguments: Any) -> None:
         self.site = Site(*NAMES)
         self.clients = [self.site.client(name) for name in NAMES]
-        self.clients[0].declare("q", owners=3, **arguments)
+        self.clients[0].declare("q", owners=owners, **arguments)
 
     def publish(self, client: Client, *bodies: bytes, **properties: Any) -> None:
         assert all(client.confirms(client.publish("q", *bodies, **properties)))
@@ -39,7 +39,7 @@ class Shared:
 
     def ready(self) -> list[int]:
         """The messages that wait in each part."""
-        found = [self.owner(part) for part in range(3)]
+        found = [self.owner(part) for part in range(len(self.parts()))]
         owned = [one and one.queues.get(part.id) for one, part in zip(found, self.parts(), strict=True)]
         return [0 if one is None else len(one.delivery.ready) for one in owned]
 
@@ -134,6 +134,19 @@ def test_no_message_is_lost_or_doubled_when_an_owner_is_killed_in_a_loan(lost: s
     acknowledged = Counter(one.body for of_client in settled for one in of_client)
     assert acknowledged == Counter(bodies)
     assert third.depth("q") == 0
+
+
+def test_a_node_without_a_part_uses_the_next_one_whose_owner_is_known() -> None:
+    found = Shared(owners=2)
+    third = found.clients[2]
+    found.publish(third, b"a")
+    assert found.ready() == [1, 0]
+    found.site.nodes["n1"].stop(power=True)
+    assert third.confirms(third.publish("q", b"b")) == [True]
+    found.site.until(lambda: found.owner(0))
+    found.publish(third, b"c")
+    assert third.depth("q") == 3
+    assert sorted(third.bodies("q")) == [b"a", b"b", b"c"]
 
 
 def test_a_loan_keeps_failures_and_the_time_of_expiry() -> None:
