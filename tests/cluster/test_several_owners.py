@@ -9,6 +9,7 @@ import pytest
 
 from cluster.catalog.definitions import QueueDefinition
 from cluster.owner.partition import PartitionOwner
+from tests.cluster.lives import chain, numbers, told
 from tests.cluster.test_domains import refused
 from tests.cluster.test_placement import owner_of
 from tests.site import Client, Delivery, Site
@@ -167,6 +168,21 @@ def test_a_loan_keeps_failures_and_the_time_of_expiry() -> None:
     assert third.depth("q") == 1
     found.site.run(6.0)
     assert third.depth("q") == 0
+
+
+def test_the_life_of_a_lent_message_goes_on_at_the_borrower() -> None:
+    found = Shared()
+    first, second, _ = found.clients
+    found.publish(first, b"a")
+    (number,) = numbers(found.site, "q")
+    second.consume("q")
+    found.site.until(lambda: second.deliveries)
+    second.ack(second.deliveries[0])
+    found.site.run(0.5)
+    lives = chain(found.site, "n3", "q", number)
+    assert [told(found.site, life) for life in lives] == [
+        ["published", "leaving", "moved"], ["published", "settled"],
+    ]  # fmt: skip
 
 
 def test_a_get_finds_the_message_in_whichever_part_it_is() -> None:
