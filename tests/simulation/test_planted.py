@@ -17,6 +17,7 @@ from tests.simulation.test_seeds import (
     OF_FILTERS,
     OF_HISTORIES,
     OF_LINGERING,
+    OF_LOANS,
     OF_VALUES,
     OF_VIEWS,
     SEEDS_A_BLOCK,
@@ -95,7 +96,8 @@ SHOWN_TO_KEEP = {
     Focus.MEMBERS: (*SEEDS, *LONG),
     **FOCUSED,
     Focus.CONSUMERS: (
-        *FOCUSED[Focus.CONSUMERS], *OF_FILTERS, *OF_HISTORIES, *OF_LINGERING, *OF_VALUES, *OF_VIEWS,
+        *FOCUSED[Focus.CONSUMERS], *OF_FILTERS, *OF_HISTORIES, *OF_LINGERING, *OF_LOANS, *OF_VALUES,
+        *OF_VIEWS,
     ),
 }  # fmt: skip
 """Seeds of which other tests show that every promise is kept where no bug is planted."""
