@@ -6,7 +6,7 @@ deletes with the queue.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from cluster.catalog.definitions import QueueDefinition
@@ -45,3 +45,15 @@ def queue_of(stream: QueueDefinition) -> str | None:
     queue = stream.arguments.get(X_HISTORY_OF)
     kept = isinstance(queue, str) and stream.stream and stream.name == history_name(queue)
     return queue if kept else None
+
+
+def check_not_history(queue: QueueDefinition, present: Container[tuple[str, str]]) -> None:
+    """Raises PreconditionFailedError for the stream that keeps the history of a queue which is there.
+    `present` has the queues that are there, by virtual host and name.
+    """
+    kept = queue_of(queue)
+    if kept is not None and (queue.vhost, kept) in present:
+        raise PreconditionFailedError(
+            f"queue '{queue.name}' in vhost '{queue.vhost}' keeps the history of queue '{kept}', and "
+            "goes with that queue"
+        )

@@ -6,7 +6,7 @@ parts have nothing in common but the name: each is declared, bound and deleted a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Container, Iterable, Mapping, Set
 from typing import Any
 
 from cluster.catalog.definitions import QueueDefinition
@@ -83,7 +83,7 @@ class LocalParts:
         return {name for name in own if name not in parts or name_of_part(name)[1] == node}
 
     def check_declared(
-        self, vhost: str, name: str, arguments: Mapping[str, Any], present: Mapping[_Name, QueueDefinition]
+        self, vhost: str, name: str, arguments: Mapping[str, Any], present: Container[_Name]
     ) -> None:
         """Raises PreconditionFailedError for a new local queue under the name of another queue that is
         `present`, and for another queue under the name of a local one.

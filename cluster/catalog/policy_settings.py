@@ -96,6 +96,22 @@ def mistake_in_policy(
     return None
 
 
+def mistake_in_update(arguments: Mapping[str, Any]) -> str | None:
+    """The defect of arguments that a queue which is there is to have; None where it may have them. None for a
+    value takes the argument away.
+    """
+    for name, value in arguments.items():
+        argument = _BY_KEY.get(name.removeprefix(_ARGUMENT))
+        if argument is None:
+            return f"{name} is none of the arguments that policies may set, and stays as it was declared"
+        try:
+            if value is not None:
+                argument.read(value)
+        except UnacceptableError as reason:
+            return f"{value!r} is not a valid value of {name}: {reason}"
+    return None
+
+
 def _reader(key: str, *, operator: bool) -> Callable[[object], Any] | None:
     """The function that checks the value of a key; None for a key that policies do not have."""
     if operator and key not in _OPERATOR_KEYS:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from cluster.catalog.definitions import PartitionDefinition, PartitionKind, QueueDefinition
 from cluster.catalog.placement import CLASSIC, GROUP_SIZE, QUORUM
 from node.message.streams import X_QUEUE_TYPE
+from node.names import NODES_PREFIX
 from node.queue.features.arguments import BY_NAME
 from node.queue.placement_arguments import X_DOMAIN, X_INITIAL_OWNER, X_REPLICATION
 from node.refusal import AccessRefusedError, locked
@@ -50,6 +51,25 @@ def check_redeclared(
     check_equivalent_arguments(queue, wanted, present, sorted(names))
 
 
+def check_stated(
+    existing: QueueDefinition,
+    properties: Mapping[str, bool],
+    arguments: Mapping[str, Any],
+    partition: PartitionDefinition,
+) -> None:
+    """A queue must have the properties and the arguments that a client states, of which None stands for the
+    lack of one. `partition` is the queue's. Raises PreconditionFailedError.
+    """
+    queue = f"queue '{existing.name}' in vhost '{existing.vhost}'"
+    for name, value in properties.items():
+        check_property(queue, name, value, getattr(existing, name))
+    stated = {name: value for name, value in arguments.items() if value is not None}
+    names = set(arguments)
+    if _same_type(stated.get(TYPE_ARGUMENT), existing.arguments.get(TYPE_ARGUMENT), partition):
+        names.discard(TYPE_ARGUMENT)
+    check_equivalent_arguments(queue, stated, existing.arguments, sorted(names))
+
+
 def _same_type(wanted: object, present: object, partition: PartitionDefinition) -> bool:
     """Whether a declaration may ask for the type `wanted` of a queue declared with the type `present`.
 
@@ -62,6 +82,9 @@ def _same_type(wanted: object, present: object, partition: PartitionDefinition) 
 
 
 def refuse_reserved(name: str) -> None:
-    """Raises AccessRefusedError for the name of a new queue with the prefix of the broker's own (§3.1.10)."""
-    if name.startswith(RESERVED_PREFIX):
-        raise AccessRefusedError(f"queue name '{name}' contains reserved prefix '{RESERVED_PREFIX}*'")
+    """Raises AccessRefusedError for the name of a new queue with a prefix of the broker's own: that of names
+    which the broker gives (§3.1.10), and that of the broker's nodes (seed 000, §6.3).
+    """
+    for prefix in (RESERVED_PREFIX, NODES_PREFIX):
+        if name.startswith(prefix):
+            raise AccessRefusedError(f"queue name '{name}' contains reserved prefix '{prefix}*'")

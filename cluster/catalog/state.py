@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from cluster.catalog.access.state import AccessState
+from cluster.catalog.batches import Batches
 from cluster.catalog.definitions import (
     MemberState,
     NodeDefinition,
@@ -23,7 +24,7 @@ from cluster.catalog.definitions import (
     queue_from_plain,
     to_plain,
 )
-from cluster.catalog.histories import history_of, queue_of
+from cluster.catalog.histories import check_not_history, history_of, queue_of
 from cluster.catalog.local_parts import LocalParts
 from cluster.catalog.members import Members
 from cluster.catalog.observer import Observer
@@ -95,11 +96,9 @@ class CatalogState:
         self.witnesses = Witnesses(lambda: self.vhosts.values(), lambda: self.nodes.values())
         self.topics, self.parts = Topics(lambda name: self.queues.get(name)), LocalParts()
         self.owner_parts = OwnerParts(lambda name: self.queues.get(name))
-        self._queue_counts, self.last_queue = Counter[str](), 0
+        self._queue_counts, self._retired, self.last_queue = Counter[str](), list[int](), 0
         self._recent: defaultdict[int, RecentRequests] = defaultdict(RecentRequests)
-        self._retired: list[int] = []
-        self._observer = observer
-        self.default_queue_type = default_queue_type
+        self._observer, self.default_queue_type = observer, default_queue_type
         """The type of durable queues whose virtual host has no other default; the same on all nodes."""
         self.policies = Policies(self._policies_changed, self.vhost)
         self.views = Views(self.queue, observer.views_changed)
@@ -111,9 +110,10 @@ class CatalogState:
             "delete_vhost": self._delete_vhost,
             "declare_exchange": self._declare_exchange,
             "delete_exchange": self._delete_exchange,
-            "declare_queue": self._declare_queue,
+            "declare_queue": self.declare_queue,
             "delete_queue": self._delete_queue,
             "delete_queues": self._delete_queues,
+            "batch": Batches(self).carry_out,
             "release_holder": self._release_holder,
             "bind": self._bind,
             "unbind": self._unbind,
@@ -201,7 +201,7 @@ class CatalogState:
         if any(name in one.hosts for one in kept if one not in alone):
             return False
         for queue in [one for one in self.queues.values() if self.partitions[one.partition] in alone]:
-            self._remove_queue(queue)
+            self.remove_queue(queue)
         for partition in alone:
             self.table.remove(partition)
         self.members.forget(name)
@@ -217,7 +217,7 @@ class CatalogState:
         for queue in list(self.queues.values()):
             transient = self.partitions[queue.partition].kind is PartitionKind.TRANSIENT
             if queue.front_end == front_end and (queue.exclusive or transient):
-                self._remove_queue(queue)
+                self.remove_queue(queue)
         for vhost in self.vhosts.values():
             for name in {binding.destination.name for binding in vhost.exchanges.bindings()}:
                 local = parse_local_queue_name(name)
@@ -254,7 +254,7 @@ class CatalogState:
     def _delete_vhost(self, vhost: str) -> None:
         self.vhost(vhost)
         for queue in [queue for queue in self.queues.values() if queue.vhost == vhost]:
-            self._remove_queue(queue)
+            self.remove_queue(queue)
         del self.vhosts[vhost]
         del self._queue_counts[vhost]
         self.access.forget_vhost(vhost)
@@ -298,7 +298,7 @@ class CatalogState:
 
     # -- queues ---------------------------------------------------------------------------------
 
-    def _declare_queue(
+    def declare_queue(
         self,
         *,
         vhost: str,
@@ -313,6 +313,7 @@ class CatalogState:
         parts: Sequence[tuple[Sequence[str], Sequence[int]]] = (),
         **fields: Any,
     ) -> dict[str, Any]:
+        """Declare a queue. Raises what the checks of declarations raise."""
         self.vhost(vhost)
         existing = self.queues.get((vhost, name))
         if existing is not None:
@@ -352,6 +353,11 @@ class CatalogState:
         self._observer.queue_added(queue)
         return queue
 
+    def change_queue(self, queue: QueueDefinition) -> None:
+        """A queue that is there has other arguments, of those that policies may set."""
+        self.queues[queue.vhost, queue.name] = self.queues_by_id[queue.id] = queue
+        self._observer.views_changed(queue)
+
     def queue_name(self, id: int) -> tuple[str, str] | None:
         """A queue's virtual host and name; None where the catalog has no such queue."""
         queue = self.queues_by_id.get(id)
@@ -376,34 +382,33 @@ class CatalogState:
         self, replicas: tuple[str, ...], transient: bool, front_end: int, terms: SharingTerms
     ) -> PartitionDefinition:
         """The partition for a new queue. Raises RestartedError where its nodes are gone."""
+        replicas = self.check_placed(replicas, transient, front_end)
+        partition = self.table.transient(front_end) if transient else None
+        return partition or self.table.place(replicas, terms)
+
+    def check_placed(self, replicas: Sequence[str], transient: bool, front_end: int) -> tuple[str, ...]:
+        """The nodes for a new queue that are there. Raises RestartedError where its nodes are gone."""
         if transient:
-            partition = self.table.transient(front_end)
-            if partition is None:
+            if self.table.transient(front_end) is None:
                 raise RestartedError("the declaring node has restarted")
-            return partition
-        if self.members.founded:
-            replicas = tuple(name for name in replicas if name in self.nodes)
-        if not replicas:
+            return tuple(replicas)
+        found = tuple(name for name in replicas if name in self.nodes or not self.members.founded)
+        if not found:
             raise RestartedError("the nodes chosen for the queue have left the cluster; declare again")
-        return self.table.place(replicas, terms)
+        return found
 
     def _delete_queue(self, id: int) -> bool:
         queue = self.queues_by_id.get(id)
         if queue is None:
             return False
         self.check_goes_alone(queue)
-        self._remove_queue(queue)
+        self.remove_queue(queue)
         return True
 
     def check_goes_alone(self, queue: QueueDefinition) -> None:
         """Raises PreconditionFailedError for the history of a queue which is there, and for a hidden part."""
         check_whole(queue)
-        kept = queue_of(queue)
-        if kept is not None and (queue.vhost, kept) in self.queues:
-            raise PreconditionFailedError(
-                f"queue '{queue.name}' in vhost '{queue.vhost}' keeps the history of queue '{kept}', and "
-                "goes with that queue"
-            )
+        check_not_history(queue, self.queues)
 
     def _delete_queues(self, ids: list[int]) -> None:
         """Delete the queues that still exist: they were in the memory of a node that is gone."""
@@ -414,9 +419,9 @@ class CatalogState:
         """A connection is closed: remove its exclusive queues."""
         for queue in list(self.queues.values()):
             if queue.exclusive and (queue.front_end, queue.holder) == (front_end, holder):
-                self._remove_queue(queue)
+                self.remove_queue(queue)
 
-    def _remove_queue(self, queue: QueueDefinition) -> None:
+    def remove_queue(self, queue: QueueDefinition) -> None:
         """Remove a queue, and with it the stream that keeps its history, and its hidden parts."""
         if queue.id not in self.queues_by_id:
             return
@@ -434,7 +439,7 @@ class CatalogState:
         if history is not None and queue_of(history) == queue.name:
             others.append(history)
         for other in others:
-            self._remove_queue(other)
+            self.remove_queue(other)
 
     # -- snapshots ------------------------------------------------------------------------------
 

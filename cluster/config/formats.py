@@ -19,7 +19,7 @@ from node.message.streams import (
 )
 from node.queue.placement_arguments import X_DOMAIN, X_INITIAL_OWNER, X_OWNERS, X_REPLICATION
 
-FORMAT_LEVEL: Final = 25
+FORMAT_LEVEL: Final = 26
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
@@ -46,6 +46,7 @@ With level 23 rejections of messages may have the client's error.
 With level 24 partitions may be in a domain of nodes, queues name their first owner, and nodes have parts of
 local queues.
 With level 25 queues may have several owners, which lend each other messages.
+With level 26 the catalog carries out batches of commands.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -146,6 +147,9 @@ name messages which the queue has (`node.queue.operations.Refer`).
 
 VIEWS: Final = 21
 """From this level on nodes carry out the catalog's commands about views, and owners have views."""
+
+BATCHES: Final = 26
+"""From this level on nodes carry out the catalog's command `batch` (`cluster.catalog.batches`)."""
 
 NOTES_IN_LOGS: Final = 22
 """From this level on nodes read logs that have notes for histories (`node.queue.history_notes`), and

@@ -10,6 +10,7 @@ from cluster.catalog.definitions import parse_local_queue_name
 from cluster.config.formats import FILTERS_IN_TERMS, METHODS_IN_RUNS, SECTIONS_IN_RUNS
 from cluster.gateway.attaching import Attaching
 from cluster.gateway.barriers import with_dropped
+from cluster.gateway.batches import FrontEndBatches
 from cluster.gateway.browsing import Bookmark
 from cluster.gateway.browsing_consumers import BrowsingConsumers
 from cluster.gateway.cancellations import Cancellations
@@ -44,6 +45,7 @@ from node.ranges.range_set import Range
 from node.refusal import Refusal, locked
 from node.routing.exchange import Exchange
 from node.routing.matching import Binding, Destination
+from node.session.batch_port import BatchPort
 from node.session.link_port import LinkPort
 from node.session.logins import Login
 from node.session.permissions import Permissions, Scope
@@ -56,7 +58,6 @@ from node.session.ports import (
     NamedAnswer,
     QueueCounts,
     QueueDeclaration,
-    QueueDescription,
     QueueRef,
     RenewalAnswer,
     Route,
@@ -64,6 +65,7 @@ from node.session.ports import (
     TargetPort,
     VhostConnection,
 )
+from node.session.queue_description import QueueDescription
 from node.session.subscriber import Subscriber
 from node.session.traffic import ExchangeFlow
 from node.session.view_port import ViewPort
@@ -98,6 +100,7 @@ class FrontEnd:
         self._access, self._connections, self._redirects = access, connections, Redirects(context)
         self.permissions: Permissions = access
         self._descriptions = Descriptions(catalog.state, links, local, self._placing)
+        self.batches: BatchPort = FrontEndBatches(context, self._declarations, self._descriptions)
         self._cancellations = Cancellations(
             catalog, formats, links, local, context.config.auto_delete_after_s
         )

@@ -12,7 +12,8 @@ from cluster.gateway.local_queues import LocalQueues
 from cluster.gateway.queue_placing import QueuePlacing
 from node.refusal import NotFoundError
 from node.routing.matching import Binding, Destination
-from node.session.ports import QueueDescription, QueueRef
+from node.session.ports import QueueRef
+from node.session.queue_description import QueueDescription
 
 
 class Descriptions:

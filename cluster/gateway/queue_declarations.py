@@ -129,7 +129,7 @@ class QueueDeclarations:
             "vhost": vhost,
             "name": declaration.name or self._local.new_name(),
             "semantics": int(semantics),
-            **self._place_of(declaration, placement),
+            **self.place_of(declaration, placement),
         }
         if declaration.exclusive:
             self._holders.add(holder)
@@ -147,7 +147,7 @@ class QueueDeclarations:
 
         catalog.submit("declare_queue", arguments, declared, creation.applied)
 
-    def _place_of(self, declaration: QueueDeclaration, placement: Placement) -> dict[str, Any]:
+    def place_of(self, declaration: QueueDeclaration, placement: Placement) -> dict[str, Any]:
         """The arguments of the catalog's command that say where the queue is placed. Those of the last
         releases alone go to members that read no others.
         """

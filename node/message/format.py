@@ -9,11 +9,12 @@ Callers do not look into the value; they may use it as a key under which they re
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from node.message.deaths import Death, FirstPublish
 from node.message.facts import Facts
+from node.message.requests import RequestMessage
 from node.message.run import Run
 from node.ranges.range_map import Span
 
@@ -199,3 +200,20 @@ class MessageFormat(Protocol):
 
     def contents(self, run: Run) -> tuple[dict[str, Any], bytes]:
         """The properties by name, and the body, of a run of one message."""
+
+    # -- requests to the broker -----------------------------------------------------------------
+
+    def request(self, run: Run, most: int) -> RequestMessage:
+        """The request in a run of one message, whose body has at most so many octets."""
+
+    def response(
+        self,
+        run: Run,
+        request: RequestMessage,
+        place: tuple[str, str],
+        plain: Sequence[dict[str, Any]],
+        octets: bytes,
+    ) -> Run:
+        """The response to the request in `run`, for an exchange and a routing key: the list of maps `plain`
+        for a `typed` one, and the `octets`, which are JSON, for others. It is as durable as the request.
+        """

@@ -30,6 +30,7 @@ from node.names import REPLY_TO
 from node.refusal import AccessRefusedError, NotFoundError, Refusal
 from node.routing.exchange import ExchangeKind
 from node.routing.matching import DestinationKind
+from node.session.batch_port import BatchCommand, MakeQueue, QueryQueues, RemoveQueue, UpdateQueue
 from node.session.commands import (
     Bind,
     Command,
@@ -47,12 +48,15 @@ from node.session.commands import (
     Unbind,
 )
 from node.session.permissions import Right, Scope
-from node.session.ports import BrokerPort
+from node.session.ports import BrokerPort, QueueDeclaration
 
 SERVER_NAMED: Final = "amq.gen-" + "0" * 22
 """Stands for a queue name that the server is about to generate: patterns of permissions are matched
 with it.
 """
+
+EVERY_NAME: Final = ".*"
+"""The pattern that takes every name."""
 
 
 class AccessChecks:
@@ -69,6 +73,26 @@ class AccessChecks:
         check = _CHECKS.get(type(command))
         if check is not None:
             check(self, scope, holder, command)
+
+    def check_batched(self, scope: Scope, holder: int, command: BatchCommand) -> None:
+        """As `check`, for a command of a batch. AssertQueue needs no right, as FindQueue; a query of all
+        queues needs the right to read queues of every name.
+        """
+        if isinstance(command, MakeQueue):
+            declaration = QueueDeclaration(
+                command.name, command.durable, False, command.auto_delete, command.arguments
+            )
+            self._declare_queue(scope, holder, DeclareQueue(declaration))
+        elif isinstance(command, UpdateQueue):
+            self._queue(scope, Right.CONFIGURE, command.name)
+            dead_letters = command.arguments.get("x-dead-letter-exchange")
+            if isinstance(dead_letters, str):
+                self._queue(scope, Right.READ, command.name)
+                self._exchange(scope, Right.WRITE, dead_letters)
+        elif isinstance(command, RemoveQueue):
+            self._queue(scope, Right.CONFIGURE, command.name)
+        elif isinstance(command, QueryQueues) and not command.name:
+            self._port.permissions.check_pattern(scope, Right.READ, EVERY_NAME)
 
     def _exchange(self, scope: Scope, right: Right, name: str) -> None:
         self._port.permissions.check_exchange(scope, right, name)

@@ -19,7 +19,8 @@ from node.delivery.deeds import NO_LIMIT, Became, Deed, MoveTarget, ReplayTarget
 from node.ranges.range_set import Range
 from node.refusal import Refusal
 from node.routing.matching import Binding, Destination
-from node.session.ports import Got, QueueDeclaration, QueueDescription
+from node.session.ports import Got, QueueDeclaration
+from node.session.queue_description import QueueDescription
 from node.session.view_port import ViewRows, ViewVersion
 
 # -- commands -------------------------------------------------------------------------------------

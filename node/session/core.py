@@ -11,7 +11,6 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 from node.delivery.settlements import Modification, Outcome, Settlement
@@ -19,6 +18,7 @@ from node.delivery.unsettled import UnsettledRanges
 from node.message.run import Run
 from node.ranges.range_set import Range
 from node.refusal import Refusal
+from node.session.batch_node import AdminNode
 from node.session.commands import Answered, Command, Consuming, Result
 from node.session.consumers import Released, SessionConsumers, nothing
 from node.session.logins import Login
@@ -57,6 +57,7 @@ class SessionCore:
         self._requests = Requests(port)
         self._transactions = TransactionRuns(port, self.traffic, self._unroutable)
         self._consumers = SessionConsumers(port, in_use)
+        self._admin = AdminNode(port, session)
 
     @property
     def vhost(self) -> str:
@@ -161,6 +162,8 @@ class SessionCore:
             if not self._port.publish(session, channel, run, route, first_tag):
                 session.hold(channel)
             return
+        if self._admin.takes(self.scope, self.holder, channel, run, first_tag):
+            return
         self._unroutable(channel, run, mandatory)
         if first_tag:
             # A message that no queue takes is confirmed at once: no node has to store it.
@@ -248,6 +251,7 @@ class SessionCore:
     def forget(self) -> None:
         """Drop the references to the session, so that it is freed at once."""
         self._session = self.subscriber = ENDED_SESSION
+        self._admin = AdminNode(self._port, ENDED_SESSION)
         self._transactions.forget()
         self._consumers = SessionConsumers(self._port, none_in_use)
 
@@ -265,9 +269,7 @@ class Containment:
     def __enter__(self) -> None:
         """Nothing to do on entry."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool:
+    def __exit__(self, kind: object, error: object, traceback: object) -> bool:
         if not isinstance(error, Exception):
             return False
         self.failed(error)

@@ -21,9 +21,11 @@ from node.ranges.range_set import Range
 from node.refusal import Refusal
 from node.routing.exchange import Exchange
 from node.routing.matching import Binding, Destination
+from node.session.batch_port import BatchPort
 from node.session.link_port import LinkPort
 from node.session.logins import Login
 from node.session.permissions import GrantedRights, Permissions, Scope
+from node.session.queue_description import QueueDescription
 from node.session.subscriber import Subscriber
 from node.session.traffic import ExchangeFlow
 from node.session.view_port import ViewPort
@@ -65,20 +67,6 @@ class QueueCounts:
     consumers: int
     leased: int
     scheduled: int = 0
-
-
-class QueueDescription(NamedTuple):
-    """A queue as its declaration has it, of the type `kind` (classic, quorum or stream), and its nodes."""
-
-    name: str
-    kind: str
-    durable: bool
-    exclusive: bool
-    auto_delete: bool
-    arguments: Mapping[str, Any]
-    leader: str
-    """The node that owns the queue, as far as this node knows."""
-    replicas: tuple[str, ...]
 
 
 class DeclaredQueue(NamedTuple):
@@ -227,6 +215,7 @@ class BrokerPort(Protocol):
     targets: TargetPort
     links: LinkPort
     views: ViewPort
+    batches: BatchPort
 
     def ready(self) -> bool:
         """Whether this node's catalog is up to date. A session takes no input of its client while

@@ -26,6 +26,9 @@ class PublishingSession(Subscriber, Protocol):
     def publish_refused(self, channel: int, refusal: Refusal) -> None:
         """The run is not published: the exchange does not exist, or the user may not publish to it."""
 
+    def batch_refused(self, channel: int, tag: int, refusal: Refusal) -> None:
+        """The batch of commands in this publish is refused, and has changed nothing."""
+
 
 class GoneSession:
     """Stands for the session of a client that has left: ignores every call."""
@@ -42,6 +45,7 @@ class GoneSession:
     def hold(self, channel: int) -> None: ...
     def return_unroutable(self, channel: int, run: Run) -> None: ...
     def publish_refused(self, channel: int, refusal: Refusal) -> None: ...
+    def batch_refused(self, channel: int, tag: int, refusal: Refusal) -> None: ...
 
 
 ENDED_SESSION: Final = GoneSession()

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from node.delivery.settlements import Outcome, Settlement
 from node.message.run import Run
 from node.refusal import PreconditionFailedError, Refusal
+from node.session.batch_node import is_for_admin, transacted
 from node.session.ports import BrokerPort, Done, Route
 from node.session.traffic import Traffic
 
@@ -35,7 +36,11 @@ class TransactionRuns:
         """Why the transaction of a channel lacks a run."""
 
     def hold(self, channel: int, run: HeldRun) -> None:
-        """The channel's transaction will publish the run."""
+        """The channel's transaction will publish the run. Raises PreconditionFailedError for batches of
+        commands.
+        """
+        if not run.route and is_for_admin(run.run):
+            raise transacted()
         self._held.setdefault(channel, []).append(run)
 
     def refuse(self, channel: int, refusal: Refusal) -> None:

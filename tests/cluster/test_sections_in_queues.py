@@ -68,6 +68,9 @@ class Publisher(RecordedSubscriber):
     def return_unroutable(self, channel: int, run: Run) -> None:
         self.returned.append(run)
 
+    def batch_refused(self, channel: int, tag: int, refusal: Any) -> None:
+        raise AssertionError("no test sends a batch")
+
     def publish_refused(self, channel: int, refusal: Any) -> None:
         self.refusals.append(refusal)
 

@@ -34,6 +34,9 @@ class Transactor(RecordedSubscriber):
     def return_unroutable(self, channel: int, run: Run) -> None:
         raise AssertionError("a whole commit returns no message")
 
+    def batch_refused(self, channel: int, tag: int, refusal: Refusal) -> None:
+        raise AssertionError("no test sends a batch")
+
     def publish_refused(self, channel: int, refusal: Refusal) -> None:
         self.refusals.append(refusal)
 

@@ -11,7 +11,8 @@ from node.message.run import Run
 from node.refusal import NotFoundError, Refusal
 from node.routing.exchange import Exchange
 from node.session.amqp10.session import ConnectionSession
-from node.session.ports import ConsumerOptions, DeclaredQueue, QueueDeclaration, QueueDescription, QueueRef
+from node.session.ports import ConsumerOptions, DeclaredQueue, QueueDeclaration, QueueRef
+from node.session.queue_description import QueueDescription
 from node.session.subscriber import Subscriber
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.composite import Composite

@@ -270,6 +270,9 @@ class LineSession:
     def return_unroutable(self, channel: int, run: Run) -> None:
         self._fate = "unroutable"
 
+    def batch_refused(self, channel: int, tag: int, refusal: Refusal) -> None:
+        raise AssertionError("no test sends a batch")
+
     def publish_refused(self, channel: int, refusal: Refusal) -> None:
         self._answered(refusal)
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from node.refusal import AccessRefusedError, NotFoundError, PreconditionFailedError, locked
 from node.routing.matching import Binding, Destination, DestinationKind
 from node.session.amqp10.management import arguments_hash, routed
-from node.session.ports import DeclaredQueue, QueueDeclaration, QueueDescription, QueueRef
+from node.session.ports import DeclaredQueue, QueueDeclaration, QueueRef
+from node.session.queue_description import QueueDescription
 from node.session.view_port import UNKNOWN_VERSION, TakeRows, ViewRows, ViewVersion
 from node.wire.amqp091.fields import Timestamp
 from node.wire.amqp10 import definitions as d

@@ -42,6 +42,9 @@ class Publisher(RecordedSubscriber):
     def return_unroutable(self, channel: int, run: Run) -> None:
         self.returned.append(run)
 
+    def batch_refused(self, channel: int, tag: int, refusal: Refusal) -> None:
+        raise AssertionError("no test sends a batch")
+
     def publish_refused(self, channel: int, refusal: Refusal) -> None:
         self.refusals.append(refusal)
 

@@ -187,6 +187,9 @@ class InternalChannel:
     def publish_refused(self, channel: int, refusal: Refusal) -> None:
         self._refuse(refusal)
 
+    def batch_refused(self, channel: int, tag: int, refusal: Refusal) -> None:
+        self._refuse(refusal)
+
     def hold(self, channel: int) -> None:
         """See `unblocked`."""
 

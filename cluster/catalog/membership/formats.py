@@ -21,6 +21,7 @@ from cluster.catalog.replica import Catalog
 from cluster.config.formats import (
     ARGUMENT_LEVELS,
     BACKLOGS_IN_TERMS,
+    BATCHES,
     CANCELS_IN_RETURNS,
     CHANGED_TERMS,
     DOMAINS,
@@ -156,6 +157,10 @@ class Formats:
     def know_views(self) -> bool:
         """Whether all members have views in the catalog, and over the queues that they own."""
         return self.everywhere >= VIEWS
+
+    def know_batches(self) -> bool:
+        """Whether all members carry out batches of commands in the catalog."""
+        return self.everywhere >= BATCHES
 
     def keep_histories(self) -> bool:
         """Whether all members read notes for histories, which logs and snapshots may have then."""

@@ -186,6 +186,10 @@ class Session(MachineSession):
         """The run is not published: the refusal closes the channel."""
         self.connection.fail_publish(channel, refusal)
 
+    def batch_refused(self, channel: int, tag: int, refusal: Refusal) -> None:
+        """The answer to the batch, if the client wants one, has the reason: basic.nack has none."""
+        self.reject(channel, tag, tag)
+
     # -- transactions ---------------------------------------------------------------------------
 
     def _hold_publish(self, effect: effects.HoldPublish) -> None:

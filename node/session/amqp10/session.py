@@ -394,6 +394,13 @@ class ConnectionSession(MachineSession):
             taken = self._core.traffic.published - self._published
             self.connection.sessions.refuse_publish(self._publishing, taken, refusal_error(refusal))
 
+    def batch_refused(self, channel: int, tag: int, refusal: Refusal) -> None:
+        with self:
+            if not self._core.ended:
+                rejected = Rejected(fitted(refusal_error(refusal)))
+                self.connection.sessions.decided(channel, tag, tag, rejected)
+                self._transport.wanted()
+
     def hold(self, channel: int) -> None:
         """A link is full: the connection handles no input before `unblocked`."""
         self.connection.sessions.holding.add(channel)

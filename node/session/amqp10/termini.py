@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from node.delivery.settlements import Modification
 from node.message.streams import X_SUBSCRIPTION
+from node.names import ADMIN_NODE
 from node.ranges.range_set import RangeSet
 from node.refusal import NotFoundError, Refusal, ResourceLockedError
 from node.session.amqp10.filters import filter_set
@@ -136,6 +137,9 @@ class Termini:
         if not link.exchange:
             self._take_over(link, link.routing_key)
         self._port.route(self._core.scope, link.exchange, link.routing_key)
+        if not link.exchange and link.routing_key == ADMIN_NODE:
+            self._connection.sessions.accept(link)
+            return
         if not link.exchange and self._redirected(link, link.routing_key, address):
             return
         command = FindExchange(link.exchange) if link.exchange else FindQueue(link.routing_key)

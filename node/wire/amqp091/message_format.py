@@ -5,15 +5,16 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from node.message.deaths import Death, FirstPublish
 from node.message.facts import Facts
 from node.message.format import Asked, Copies, MessageSyntaxError, ToldHeaders
+from node.message.requests import RequestMessage
 from node.message.run import Run
 from node.ranges.range_map import Span
-from node.wire.amqp091 import composing, contents, deaths, routing_keys, sender_selected
+from node.wire.amqp091 import composing, contents, deaths, requests, routing_keys, sender_selected
 from node.wire.amqp091.errors import ProtocolException
 from node.wire.amqp091.facts import NO_PROPERTY_LIST, Amqp091Facts
 from node.wire.amqp091.fields import Table
@@ -133,3 +134,16 @@ class Amqp091Format:
 
     def contents(self, run: Run) -> tuple[dict[str, Any], bytes]:
         return composing.contents_of(run)
+
+    def request(self, run: Run, most: int) -> RequestMessage:
+        return requests.request_in_publish(run, most)
+
+    def response(
+        self,
+        run: Run,
+        request: RequestMessage,
+        place: tuple[str, str],
+        plain: Sequence[dict[str, Any]],
+        octets: bytes,
+    ) -> Run:
+        return requests.response_as_publish(run, request, place, octets)

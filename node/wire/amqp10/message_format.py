@@ -9,7 +9,7 @@ message, with `skip`.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -17,12 +17,13 @@ from uuid import UUID
 from node.message.deaths import Death, FirstPublish
 from node.message.facts import Facts
 from node.message.format import NO_EXPIRATION, Asked, Copies, MessageSyntaxError, ToldHeaders
+from node.message.requests import RequestMessage
 from node.message.run import Run, joined
 from node.message.streams import X_STREAM_OFFSET
 from node.ranges.range_map import Span, spans_of
 from node.refusal import PreconditionFailedError
 from node.wire.amqp091.message_format import Amqp091Format
-from node.wire.amqp10 import deaths
+from node.wire.amqp10 import deaths, requests
 from node.wire.amqp10.encoding import encode_amqp
 from node.wire.amqp10.facts import Amqp10Facts, properties_of_key, property_keys
 from node.wire.amqp10.from_amqp091 import run_from_amqp091
@@ -228,6 +229,19 @@ class Amqp10Format:
     def contents(self, run: Run) -> tuple[dict[str, Any], bytes]:
         """The properties by their names in AMQP 0-9-1, as far as they have one."""
         return _AMQP_0_9_1.contents(shown_contents(run))
+
+    def request(self, run: Run, most: int) -> RequestMessage:
+        return requests.request_in_sections(run, most)
+
+    def response(
+        self,
+        run: Run,
+        request: RequestMessage,
+        place: tuple[str, str],
+        plain: Sequence[dict[str, Any]],
+        octets: bytes,
+    ) -> Run:
+        return requests.response_in_sections(run, request, place, plain, octets)
 
 
 def _with_time_left(left: int, limit: int | None, head: bytes) -> bytes:
