@@ -35,6 +35,7 @@ from cluster.gateway.shared_queues import SharedQueues
 from cluster.gateway.state import Confirmation, LinkConsumer
 from cluster.gateway.streams import Streams
 from cluster.gateway.targets import FrontEndTargets
+from cluster.gateway.times import within_times
 from cluster.gateway.views import FrontEndViews
 from cluster.peers.link_messages import FIRST_CONSUMER
 from node.delivery.deeds import Deed, Named
@@ -457,7 +458,17 @@ class FrontEnd:
         if not named.deed.copies:
             self._browsing.streams.refuse(queue, f"{named.deed.name.lower()} by bookmark or filter")
         topic = self._browsing.streams.kept_by(queue) if named.deed is Deed.UNDO else None
-        self._requests.settle_named(queue, named, answer, topic)
+        if named.since is None and named.until is None:
+            self._requests.settle_named(queue, named, answer, topic)
+            return
+
+        def narrowed(within: Named | None, refusal: Refusal | None) -> None:
+            if within is None:
+                answer({}, refusal)
+            else:
+                self._requests.settle_named(queue, within, answer, topic)
+
+        within_times(self._links, self._browsing.streams.telling_times(queue), named, narrowed)
 
     def renew(self, lease: int, ranges: list[Range]) -> None:
         self._giving_back.renew(lease, ranges)

@@ -36,11 +36,19 @@ class Streams:
         """The stream that keeps the messages which have left a queue. Raises PreconditionFailedError where
         there is none, or no one stream.
         """
+        return self._one_under(queue, "keeps the messages that have left")
+
+    def telling_times(self, queue: QueueRef) -> QueueRef:
+        """The stream that knows when the messages of a queue were taken. Raises PreconditionFailedError where
+        there is none, or no one stream.
+        """
+        return queue if self.has(queue) else self._one_under(queue, "knows the times of messages of")
+
+    def _one_under(self, queue: QueueRef, wanted: str) -> QueueRef:
         found = self._state.topics.under(queue.vhost, queue.name)
         if found is None:
             raise PreconditionFailedError(
-                f"no stream keeps the messages that have left {queue}: it has no {X_HISTORY}, and is over no "
-                "one stream"
+                f"no stream {wanted} {queue}: it has no {X_HISTORY}, and is over no one stream"
             )
         return QueueRef(found.name, found.partition, found.id, found.vhost)
 

@@ -97,6 +97,8 @@ class Named:
     what it asks of them: those of the numbers that the filter takes. `searches`: the numbers are a
     stretch of the queue. `target` is where the messages of a move, a copy or a replay go. The deed is done
     for `limit` messages at most. `tries`: nothing is done, the messages are counted as if it were.
+    `since`, `until`: the kind and the value of a place in their stream (`node.message.streams.StreamOffset`),
+    from which on they are, and before which; None for all.
     """
 
     deed: Deed
@@ -106,3 +108,5 @@ class Named:
     limit: int = NO_LIMIT
     tries: bool = False
     searches: bool = False
+    since: tuple[int, int] | None = None
+    until: tuple[int, int] | None = None

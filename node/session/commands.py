@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from node.delivery.backlog import NO_BACKLOG
 from node.delivery.deeds import NO_LIMIT, Became, Deed, MoveTarget, ReplayTarget
+from node.message.streams import StreamOffset
 from node.ranges.range_set import Range
 from node.refusal import Refusal
 from node.routing.matching import Binding, Destination
@@ -195,7 +196,7 @@ class SettleMessages:
     the queue. A bookmark names each message, or, without bookmarks, a filter names those that the queue has
     (docs/expressions.md), or that its stream has, from the bookmark `first` to the bookmark `last`, which may
     be empty. `condition`: the octets of a selector that messages must meet, too.
-    `target`, `limit` and `tries`: see `node.delivery.deeds.Named`. Result: MessagesSettled.
+    `target`, `limit`, `tries`, `since` and `until`: see `node.delivery.deeds.Named`. Result: MessagesSettled.
     """
 
     queue: str
@@ -208,6 +209,8 @@ class SettleMessages:
     limit: int = NO_LIMIT
     tries: bool = False
     condition: bytes = b""
+    since: StreamOffset | None = None
+    until: StreamOffset | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from node.delivery.deeds import Became, MoveTarget, Named, Replaying
 from node.expressions.condition import encoded_condition
 from node.expressions.errors import ExpressionError
 from node.message.bookmarks import LAST_NUMBER, BookmarkError, bookmark_of, number_of_bookmark
+from node.message.streams import StreamOffset
 from node.ranges.range_set import Range, count_of, numbers_of, ranges_of
 from node.refusal import PreconditionFailedError
 from node.session.commands import MessagesSettled, SettleMessages
@@ -51,9 +52,15 @@ def named_messages(
         raise PreconditionFailedError("upgrade all nodes first: one runs a release without filters")
     try:
         octets = encoded_condition(command.filter)
-        return Named(deed, _between(queue, command), octets, target, limit, tries, searches=True)
+        between = _between(queue, command)
+        since, until = _plain(command.since), _plain(command.until)
+        return Named(deed, between, octets, target, limit, tries, True, since, until)
     except ExpressionError as error:
         raise PreconditionFailedError(f"invalid filter for {queue}: {error}") from None
+
+
+def _plain(place: StreamOffset | None) -> tuple[int, int] | None:
+    return None if place is None else (int(place.kind), place.value)
 
 
 def _between(queue: QueueRef, command: SettleMessages) -> list[Range]:

@@ -8,12 +8,14 @@ import pytest
 
 from cluster.config.formats import UNDONE
 from node.delivery.deeds import Became, Deed
+from node.message.streams import LARGEST_OFFSET, OffsetKind, StreamOffset
 from node.refusal import AccessRefusedError, PreconditionFailedError, Refusal
 from node.wire.amqp091 import methods as m
 from tests.cluster.kept_links import site
 from tests.cluster.test_leases import isolate
 from tests.cluster.test_moving import place
 from tests.cluster.test_settling_by_bookmark import QUEUE, Settlement, bookmarks_of, taking
+from tests.cluster.test_streams import now_s
 from tests.cluster.test_topics import TOPIC, publish, taken
 from tests.inside import machine_of
 from tests.site import Client, Delivery, Site
@@ -82,6 +84,49 @@ def test_purged_and_expired_messages_come_back(site: Site) -> None:
     # The time to live begins anew.
     site.until(lambda: client.depth(QUEUE) == 2)
     assert taken(client, QUEUE) == ["a", "b"]
+
+
+@pytest.mark.requirement("X4.5")
+def test_messages_of_a_time_come_back(site: Site) -> None:
+    client = over(site)
+    times: list[StreamOffset] = []
+    for letters in ("ab", "cd", "ef"):
+        times.append(StreamOffset(OffsetKind.TIME, round(now_s(site) * 1000)))
+        publish(client, *letters)
+        site.run(2.0)
+    client.purge(QUEUE)
+    assert back(site, since=times[1], until=times[2], tries=True) == {Became.SETTLED: 2}
+    assert back(site, since=times[1], until=times[2]) == {Became.SETTLED: 2}
+    assert taken(client, QUEUE) == ["c", "d"]
+    assert back(site, until=times[1]) == {Became.SETTLED: 2}
+    assert taken(client, QUEUE) == ["a", "b"]
+    assert back(site, since=StreamOffset(OffsetKind.AGE, 2500)) == {Became.SETTLED: 2}
+    assert taken(client, QUEUE) == ["e", "f"]
+    assert back(site, since=times[2], until=times[1]) == {}
+    later = StreamOffset(OffsetKind.TIME, LARGEST_OFFSET)
+    assert back(site, since=later) == {}
+    assert back(site, until=later) == {Became.SETTLED: 6}
+    # The other commands know times, too.
+    removed = Settlement(site, "n2", Deed.ACKNOWLEDGE, filter=ALL, since=times[1], until=times[2]).answer
+    assert removed.counts == {Became.SETTLED: 2}
+    assert taken(client, QUEUE) == ["a", "b", "e", "f"]
+    plain = site.client("n2")
+    plain.declare("plain")
+    target = place(site, "plain")
+    copied = Settlement(site, "n2", Deed.COPY, filter=ALL, since=times[1], target=target).answer
+    assert copied.counts == {}
+    assert back(site, since=times[2]) == {Became.SETTLED: 2}
+    copied = Settlement(site, "n2", Deed.COPY, filter=ALL, since=times[1], target=target).answer
+    assert copied.counts == {Became.SETTLED: 2}
+    assert taken(client, "plain") == ["e", "f"]
+
+
+def test_a_queue_without_a_stream_knows_no_times(site: Site) -> None:
+    site.client("n1").declare(QUEUE)
+    since = StreamOffset(OffsetKind.AGE, 1000)
+    refusal = Settlement(site, "n2", Deed.EXPIRE, filter=ALL, since=since).answer
+    assert isinstance(refusal, PreconditionFailedError)
+    assert str(refusal).startswith("no stream knows the times of messages of queue 'q' in vhost '/'")
 
 
 @pytest.mark.requirement("X4.5")

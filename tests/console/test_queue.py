@@ -106,6 +106,47 @@ def test_messages_are_moved(browser: Browser, cluster: Cluster, channel: Connect
     assert (body, method.message_count) == (b"body 0", 419)
 
 
+def test_messages_come_back_that_have_left(
+    browser: Browser, cluster: Cluster, channel: Connect, name: str
+) -> None:
+    publisher = channel(0)
+    publisher.queue_declare(name, durable=True, arguments={"x-history": "7D"})
+    publisher.confirm_delivery()
+    for number in range(5):
+        publisher.basic_publish("", name, b"%d" % number, pika.BasicProperties(headers={"n": number}))
+    publisher.queue_purge(name)
+    visit(browser, cluster, name)
+    browser.press("Bring back")
+    browser.fill("Only those with", "n < 3")
+    browser.fill("Published since", "1h")
+    browser.press("Bring back")
+    browser.wait(lambda: "3 messages brought back" in browser.text("dialog [role=status]"), "they are back")
+    browser.press("Close")
+    browser.dialog_closes()
+    ready(browser, 3)
+
+
+def test_dead_letters_are_published_anew(
+    browser: Browser, cluster: Cluster, channel: Connect, name: str
+) -> None:
+    dead = f"{name}-dead"
+    filled(channel, dead, 0)
+    publisher = channel(0)
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead, "x-queue-type": "quorum"}
+    publisher.queue_declare(name, durable=True, arguments=arguments)
+    publisher.basic_publish("", name, b"body")
+    method, _, _ = publisher.basic_get(name)
+    publisher.basic_reject(method.delivery_tag, requeue=False)
+    visit(browser, cluster, dead)
+    ready(browser, 1)
+    browser.press("Publish anew")
+    browser.press("Publish")
+    browser.wait(lambda: "1 message published" in browser.text("dialog [role=status]"), "it is published")
+    browser.press("Close")
+    browser.dialog_closes()
+    assert counted(cluster, name) == 1
+
+
 def test_purging_asks_first(browser: Browser, cluster: Cluster, channel: Connect, name: str) -> None:
     filled(channel, name, 2)
     visit(browser, cluster, name)

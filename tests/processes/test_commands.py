@@ -242,7 +242,9 @@ def test_messages_are_brought_back(cluster: Cluster, channel: Connect, name: str
     url = ("--url", cluster[2].http)
     tried = quorate("queues", "undo", name, "--all", "--dry-run", *url)
     assert (tried.returncode, tried.stdout) == (0, "6 would be brought back\n")
-    some = quorate("queues", "undo", name, "--filter", "n < 2", *url)
+    none = quorate("queues", "undo", name, "--until", "1h", *url)
+    assert (none.returncode, none.stdout, none.stderr) == (0, "0 brought back\n", "")
+    some = quorate("queues", "undo", name, "--filter", "n < 2", "--since", "1h", *url)
     assert (some.returncode, some.stdout, some.stderr) == (0, "2 brought back\n", "")
     api, path = Management(cluster[1]), path_of("queues", "/", name) + "/undo"
     first = api.call("POST", path, {"count": 1}).value
@@ -257,4 +259,5 @@ def test_messages_are_brought_back(cluster: Cluster, channel: Connect, name: str
     rest = quorate("queues", "undo", name, "--all", *url)
     assert (rest.returncode, rest.stdout, rest.stderr) == (0, "3 brought back\n", "")
     assert [publisher.basic_get(name, auto_ack=True)[2] for _ in range(6)] == [b"%d" % n for n in range(6)]
+    refused(api.call("POST", path, {"since": "yesterday"}), 400, "bad_request")
     refused(api.call("POST", path_of("queues", "/", stream) + "/undo", {}), 400, "bad_request")

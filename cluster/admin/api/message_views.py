@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from cluster.gateway.browsing import BEGINNING
 from node.delivery.deeds import NO_LIMIT, Became, Deed
 from node.expressions.condition import encoded_condition
 from node.expressions.errors import ExpressionError
+from node.message.streams import OffsetKind, StreamOffset, age_ms, moment_ms
 from node.refusal import NotFoundError
 from node.session.commands import DeclareQueue, LeasesRenewed, MessagesSettled, RenewLeases, SettleMessages
 from node.session.permissions import IMPERSONATOR
@@ -134,7 +136,7 @@ async def settle_messages(services: Services, call: Call) -> dict[str, Any]:
     action = fields.text("action", ACKNOWLEDGE)
     if action not in DEEDS:
         raise bad_request(f"action is none of {', '.join(DEEDS)}")
-    command = named_by(call.path["name"], DEEDS[action], fields, fields.text("filter", ""))
+    command = named_by(call.path["name"], DEEDS[action], fields)
     async with internal_channel(services.front_end, call.identity, call.vhost) as channel:
         settled = await channel.call(command)
     assert isinstance(settled, MessagesSettled)
@@ -142,19 +144,42 @@ async def settle_messages(services: Services, call: Call) -> dict[str, Any]:
     return {**counts, **going_on(command, settled)}
 
 
-def named_by(queue: str, deed: Deed, fields: Fields, filter: str) -> SettleMessages:
-    """The command for the messages that a request names. Raises ApiError."""
+ALL: Final = "TRUE"
+"""The filter that takes every message."""
+
+
+def named_by(queue: str, deed: Deed, fields: Fields, filter: str = "") -> SettleMessages:
+    """The command for the messages that a request names; `filter` is that of a request without one. Raises
+    ApiError.
+    """
     bookmarks = fields.values.get("bookmarks", [])
+    since, until = _time(fields, "since"), _time(fields, "until")
+    timed = since is not None or until is not None
+    filter = fields.text("filter", ALL if timed else filter)
     if not isinstance(bookmarks, list) or not all(isinstance(one, str) for one in bookmarks):
         raise bad_request("bookmarks is no list of texts")
     if bool(bookmarks) == bool(filter):
-        raise bad_request("either bookmarks or a filter are to be given")
+        raise bad_request("either bookmarks, or a filter or times are to be given")
     limit = fields.integer("limit", NO_LIMIT)
     if limit < 1:
         raise bad_request("limit is no number from 1 on")
     first, last, tries = fields.text("first", ""), fields.text("last", ""), fields.flag("dry_run")
     limit = min(limit, NO_LIMIT)
-    return SettleMessages(queue, deed, tuple(bookmarks), filter, None, first, last, limit, tries)
+    named = SettleMessages(queue, deed, tuple(bookmarks), filter, None, first, last, limit, tries)
+    return replace(named, since=since, until=until)
+
+
+def _time(fields: Fields, name: str) -> StreamOffset | None:
+    """The place in a stream of a time as in ISO 8601, or of an age. Raises ApiError."""
+    text = fields.text(name, "")
+    age, moment = age_ms(text), moment_ms(text)
+    if age is not None:
+        return StreamOffset(OffsetKind.AGE, age)
+    if moment is not None:
+        return StreamOffset(OffsetKind.TIME, moment)
+    if text:
+        raise bad_request(f"{name} is no time such as 2026-01-31T12:00:00, and no age such as 90s")
+    return None
 
 
 def going_on(command: SettleMessages, settled: MessagesSettled) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from cluster.admin.api.call import Call
 from cluster.admin.api.errors import bad_request
 from cluster.admin.api.fields import Fields
 from cluster.admin.api.internal_channel import internal_channel
-from cluster.admin.api.message_views import going_on, named_by
+from cluster.admin.api.message_views import ALL, going_on, named_by
 from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 from node.delivery.deeds import Became, Deed, MoveTarget, ReplayTarget
@@ -22,15 +22,12 @@ endpoints = Endpoints()
 MOST: Final = 10_000
 """Messages that one request moves; a client repeats the request for more."""
 
-ALL: Final = "TRUE"
-"""The filter that takes every message."""
-
 
 @endpoints.on("POST", "/queues/{vhost}/{name}/move")
 async def move_messages(services: Services, call: Call) -> dict[str, Any]:
     """Move messages that no consumer has to the end of the queue `destination`, in their order; with `copy`
     they stay in theirs, too. Up to `count` of all, of those with these `bookmarks`, or of those that a
-    `filter` takes.
+    `filter` takes, and that came at the time `since` or later, or before the time `until`.
     """
     fields = call.fields()
     fields.require("destination")
@@ -110,8 +107,8 @@ def _asked(queue: str, fields: Fields, deed: Deed) -> SettleMessages:
     count = fields.integer("count", MOST)
     if not 1 <= count <= MOST:
         raise bad_request(f"count must be from 1 to {MOST}")
-    filter = fields.text("filter", "" if fields.values.get("bookmarks") else ALL)
-    return replace(named_by(queue, deed, fields, filter), limit=count)
+    otherwise = "" if fields.values.get("bookmarks") else ALL
+    return replace(named_by(queue, deed, fields, otherwise), limit=count)
 
 
 def _check(services: Services, source: tuple[str, str], to: tuple[str, str]) -> None:

@@ -134,6 +134,8 @@ def _naming(command: F) -> F:
     """The options with which a command names messages."""
     for decorate in (
         click.option("--dry-run", is_flag=True, help="Count the messages, and do nothing."),
+        click.option("--until", default="", help="Those that came before this time, or age such as 90s."),
+        click.option("--since", default="", help="Those that came at this time, or age, or later."),
         click.option("--all", "everything", is_flag=True, help="Name all messages."),
         click.option("--filter", "taking", default="", help="Name the messages that this expression takes."),
         click.argument("bookmarks", nargs=-1),
@@ -159,6 +161,8 @@ def move_messages(
     bookmarks: tuple[str, ...],
     taking: str,
     everything: bool,
+    since: str,
+    until: str,
     copies: bool,
     dry_run: bool,
     vhost: str,
@@ -166,7 +170,7 @@ def move_messages(
     """Move messages of the queue NAME that no consumer has to the queue TARGET, by their BOOKMARKS or by a
     filter.
     """
-    body = _named(bookmarks, taking, everything)
+    body = _named(bookmarks, taking, everything, since, until)
     body |= {"destination": target, "copy": copies, "dry_run": dry_run}
     done = "copied" if copies else "moved"
     if dry_run:
@@ -190,6 +194,8 @@ def replay_messages(
     bookmarks: tuple[str, ...],
     taking: str,
     everything: bool,
+    since: str,
+    until: str,
     exchange: str | None,
     routing_key: str | None,
     copies: bool,
@@ -199,7 +205,7 @@ def replay_messages(
     """Publish messages of the queue NAME that no consumer has anew, by their BOOKMARKS or by a filter: dead
     letters go where they were published first.
     """
-    body = _named(bookmarks, taking, everything) | {"copy": copies, "dry_run": dry_run}
+    body = _named(bookmarks, taking, everything, since, until) | {"copy": copies, "dry_run": dry_run}
     places = {"exchange": exchange, "routing_key": routing_key}
     body |= {key: place for key, place in places.items() if place is not None}
     done = "would be published, but for those that consumers have" if dry_run else "published"
@@ -223,24 +229,33 @@ def bring_messages_back(
     bookmarks: tuple[str, ...],
     taking: str,
     everything: bool,
+    since: str,
+    until: str,
     dry_run: bool,
     vhost: str,
 ) -> None:
     """Bring back messages that have left the queue NAME, by their BOOKMARKS or by a filter: acknowledged,
     purged and expired ones, as long as the stream under the queue has them.
     """
-    body = _named(bookmarks, taking, everything) | {"dry_run": dry_run}
+    body = _named(bookmarks, taking, everything, since, until) | {"dry_run": dry_run}
     done = "would be brought back" if dry_run else "brought back"
     total = _in_parts(client, (vhost, name, "undo"), body, "undone", done)
     if total["refused"]:
         raise click.ClickException(f"queue {name} takes no message: is it full?")
 
 
-def _named(bookmarks: tuple[str, ...], taking: str, everything: bool) -> dict[str, Any]:
+def _named(
+    bookmarks: tuple[str, ...], taking: str, everything: bool, since: str, until: str
+) -> dict[str, Any]:
     """The fields of a request that name messages. Raises UsageError."""
-    if bool(bookmarks) + bool(taking) + everything != 1:
-        raise click.UsageError("give bookmarks, --filter or --all")
-    return {"bookmarks": list(bookmarks)} if bookmarks else {"filter": taking} if taking else {}
+    timed = {name: time for name, time in (("since", since), ("until", until)) if time}
+    if bool(bookmarks) + bool(taking) + everything > 1 or not (bookmarks or taking or everything or timed):
+        raise click.UsageError("give bookmarks, --filter or --all, or times")
+    if bookmarks:
+        if timed:
+            raise click.UsageError("bookmarks name messages of any time")
+        return {"bookmarks": list(bookmarks)}
+    return {"filter": taking, **timed} if taking else dict(timed)
 
 
 _NOT_DONE: Final = ("gone", "not_found", "in_queue")

@@ -11,7 +11,7 @@ import { compact, count, counted, rate, rateOf } from "../format.js";
 import { remember } from "../history.js";
 import { getPanel, publishMessage } from "../messages.js";
 import { morph } from "../morph.js";
-import { moveMessages } from "../moving.js";
+import { bringBack, moveMessages, replayMessages } from "../moving.js";
 import { Plot } from "../plot.js";
 import { facts } from "../table.js";
 
@@ -72,6 +72,8 @@ function actionsOf(vhost, name, view, context) {
   return [
     action("Publish", () => publishMessage(vhost, "amq.default", name).then(then), "primary"),
     action("Move messages", () => moveMessages(vhost, name, view.ready).then(then)),
+    action("Publish anew", () => replayMessages(vhost, name, view.ready).then(then)),
+    action("Bring back", () => bringBack(vhost, name).then(then)),
     action("Purge", () => purge(vhost, name, view.ready).then(then)),
     action("Delete", () => remove(vhost, name)),
   ];
