@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from node.message.streams import (
+    BESIDE_RECOVERY_POINT,
     STREAM_TYPE,
     X_DEFAULT_PUBLISH_TARGET,
     X_HISTORY,
@@ -46,7 +47,8 @@ With level 23 rejections of messages may have the client's error.
 With level 24 partitions may be in a domain of nodes, queues name their first owner, and nodes have parts of
 local queues.
 With level 25 queues may have several owners, which lend each other messages.
-With level 26 the catalog carries out batches of commands.
+With level 26 the catalog carries out batches of commands, and queues that decide about each message have the
+past of their stream.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -130,9 +132,11 @@ ARGUMENT_LEVELS: Final[Mapping[str, int]] = {
     X_INITIAL_OWNER: DOMAINS,
     X_REPLICATION: DOMAINS,
     X_OWNERS: SEVERAL_OWNERS,
+    **{f"{X_RECOVERY_POINT} beside {name}": 26 for name in BESIDE_RECOVERY_POINT},
 }
 """From these levels on owners carry out the arguments of queues with these names, or the value behind one, or
-the argument of the queues that are named there; the last one is an argument of consumers.
+the argument of the queues, or beside the argument, that are named there; X_SUBSCRIPTION is an argument of
+consumers.
 """
 
 MOVED_MESSAGES: Final = 13

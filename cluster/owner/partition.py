@@ -15,6 +15,7 @@ from cluster.owner.configuring import configure, take_over
 from cluster.owner.context import OwnerContext, Unused
 from cluster.owner.cuts import Position, begin_cut, end_cut, lapse
 from cluster.owner.dead_letters import DeadLetters
+from cluster.owner.filling import is_filling
 from cluster.owner.loans import Loans
 from cluster.owner.lost_entries import LostEntries
 from cluster.owner.lost_front_ends import LostFrontEnds
@@ -216,6 +217,7 @@ class PartitionOwner:
 
     def _dropped(self, queue: int) -> None:
         owner = self.queues.pop(queue, None)
+        self._state.filling.pop(queue, None)
         if owner is None:
             return
         self._loans.forget(queue)
@@ -248,6 +250,9 @@ class PartitionOwner:
             self._state.described(queue).unused_ms,
             self._state.now if fresh else self._state.now + HOLD_S,
         )
+        if is_filling(owner.delivery.state):
+            self._state.filling[queue] = False
+            self._serving.mark(queue)
         if not fresh:
             take_over(self._state, queue, owner)
 

@@ -10,6 +10,7 @@ from typing import Final
 from cluster.owner.annotating import annotated
 from cluster.owner.contents import Contents, runs_with_ranges
 from cluster.owner.failures import with_failure_counts
+from cluster.owner.filling import fill
 from cluster.owner.get_links import GetLinks, kind_of_get
 from cluster.owner.state import OwnerState
 from cluster.owner.upkeep import after_serving, before_serving
@@ -369,7 +370,7 @@ def serve(owner: OwnerState, serving: Serving, now: float, lend: Callable[[int],
         for callback in serving.returning(number):
             callback()
         queue = owner.queues.get(number)
-        if queue is None:
+        if queue is None or (owner.filling and fill(owner, number, queue)):
             counted += serving.counted(number)
             continue
         if queue.lifecycle.attended:

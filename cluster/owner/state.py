@@ -66,9 +66,9 @@ class OwnerState:
         self.arrivals = Arrivals(context.latencies, self.next_sequence)
         self.proposal = Proposal()
         self.cut: Cut | None = None
-        self.awaiting_marks, self.watched, self.stale = (set[int]() for _ in range(3))
-        self.filled, self.borrowed = set[int](), Counter[int]()
-        self.upcoming: dict[int, Weights] = {}
+        self.awaiting_marks, self.watched, self.stale, self.filled = (set[int]() for _ in range(4))
+        self.upcoming, self.filling = dict[int, Weights](), dict[int, bool]()
+        self.borrowed = Counter[int]()
         self.alarms, self.unused_queues = Alarms(), UnusedQueues(context.auto_delete_after_s)
         self.tells_failures, self.catalog_fresh = context.queues.tells_failures, context.catalog_fresh
         self.queues_over, self.topic_of = context.queues.over, context.queues.topic_of
@@ -101,6 +101,7 @@ class OwnerState:
         self.proposal, self.cut = Proposal(), None
         self.awaiting_marks.clear()
         self.filled.clear()
+        self.filling.clear()
         self.front_ends.clear()
         self.linearizable_reads.clear()
         self._returning.clear()

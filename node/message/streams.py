@@ -34,6 +34,17 @@ X_DEFAULT_PUBLISH_TARGET: Final = "x-default-publish-target"
 X_RECOVERY_POINT: Final = "x-recovery-point"
 """The argument of a queue over a stream that has the past of the stream from some place on."""
 
+BESIDE_RECOVERY_POINT: Final = (
+    "x-filter",
+    "x-max-priority",
+    "x-priority-expression",
+    "x-group-by",
+    "x-barrier-expression",
+    "x-key",
+)
+"""The arguments of queues that decide about each message when it comes. Beside a recovery point the owner
+looks at each message of the past."""
+
 X_HISTORY: Final = "x-history"
 """The argument of a queue that keeps the messages which have left it: for a time, or so many octets."""
 

@@ -260,8 +260,9 @@ class Description:
     which one. `backlog_cap`: the most that the backlog of a consumer may be (`node.delivery.backlog`).
     `strict_leases`: a consumer alone settles the messages that it has. `leases_end`: leases lapse after a
     period. `stream`: the queue keeps its messages for all readers. `recovery_point`: where in the stream
-    under it the past begins that the new queue has; None for no past. `history`: a stream of its own keeps
-    the queue's messages. `shared`: several owners have parts of the queue, and lend each other messages.
+    under it the past begins that the new queue has; None for no past. `decides_past`: the queue decides about
+    each message of the past. `history`: a stream of its own keeps the queue's messages. `shared`: several
+    owners have parts of the queue, and lend each other messages.
     """
 
     dead_letters: DeadLetterTarget | None = None
@@ -274,6 +275,7 @@ class Description:
     leases_end: bool = False
     stream: bool = False
     recovery_point: StreamOffset | None = None
+    decides_past: bool = False
     history: bool = False
     shared: bool = False
 

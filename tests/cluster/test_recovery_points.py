@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cluster.config.formats import ARGUMENT_LEVELS
 from node.wire.amqp091 import methods as m
 from tests.cluster.kept_links import site
 from tests.cluster.test_leases import isolate
@@ -173,6 +174,105 @@ def test_the_features_of_the_queue_hold_for_its_past(site: Site) -> None:
     assert client.depth(TOPIC) == 5
 
 
+def filled(client: Client, name: str, point: str, ready: int, **arguments: Any) -> None:
+    """Declare a queue that decides about each message, and wait until it has so many."""
+    over(client, name, point, **arguments)
+    client.site.until(lambda: client.depth(name) == ready)
+
+
+@pytest.mark.requirement("D13.1", "X6.1")
+def test_a_queue_that_decides_about_each_message_has_the_past(site: Site) -> None:
+    client = declared(site)
+    for number in range(8):
+        properties = {"headers": {"n": number, "even": number % 2 == 0}, "priority": number % 4}
+        publish(client, str(number), **properties)
+    filled(client, "filtered", "epoch", 4, filter="even")
+    filled(client, "priority", "epoch", 8, max_priority=5)
+    filled(client, "ranked", "epoch", 8, priority_expression="n")
+    filled(client, "keyed", "epoch", 2, key="even")
+    filled(client, "grouped", "epoch", 8, group_by="even")
+    filled(client, "short", "epoch", 2, filter="even", max_length=2)
+    publish(client, "8", headers={"n": 8, "even": True}, priority=9)
+    assert taken(client, "filtered") == ["0", "2", "4", "6", "8"]
+    assert taken(client, "priority") == ["8", "3", "7", "2", "6", "1", "5", "0", "4"]
+    assert taken(client, "ranked") == [*"876543210"]
+    assert taken(client, "keyed") == ["7", "8"]
+    assert taken(client, "grouped") == [*"012345678"]
+    assert taken(client, "short") == ["6", "8"]
+
+
+@PAST
+def test_barriers_of_the_past_stand_where_they_were(site: Site) -> None:
+    client = declared(site)
+    for number in range(4):
+        publish(client, str(number), headers={"stop": number == 2})
+    filled(client, "q", "epoch", 4, barrier_expression="stop")
+    taker = site.client("n2")
+    taker.consume("q", prefetch=10)
+    site.until(lambda: got(taker) == ["0", "1"])
+    site.run(0.1)
+    assert got(taker) == ["0", "1"]
+    for one in taker.deliveries[:2]:
+        taker.ack(one)
+    site.until(lambda: got(taker) == ["0", "1", "2", "3"])
+
+
+MANY = 5000
+
+
+@PAST
+@pytest.mark.parametrize("moment_s", [0.008, 0.012, 0.016, 0.02])
+def test_the_past_comes_in_whole_and_in_order_whichever_owner_dies(site: Site, moment_s: float) -> None:
+    client = declared(site)
+    for first in range(0, MANY, 500):
+        publish(client, *(str(number) for number in range(first, first + 500)), headers={"a": first % 1000})
+    taker = site.client("n2")
+    asked = {"x-underlying-topic": TOPIC, "x-recovery-point": "epoch", "x-filter": "a = 0"}
+    taker.send(m.QueueDeclare("q", durable=True, arguments=asked))
+    site.run(moment_s)
+    site.nodes["n1"].stop(power=True)
+    taker.answer(m.QueueDeclareOk)
+    other = site.client("n3")
+    taker.consume("q", no_ack=True)
+    publish(other, "new", headers={"a": 0})
+    wanted = [str(number) for number in range(MANY) if number // 500 % 2 == 0]
+    site.until(lambda: len(taker.deliveries) > len(wanted))
+    assert got(taker) == [*wanted, "new"]
+
+
+@PAST
+def test_nothing_is_delivered_before_the_past_of_an_undecided_transaction(site: Site) -> None:
+    writer = site.client("n3", transactional=True)
+    writer.declare("first")
+    client = declared(site)
+    partition = site.front_end("n1").queue("/", TOPIC, 0).partition
+    (stream,) = machine_of(site.nodes["n1"].broker.owners[partition]).queues.values()
+    publish(client, "0")
+    for queue in ("first", TOPIC):
+        writer.publish(queue, b"1")
+    writer.send(m.TxCommit())
+    site.until(lambda: stream.withheld, step_s=0.0002)
+    mend = isolate(site, "n3")
+    over(site.client("n2"), "q", "epoch", filter="TRUE")
+    publish(client, "2")
+    taker = site.client("n2")
+    taker.consume("q", no_ack=True)
+    site.run(0.3)
+    assert stream.withheld
+    assert got(taker) == []
+    mend()
+    site.until(lambda: len(taker.deliveries) == 3)
+    assert got(taker) == ["0", "1", "2"]
+
+
+def test_a_queue_that_decides_about_its_past_needs_the_level_of_all_members(site: Site) -> None:
+    client = declared(site)
+    formats = site.nodes["n1"].broker._peer_formats
+    formats.own = ARGUMENT_LEVELS["x-recovery-point beside x-filter"] - 1
+    with pytest.raises(ChannelClosedError, match="a release without x-recovery-point beside x-filter"):
+        over(client, "q", "epoch", filter="TRUE")
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -180,8 +280,7 @@ def test_the_features_of_the_queue_hold_for_its_past(site: Site) -> None:
         ({"recovery_point": 5}, "invalid arg 'x-recovery-point'"),
         ({"recovery_point": "0123456789abcdef0123456x"}, "invalid_recovery_point"),
         ({"recovery_point": "0123456789abcdef01234567"}, "is a bookmark of another queue"),
-        ({"recovery_point": "epoch", "filter": "a = 1"}, "no queue has both x-recovery-point and x-filter"),
-        ({"recovery_point": "epoch", "max_priority": 5}, "no queue has both"),
+        ({"recovery_point": "epoch", "deduplication_window": 5}, "no queue has both x-recovery-point and"),
         ({"recovery_point": "epoch", "underlying_topic": None}, "recovery_point_but_no_underlying_topic"),
     ],
 )

@@ -76,16 +76,10 @@ def _misfit(topic: str, arguments: Mapping[str, object]) -> str:
     return ""
 
 
-_OF_EACH_MESSAGE: Final = (
-    "x-filter",
-    "x-max-priority",
-    "x-priority-expression",
-    "x-group-by",
-    "x-barrier-expression",
-    "x-deduplication-window",
-    "x-key",
+_OF_EACH_MESSAGE: Final = frozenset(
+    ("entry_filter", "max_priority", "priority_expression", "group_by", "barrier_expression", "key")
 )
-"""Arguments that decide about each message when it comes."""
+"""The settings of `node.message.streams.BESIDE_RECOVERY_POINT`."""
 
 UNDERLYING_TOPIC: Final = Argument("x-underlying-topic", read_topic, "underlying_topic", misfit=_misfit)
 
@@ -116,19 +110,19 @@ RECOVERY_POINT: Final = Argument(
     "recovery_point",
     default=FROM_NEXT,
     needs=("x-underlying-topic", "recovery_point_but_no_underlying_topic_defined"),
-    misfit=beside_none_of("x-recovery-point", _OF_EACH_MESSAGE),
+    misfit=beside_none_of("x-recovery-point", ("x-deduplication-window",)),
 )
 
 
 class PastOfStream(Rule):
     """Tells the owner from where on a new queue is filled."""
 
-    def __init__(self, point: StreamOffset) -> None:
+    def __init__(self, point: StreamOffset, *, decides: bool) -> None:
         super().__init__()
-        self._point = point
+        self._point, self._decides = point, decides
 
     def describe(self, description: Description) -> None:
-        description.recovery_point = self._point
+        description.recovery_point, description.decides_past = self._point, self._decides
 
 
 class WithHistory(Rule):
@@ -145,7 +139,9 @@ def _rule(settings: QueueSettings) -> Rule | None:
     if HISTORY.of(settings) is not None:
         return _WITH_HISTORY
     point = RECOVERY_POINT.of(settings)
-    return None if point is None or point == FROM_NEXT else PastOfStream(point)
+    if point is None or point == FROM_NEXT:
+        return None
+    return PastOfStream(point, decides=not _OF_EACH_MESSAGE.isdisjoint(settings.asked))
 
 
 FEATURE: Final[Declaration] = Declaration(
