@@ -63,6 +63,13 @@ class LostMessages(Protocol):
     def messages(self) -> int: ...
 
 
+class Overdue(Protocol):
+    """Epochs of sinks that no client decided in time."""
+
+    @property
+    def count(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionsView:
     """This node's replica of the catalog, its groups, and the queues that it owns."""
@@ -74,6 +81,8 @@ class PartitionsView:
     local: LocalQueues
     queue_name: Callable[[int], tuple[str, str] | None]
     """Virtual host and name of a queue; None where they are not known here."""
+    overdue: Overdue
+    """The epochs of sinks that this node's owners have dropped."""
 
 
 @dataclass(frozen=True, slots=True)

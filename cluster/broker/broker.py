@@ -36,6 +36,7 @@ from cluster.gateway.link_context import LinkContext
 from cluster.gateway.local_queues import LocalQueues
 from cluster.gateway.lost_memory import LostMemory
 from cluster.gateway.sole_replicas import SoleReplicas
+from cluster.owner.context import OverdueEpochs
 from cluster.owner.lost_entries import LostEntries
 from cluster.owner.partition import PartitionOwner
 from cluster.owner.transfers import FIRST_TRANSIT_ID
@@ -103,14 +104,12 @@ class Broker:
 
     def _join(self) -> None:
         """Make the parts for membership and moves."""
-        config, events = self._config, self._events
-        self.copies = JournalCopies(config.node, self.catalog, self._time, events.needed)
-        self._uptime = Uptime(config.node, config.front_end, self.catalog, self._peers)
-        self.formats = Formats(
-            config.node, config.front_end, config.domains, self._peer_formats, self.catalog
-        )
+        config, events, node = self._config, self._events, self._node
+        self.copies = JournalCopies(node, self.catalog, self._time, events.needed)
+        self._uptime = Uptime(node, config.front_end, self.catalog, self._peers)
+        self.formats = Formats(node, config.front_end, config.domains, self._peer_formats, self.catalog)
         member = ClusterMember(
-            config.node, self.host, self.catalog, self._peers, self._time, self._send, events.wanted
+            node, self.host, self.catalog, self._peers, self._time, self._send, events.wanted
         )
         told = StartEvents(events.rebuilding, events.newest_lost, events.removed, events.members_changed)
         self.bootstrap = Bootstrap(config, member, self._groups.open, told)
@@ -122,6 +121,7 @@ class Broker:
         """Make the owners of partitions, and the links of this node's front end to owners."""
         events = self._events
         self.lost_entries = LostEntries(self.catalog.state.queue_name, events.messages_lost)
+        self.overdue_epochs = OverdueEpochs(self._config.epoch_timeout_ms, events.epoch_overdue)
         tells = TellsLeases(self.formats.know_tokens, self.formats.know_lease_ends)
         context = LinkContext(self._node, self._front_end, self.latencies, tells)
         self.links = Links(context, events.wanted, events.waiting, observers.link)

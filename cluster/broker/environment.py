@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from cluster.owner.context import OverdueEpoch
 from cluster.owner.lost_entries import MessageLoss
 from replication.journal import DamagedEntryError
 from replication.repair import NO_REPAIR_EVENTS, RepairEvents
@@ -45,6 +46,10 @@ def _no_losses(_error: DamagedEntryError, _losses: list[MessageLoss]) -> None:
     """The default where the process does not log losses."""
 
 
+def _no_epoch(_epoch: OverdueEpoch) -> None:
+    """The default where the process does not log epochs."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeEvents:
     """Callbacks of the process, called in a turn or while an input is handled. Those that have a
@@ -77,6 +82,9 @@ class NodeEvents:
 
     damage: RepairEvents = NO_REPAIR_EVENTS
     """The journal has an entry that cannot be read, or a peer has repaired one."""
+
+    epoch_overdue: Callable[[OverdueEpoch], None] = _no_epoch
+    """This node, the leader, has dropped an epoch of a sink that no client decided in time."""
 
     messages_lost: Callable[[DamagedEntryError, list[MessageLoss]], None] = _no_losses
     """No replica can read an entry any more: this node, the leader, discards the entry's messages."""

@@ -151,6 +151,13 @@ class ClusterConfig(Section):
         description="Seconds that an auto-delete queue waits for another consumer when its last one is gone. "
         "With 0, as on RabbitMQ, the queue is gone when the client that ended its last consumer is answered.",
     )
+    epoch_timeout_s: float = Field(
+        default=3600.0,
+        ge=1.0,
+        le=7 * 86400.0,
+        description="Seconds that the branches of an epoch of a sink wait for a decision, from the last one "
+        "on. Then the epoch is dropped, with a log event.",
+    )
     server_product: ServerProduct = Field(
         default="RabbitMQ",
         description="The product name that nodes give clients of AMQP 0-9-1. Some clients read the protocol "

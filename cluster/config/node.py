@@ -32,6 +32,10 @@ class BrokerConfig:
     """The format level that this node tells others (`cluster.catalog.membership.formats`)."""
     auto_delete_after_s: float = 0.0
     """How long an auto-delete queue waits for another consumer when its last one is gone, in seconds."""
+    epoch_timeout_ms: int = 3_600_000
+    """How long the branches of an epoch of a sink wait for a decision, in milliseconds from the last one
+    on.
+    """
     default_queue_type: str = "quorum"
     """The type of durable queues whose virtual host has no other default."""
     domains: tuple[str, ...] = ()

@@ -19,6 +19,7 @@ from cluster.gateway.commits import Attached, Commits, shares_of
 from cluster.gateway.context import GatewayContext
 from cluster.gateway.descriptions import Descriptions
 from cluster.gateway.drains import Drains
+from cluster.gateway.epochs import FrontEndEpochs
 from cluster.gateway.exchange_changes import ExchangeChanges
 from cluster.gateway.finding_links import FindingLinks
 from cluster.gateway.gets import Gets
@@ -96,7 +97,10 @@ class FrontEnd:
         self.links: LinkPort = FindingLinks(catalog.state, links)
         self._commits = Commits(self._number, catalog.state, targets)
         self._exchanges = ExchangeChanges(catalog, local, self._placing)
-        self._routes = Routes(context, access, local)
+        self._routes, self.epochs = (
+            Routes(context, access, local),
+            FrontEndEpochs(self._number, links, formats),
+        )
         self._requests = OwnerRequests(links, self._routes, self._commits, formats)
         self._access, self._connections, self._redirects = access, connections, Redirects(context)
         self.permissions: Permissions = access

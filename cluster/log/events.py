@@ -249,6 +249,15 @@ EVENTS: Final = (
         "Start these nodes.",
     ),
     Event(
+        "Q210",
+        "epoch_overdue",
+        "A sink's epoch was dropped: no client has committed or aborted the epoch for `epoch_timeout_s`.",
+        "A job that writes to queues was killed, or its driver was away for too long. No message of the "
+        "epoch was visible, and none will be.",
+        "Run the job again: it writes the epoch anew. Raise `cluster.epoch_timeout_s` where a batch takes "
+        "longer.",
+    ),
+    Event(
         "Q301",
         "negotiation_failed",
         "A client's connection was closed before it was open.",

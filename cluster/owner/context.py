@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from cluster.owner.transfers import TransferLink
 from cluster.peers.latencies import Latencies
@@ -38,6 +38,30 @@ class DeadLetterQueue:
     name: str
     partition: int
     queue: int
+
+
+class OverdueEpoch(NamedTuple):
+    """An epoch that was dropped because no client had decided it in time, by the queue of its ledger."""
+
+    queue: int
+    epoch: int
+    branches: int
+
+
+class OverdueEpochs:
+    """The epochs that this node's owners have dropped because no client decided them in time; `count` of
+    them.
+
+    `timeout_ms`: milliseconds from the last branch of an epoch on.
+    """
+
+    def __init__(self, timeout_ms: int, told: Callable[[OverdueEpoch], None]) -> None:
+        self.timeout_ms, self.count, self._told = timeout_ms, 0, told
+
+    def note(self, epoch: OverdueEpoch) -> None:
+        """An epoch is dropped."""
+        self.count += 1
+        self._told(epoch)
 
 
 class DeadLetterRoutes(Protocol):
@@ -137,6 +161,10 @@ class OwnerContext(Protocol):
     @property
     def auto_delete_after_s(self) -> float:
         """Seconds that an auto-delete queue waits for another consumer when its last one is gone."""
+
+    @property
+    def overdue_epochs(self) -> OverdueEpochs:
+        """Which epochs of sinks come to their end, and which have."""
 
     def propose(self, partition: int, data: bytes) -> int | None:
         """Append an entry to the partition's log. Returns its index; None where this node does not lead, or

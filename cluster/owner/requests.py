@@ -70,7 +70,7 @@ class FrontEndRequests:
     def take(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
         """Carry out a request of a front end's present epoch. The answer may come in a later turn."""
         answer = partial(self._front_ends.answer, front_end, request)
-        if self._transactions.asked(name, arguments, answer):
+        if self._transactions.asked(front_end, request, name, arguments, answer):
             return
         found = partial(self._owner.linearizable_reads.answer, front_end, request)
         if arguments[: len(NOTHING_TO_GET)] == [*NOTHING_TO_GET]:

@@ -1,15 +1,14 @@
 """An owner's part in transactions over several partitions: as a participant and as the coordinator.
 
 `node.queue.transactions` has the states. A front end drives its transactions with its operation batches. When
-the front end is lost, participants ask the coordinator for the outcome, and the coordinator tells
-participants the outcome: both may happen, and more than once.
+the front end is lost, the partitions find the outcome out (`cluster.owner.outcomes`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from cluster.owner.admission import (
     Entering,
@@ -24,9 +23,11 @@ from cluster.owner.admission import (
 from cluster.owner.annotating import change, changes
 from cluster.owner.context import OwnerContext
 from cluster.owner.dead_letters import DeadLetters
+from cluster.owner.epochs import OwnedEpochs
 from cluster.owner.intake import TAKERS, Taking, take_return
 from cluster.owner.merging import has_deltas, merges
 from cluster.owner.moving import Reservations, entrust_waiting, may_enter
+from cluster.owner.outcomes import Outcomes
 from cluster.owner.referring import with_queues_over
 from cluster.owner.removals import take_removal
 from cluster.owner.state import OwnerState
@@ -53,7 +54,6 @@ from node.queue.operations import (
 )
 from node.queue.targets import UpdateTarget
 from node.queue.transaction_format import (
-    encode_abandon,
     encode_conclude,
     encode_decided,
     encode_end,
@@ -61,7 +61,6 @@ from node.queue.transaction_format import (
 )
 from node.queue.transaction_operations import (
     REMOVAL,
-    Abandon,
     Conclude,
     Decide,
     Decided,
@@ -73,14 +72,8 @@ from node.queue.transaction_operations import (
 )
 from node.ranges.range_set import Range, merged
 
-ASK_OUTCOME: Final = "outcome"
-"""The request of a participant to the coordinator: is the transaction committed?"""
-
 Reserved = tuple[tuple[int, ...], int, int]
 """(queues, first, last): messages for which the queues have room."""
-
-TELL_OUTCOME: Final = "committed"
-"""The request of a coordinator to a participant: conclude the transaction, which is committed."""
 
 SettlementOperation = Settle | Discard | Return
 
@@ -95,28 +88,21 @@ class TwoPhaseCommit:
         self.reservations = Reservations(owner)
         # Prepared and not concluded, by entries that are applied or proposed.
         self._open: dict[TransactionKey, Prepared] = {}
-        # Decided, or abandoned, by an entry that is not applied yet.
-        self._deciding: set[TransactionKey] = set()
-        self._abandoning: set[TransactionKey] = set()
-        # Transactions whose coordinator was asked, and participants that have not confirmed the outcome yet.
-        self._asked: set[TransactionKey] = set()
-        self._telling: dict[TransactionKey, set[int]] = {}
+        self.outcomes = Outcomes(owner, context, dead_letters, self._learn)
+        self.epochs = OwnedEpochs(owner, context, self.outcomes)
         # Attaches of targets that wait for the outcomes of prepared transactions.
         self._waiting: list[tuple[UpdateTarget, Callable[[], None]]] = []
 
     def clear(self) -> None:
         """Forget everything: this node does not own the partition any more."""
-        self._open, self._telling, self._waiting = {}, {}, []
+        self._open, self._waiting = {}, []
         self.reservations.clear()
-        for keys in (self._deciding, self._abandoning, self._asked):
-            keys.clear()
+        self.outcomes.clear()
+        self.epochs.clear()
 
     def applied(self, step: LoggedTransactional) -> None:
         """The step of a transaction is applied."""
-        if type(step) is Decided:
-            self._deciding.discard(step.key)
-        elif type(step) is Abandon:
-            self._abandoning.discard(step.key)
+        self.outcomes.applied(step)
 
     def take_over(self) -> None:
         """A new owner keeps the messages and leases of prepared transactions until their outcome is known."""
@@ -203,9 +189,8 @@ class TwoPhaseCommit:
             if not take_removal(taking, key.front_end, share):
                 taking.refused.add(index, index)
             return
-        abandoned = key in self._owner.machine.transactions.abandoned or key in self._abandoning
         if (
-            abandoned
+            self.outcomes.abandons(key)
             or not self._may_begin(taking, key, share)
             or not self._reserve(taking, key.front_end, share, keep=False)
         ):
@@ -229,7 +214,7 @@ class TwoPhaseCommit:
             taking.keep_all(self._owner.histories.of_move(key, leaving, (first, last), alone=alone))
         if asked.participants:
             taking.keep_all([encode_decided(Decided(key, asked.participants))])
-            self._deciding.add(key)
+            self.outcomes.deciding.add(key)
 
     def _may_begin(self, taking: Taking, key: TransactionKey, share: Sequence[Operation]) -> bool:
         """Whether all that a transaction moves may leave its queue, and enter the other one; for other
@@ -396,80 +381,26 @@ class TwoPhaseCommit:
 
     def _learn(self, key: TransactionKey, committed: bool) -> None:
         """Conclude a transaction by the outcome that its coordinator tells."""
-        self._asked.discard(key)
         for operation in self._conclude(key, committed):
             # Behind the front end's batches: the same entry may prepare the transaction.
             self._owner.proposal.add_decision(operation)
         self._owner.wake()
 
-    # -- transactions of lost front ends --------------------------------------------------------
+    # -- outcomes of other partitions -----------------------------------------------------------
 
     def retry(self) -> None:
         """Go on with the transactions of lost front ends. Called every `RETRY_INTERVAL_S`."""
         self.reservations.release_old()
-        gone = self._context.transit.gone
-        for key, prepared in list(self._open.items()):
-            # A coordinator that is gone by now does not answer.
-            if self._is_away(key) and (key not in self._asked or gone(prepared.coordinator)):
-                self._ask_outcome(key, prepared.coordinator)
-        for key, decided in list(self._owner.machine.transactions.decided.items()):
-            if self._is_away(key):
-                self._tell(key, decided.participants)
+        self.outcomes.retry(self._open)
+        self.epochs.end_overdue()
 
-    def _is_away(self, key: TransactionKey) -> bool:
-        front_ends = self._context.front_ends
-        return not front_ends.alive(key.front_end) or front_ends.dead(key.front_end)
-
-    def _ask_outcome(self, key: TransactionKey, coordinator: int) -> None:
-        if self._context.transit.gone(coordinator):
-            # The coordinator was in memory that is lost. No client has been told of a commit: the front end
-            # answers the client only after all participants have concluded.
-            self._learn(key, False)
-            return
-        self._asked.add(key)
-        link = self._dead_letters.link(coordinator)
-        link.ask(ASK_OUTCOME, list(key), partial(self._learn, key))
-
-    def _tell(self, key: TransactionKey, participants: Sequence[int]) -> None:
-        if key not in self._telling:
-            self._telling[key] = set(participants)
-            for participant in participants:
-                link = self._dead_letters.link(participant)
-                link.ask(TELL_OUTCOME, list(key), partial(self._told, key, participant))
-        for participant in [one for one in self._telling[key] if self._context.transit.gone(one)]:
-            self._told(key, participant, None)
-
-    def _told(self, key: TransactionKey, participant: int, _answer: Any) -> None:
-        waiting = self._telling.get(key)
-        if waiting is not None and participant in waiting:
-            waiting.discard(participant)
-            if not waiting:
-                self._owner.operation(encode_end(key))
-                self._owner.proposal.committed.append(lambda: self._forget(key))
-
-    def _forget(self, key: TransactionKey) -> None:
-        self._telling.pop(key, None)
-
-    # -- requests of other partitions -----------------------------------------------------------
-
-    def asked(self, name: str, arguments: list[Any], answer: Callable[[Any], None]) -> bool:
-        """Carry out `ASK_OUTCOME` or `TELL_OUTCOME` of another partition's owner. Returns False for every
-        other request.
-        """
-        if name not in (ASK_OUTCOME, TELL_OUTCOME):
-            return False
-        key = TransactionKey(*arguments)
-        if name == TELL_OUTCOME:
-            self._learn(key, True)
-            self._owner.after_proposed(partial(answer, None))
-            return True
-        table = self._owner.machine.transactions
-        if key not in table.decided and key not in table.abandoned and key not in self._deciding:
-            # Presumed abort: from now on the coordinator refuses to decide for a commit.
-            self._abandoning.add(key)
-            self._owner.operation(encode_abandon(key))
-        self._owner.after_proposed(lambda: answer(key in table.decided))
-        return True
+    def asked(
+        self, front_end: int, request: int, name: str, arguments: list[Any], answer: Callable[[Any], None]
+    ) -> bool:
+        """Carry out a request about transactions. Returns False for every other request."""
+        return self.epochs.asked(front_end, request, name, arguments) or self.outcomes.asked(
+            name, arguments, answer
+        )
 
 
 def _later(data: bytes) -> Iterator[Operation]:

@@ -29,6 +29,7 @@ from cluster.config.models import NodeConfig
 from cluster.gateway.broker_port import FrontEnd
 from cluster.gateway.client_limits import client_memory, container_links, gate, session_limits
 from cluster.log.event_log import EventLog
+from cluster.owner.context import OverdueEpoch
 from cluster.peers import tags
 from cluster.process.administration import Administration
 from cluster.process.damage import DamageLog
@@ -144,7 +145,9 @@ class NodeProcess:
         return NodeView(
             self.config,
             self.clock,
-            PartitionsView(state, broker.host, broker.owners, broker.local_queues, names),
+            PartitionsView(
+                state, broker.host, broker.owners, broker.local_queues, names, broker.overdue_epochs
+            ),
             StorageView(
                 self.journal, broker.host.repair, broker.lost_entries, lambda: self.directory.set_aside
             ),
@@ -266,6 +269,13 @@ class NodeProcess:
             removed=self._leave,
             damage=RepairEvents(damage.found, damage.repaired),
             messages_lost=damage.lost,
+            epoch_overdue=self._epoch_overdue,
+        )
+
+    def _epoch_overdue(self, epoch: OverdueEpoch) -> None:
+        vhost, ledger = self.broker.catalog.state.queue_name(epoch.queue) or ("", str(epoch.queue))
+        self.log.warning(
+            "epoch_overdue", vhost=vhost, ledger=ledger, epoch=epoch.epoch, branches=epoch.branches
         )
 
     def _rewrite(self, partition: int, entry: Entry) -> bytes | None:

@@ -27,6 +27,7 @@ from typing import Final
 
 from node.delivery.link_terms import KEPT_S_OCTETS
 from node.message.reason import Reason
+from node.queue.epoch_operations import read_epoch
 from node.queue.history_notes import HistoryNote, NoteKind
 from node.queue.operations import (
     Annotate,
@@ -228,4 +229,5 @@ DECISION_READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]
     OpKind.ADVANCE: _read_advance,
     OpKind.NOTE: _read_note,
     OpKind.LENT: _read_lent,
+    OpKind.EPOCH: read_epoch,
 }

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from node.delivery.settlements import NO_TOKEN
 from node.message.reason import Reason
+from node.queue.epoch_operations import UpdateEpoch
 from node.queue.history_notes import HistoryNote
 from node.queue.remarks import Remark
 from node.queue.subscriptions import Advance
@@ -136,6 +137,7 @@ class OpKind(IntEnum):
     ADVANCE = 26
     NOTE = 27
     LENT = 28
+    EPOCH = 29
     REMEMBER_IDS = 30
     FORGET_IDS = 31
     PREPARE = 40
@@ -417,6 +419,7 @@ Operation = (
     | UpdateTarget
     | Advance
     | HistoryNote
+    | UpdateEpoch
     | Transactional
 )
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from hashlib import blake2b
-from itertools import takewhile
 from struct import Struct
 from struct import error as StructError
 from typing import Any, Final
 
 from node.queue.chronicle import Chronicle
 from node.queue.entry_format import Buffer, OpBatch, read_batches, read_operations
+from node.queue.epoch_operations import UpdateEpoch
+from node.queue.epochs import WITH_EPOCHS
 from node.queue.history_notes import HistoryNote
 from node.queue.live_entries import first_needed, live_indexes, live_part, without_dead_records
 from node.queue.operations import (
@@ -49,6 +50,7 @@ from node.queue.operations import (
     cause_of,
 )
 from node.queue.queue import PLAIN_VERSION, WITH_REMARKS, WITH_SUBSCRIPTIONS, WITH_TARGETS, QueueState
+from node.queue.refusals import Refusals
 from node.queue.remarks import Remark
 from node.queue.subscriptions import Advance
 from node.queue.targets import UpdateTarget
@@ -57,79 +59,7 @@ from node.queue.transactions import LOGGED, TransactionTable
 from node.queue.transfers import Transfers
 from node.ranges.range_set import Range, decode_array, encode_array
 
-KEPT_BATCHES: Final = 16_384
-"""The refusals of so many batches before a front end's newest refusal are kept. A front end asks for batches
-without an answer, and its window has fewer.
-"""
-
-_COUNT, _REFUSED_HEAD = Struct("<I"), Struct("<QI")
-
-
-class Refusals:
-    """The refused messages by front end and batch number, as ranges counted from 0 within the batch."""
-
-    __slots__ = ("_by_front_end",)
-
-    def __init__(self) -> None:
-        self._by_front_end: dict[int, dict[int, list[Range]]] = {}
-
-    def add(self, front_end: int, number: int, messages: list[Range]) -> None:
-        """Keep a batch's refused messages. The numbers of a front end ascend."""
-        batches = self._by_front_end.setdefault(front_end, {})
-        batches[number] = messages
-        while (oldest := next(iter(batches))) <= number - KEPT_BATCHES:
-            del batches[oldest]
-
-    def drop(self, front_end: int, upto: int) -> None:
-        """Forget the refused messages of the front end's batches with numbers up to `upto`."""
-        batches = self._by_front_end.get(front_end, {})
-        while batches and (oldest := next(iter(batches))) <= upto:
-            del batches[oldest]
-
-    def forget(self, front_end: int) -> None:
-        """The front end is dead for good."""
-        self._by_front_end.pop(front_end, None)
-
-    def between(self, front_end: int, above: int, upto: int) -> list[tuple[int, list[Range]]]:
-        """The refused messages of the front end's batches with numbers above `above` and up to `upto`."""
-        batches = self._by_front_end.get(front_end, {})
-        # Newest first: an owner asks with every commit, for the newest of thousands.
-        asked = takewhile(lambda number: number > above, reversed(batches))
-        return [(number, batches[number]) for number in asked if number <= upto][::-1]
-
-    def encode(self) -> bytes:
-        """Canonical bytes: equal states, and only they, give equal bytes."""
-        parts = [_COUNT.pack(len(self._by_front_end))]
-        for front_end, batches in sorted(self._by_front_end.items()):
-            rows = [(number, *part) for number, messages in batches.items() for part in messages]
-            parts.append(_REFUSED_HEAD.pack(front_end, len(rows)))
-            parts += (encode_array(array("Q", column)) for column in _columns(rows))
-        return b"".join(parts)
-
-    @classmethod
-    def decode(cls, data: bytes, offset: int) -> tuple[Refusals, int]:
-        """The refusals encoded at `offset`, and the offset behind. Raises ValueError or struct.error."""
-        made = cls()
-        (front_ends,) = _COUNT.unpack_from(data, offset)
-        offset += _COUNT.size
-        for _ in range(front_ends):
-            front_end, rows = _REFUSED_HEAD.unpack_from(data, offset)
-            offset += _REFUSED_HEAD.size
-            columns = []
-            for _ in range(3):
-                column, offset = decode_array("Q", data, offset, rows)
-                columns.append(column)
-            batches = made._by_front_end[front_end] = {}
-            for number, first, last in zip(*columns, strict=True):
-                batches.setdefault(number, []).append((first, last))
-        return made, offset
-
-
-def _columns(rows: Sequence[tuple[int, ...]]) -> Sequence[Sequence[int]]:
-    return list(zip(*rows, strict=True)) or [(), (), ()]
-
-
-READABLE_VERSIONS: Final = (1, 2, PLAIN_VERSION, WITH_REMARKS, WITH_TARGETS, WITH_SUBSCRIPTIONS)
+READABLE_VERSIONS: Final = (1, 2, PLAIN_VERSION, WITH_REMARKS, WITH_TARGETS, WITH_SUBSCRIPTIONS, WITH_EPOCHS)
 PRUNE_RECORDS: Final = 1024
 
 _HEAD, _QUEUE_ID = Struct("<BQQIII"), Struct("<Q")
@@ -300,6 +230,7 @@ class PartitionMachine:
         if self.queues.pop(operation.queue, None) is not None:
             applied.dropped.append(operation.queue)
             self.chronicle.drop(operation.queue)
+            self.transactions.forget_ledger(operation.queue)
 
     def _seal_queue(self, operation: SealQueue, front_end: int, applied: Applied) -> None:
         state = self.queues.get(operation.queue)
@@ -334,6 +265,10 @@ class PartitionMachine:
         state = self.queues.get(operation.queue)
         if state is not None:
             state.advance(operation)
+
+    def _update_epoch(self, operation: UpdateEpoch, front_end: int, applied: Applied) -> None:
+        if operation.queue in self.queues:
+            self.transactions.update_epoch(operation)
 
     def _refuse(self, operation: Refuse, front_end: int, applied: Applied) -> None:
         self.refusals.add(operation.front_end, operation.number, operation.messages)
@@ -421,6 +356,7 @@ class PartitionMachine:
         firsts, indexes = without_dead_records(self.queues, self._firsts, self._indexes)
         self._firsts, self._indexes, self._unpruned = firsts, indexes, 0
         version = max((state.version for state in self.queues.values()), default=PLAIN_VERSION)
+        version = max(version, self.transactions.version)
         head = _HEAD.pack(
             version, self.applied_index, self.next_sequence, len(self._numbers), len(self.queues), len(firsts)
         )
@@ -429,14 +365,15 @@ class PartitionMachine:
         for queue, state in sorted(self.queues.items()):
             parts += (_QUEUE_ID.pack(queue), state.encode(version))
         parts += (encode_array(firsts), encode_array(indexes))
-        parts += (one.encode() for one in (self.refusals, self.transfers, self.transactions, self.chronicle))
+        parts += (self.refusals.encode(), self.transfers.encode())
+        parts += (self.transactions.encode(version), self.chronicle.encode())
         return b"".join(parts)
 
     def restore(self, data: bytes) -> None:
         """Replace the state with a snapshot's. Raises SnapshotFormatError, and changes nothing then."""
         if not data or data[0] not in READABLE_VERSIONS:
             raise SnapshotFormatError(
-                f"snapshot of format version {data[:1].hex()}, this release reads up to {WITH_SUBSCRIPTIONS}"
+                f"snapshot of format version {data[:1].hex()}, this release reads up to {WITH_EPOCHS}"
             )
         try:
             version, applied_index, next_sequence, number_count, queue_count, records = _HEAD.unpack_from(
@@ -454,7 +391,7 @@ class PartitionMachine:
                 refusals, offset = Refusals.decode(data, offset)
                 transfers, offset = Transfers.decode(data, offset)
             if version > 2:
-                transactions, offset = TransactionTable.decode(data, offset, queues)
+                transactions, offset = TransactionTable.decode(data, offset, queues, version)
             chronicle, offset = Chronicle.decode(data, offset)
         except (ValueError, StructError) as error:
             raise SnapshotFormatError(f"malformed snapshot of {len(data)} octets") from error
@@ -496,5 +433,6 @@ _APPLIERS: Final[dict[type, Callable[[PartitionMachine, Any, int, Applied], None
     UpdateTarget: PartitionMachine._update_target,
     Advance: PartitionMachine._advance,
     HistoryNote: PartitionMachine._take_note,
+    UpdateEpoch: PartitionMachine._update_epoch,
     **dict.fromkeys(LOGGED, PartitionMachine._transact),
 }

@@ -9,6 +9,11 @@ from typing import Final, NamedTuple
 REMOVAL: Final = 0
 """The number of a transaction that settles one message which a client got without acknowledgement."""
 
+BRANCHES: Final = 1 << 61
+"""Transactions with numbers from this one on, below `MOVES`, are branches of epochs: they are prepared alone,
+and an entry in the log of their coordinator decides them later (`node.queue.epochs`).
+"""
+
 MOVES: Final = 1 << 62
 """Transactions with this number and higher ones move messages that wait in a queue. A settlement names
 messages that no client has, and the publishes are no duplicates of these.
@@ -25,6 +30,11 @@ class TransactionKey(NamedTuple):
     def moves(self) -> bool:
         """Whether the transaction moves messages that wait (`MOVES`)."""
         return self.number >= MOVES
+
+    @property
+    def branch(self) -> bool:
+        """Whether the transaction is a branch of an epoch (`BRANCHES`)."""
+        return BRANCHES <= self.number < MOVES
 
 
 class Prepare(NamedTuple):

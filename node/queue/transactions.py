@@ -20,6 +20,9 @@ States in the coordinator, which a participant asks when it does not hear from t
     decided    End       -          no participant asks any more: all have concluded
     abandoned  End       -          no participant asks any more: the front end decides no more
     abandoned  Forget    -          no participant asks any more: the front end is dead
+
+`node.queue.epochs` has the branches of epochs, which are prepared in all their partitions and decided later:
+a participant that asks about a staged branch waits until it is told.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Final, get_args
 
+from node.queue.epoch_operations import UpdateEpoch
+from node.queue.epochs import WITH_EPOCHS, EpochTable
 from node.queue.operations import Applied, Refer
 from node.queue.queue import QueueState
 from node.queue.transaction_format import (
@@ -57,12 +62,13 @@ LOGGED: Final = get_args(LoggedTransactional)
 class TransactionTable:
     """The transactions that are prepared, decided and abandoned in one partition."""
 
-    __slots__ = ("abandoned", "decided", "prepared")
+    __slots__ = ("abandoned", "decided", "epochs", "prepared")
 
     def __init__(self) -> None:
         self.prepared: dict[TransactionKey, Prepared] = {}
         self.decided: dict[TransactionKey, Decided] = {}
         self.abandoned: set[TransactionKey] = set()
+        self.epochs = EpochTable()
 
     def apply(
         self, operation: LoggedTransactional, queues: Mapping[int, QueueState], applied: Applied
@@ -76,15 +82,26 @@ class TransactionTable:
                 self._withhold(operation, queues)
                 applied.withhold(operation.published)
             case Decided():
-                self.decided[key] = operation
+                # The ledger of a branch may have been deleted meanwhile, and its branches dropped.
+                if not key.branch or self.epochs.is_staged(key):
+                    self.decided[key] = operation
             case Conclude(committed=committed):
                 self._conclude(key, committed, queues, applied)
             case EndTransaction():
                 self.decided.pop(key, None)
                 self.abandoned.discard(key)
+                self.epochs.ended(key)
             case Abandon():
-                if key not in self.decided:
+                if key not in self.decided and not self.epochs.is_staged(key):
                     self.abandoned.add(key)
+
+    def update_epoch(self, update: UpdateEpoch) -> None:
+        """Apply a step of an epoch, whose ledger is there."""
+        self.epochs.apply(update, self.decided, self.abandoned)
+
+    def forget_ledger(self, queue: int) -> None:
+        """The queue of a ledger, or another one, is deleted."""
+        self.epochs.forget(queue, self.decided)
 
     def _withhold(self, prepared: Prepared, queues: Mapping[int, QueueState]) -> None:
         for queue, first, last in prepared.published:
@@ -132,17 +149,24 @@ class TransactionTable:
 
     # -- snapshots ------------------------------------------------------------------------------
 
-    def encode(self) -> bytes:
+    @property
+    def version(self) -> int:
+        """The version that a snapshot needs for this table; 0 for any."""
+        return WITH_EPOCHS if self.epochs else 0
+
+    def encode(self, version: int) -> bytes:
         """Canonical bytes: equal states, and only they, give equal bytes."""
         parts = [_COUNTS.pack(len(self.prepared), len(self.decided), len(self.abandoned))]
         parts += (encode_prepared(self.prepared[key]) for key in sorted(self.prepared))
         parts += (encode_decided(self.decided[key]) for key in sorted(self.decided))
         parts += map(encode_abandon, sorted(self.abandoned))
+        if version >= WITH_EPOCHS:
+            parts.append(self.epochs.encode())
         return b"".join(parts)
 
     @classmethod
     def decode(
-        cls, data: bytes, offset: int, queues: Mapping[int, QueueState]
+        cls, data: bytes, offset: int, queues: Mapping[int, QueueState], version: int
     ) -> tuple[TransactionTable, int]:
         """The table encoded at `offset`, and the offset behind. Has the queues withhold the messages of
         prepared transactions. Raises ValueError or struct.error.
@@ -160,4 +184,6 @@ class TransactionTable:
         for _ in range(abandoned):
             abandon, offset = read_abandon(data, offset)
             made.abandoned.add(abandon.key)
+        if version >= WITH_EPOCHS:
+            made.epochs, offset = EpochTable.decode(data, offset)
         return made, offset

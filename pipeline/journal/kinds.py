@@ -37,6 +37,7 @@ class OpKind(IntEnum):
     ADVANCE = 26
     NOTE = 27
     LENT = 28
+    EPOCH = 29
     REMEMBER_IDS = 30
     FORGET_IDS = 31
     PREPARE = 40
@@ -70,6 +71,9 @@ REASON_BITS: Final = 4
 LINK: Final = 2
 """The subject of a REMARK that leases messages to a link."""
 
+STAGED: Final = 1
+"""The step of an EPOCH that has a branch."""
+
 AT_MOST_ONCE: Final = 1
 OWNER: Final = 0
 """The front end of an owner's own batches."""
@@ -96,6 +100,7 @@ ACTIONS: Final[dict[int, str]] = {
     OpKind.REFUSE: "refuse",
     OpKind.TRANSFER: "transfer",
     OpKind.TRANSFERRED: "transfer",
+    OpKind.EPOCH: "transaction",
     OpKind.PREPARED: "transaction",
     OpKind.DECIDED: "transaction",
     OpKind.CONCLUDE: "transaction",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from pipeline.journal.kinds import OpKind
+from pipeline.journal.kinds import STAGED, OpKind
 from pipeline.message.runs import OWN_METHODS, UNIFORM
 from pipeline.octets.cursor import Cursor, MalformedError, Range
 
@@ -180,6 +180,17 @@ def _advance(cursor: Cursor, at: int, kind: int) -> Operation:
     return Operation(at, kind, queue, [], {"number": number, "name": cursor.octets(size)})
 
 
+def _epoch(cursor: Cursor, at: int, kind: int) -> Operation:
+    cursor.u8()
+    step, queue, epoch = cursor.u8(), cursor.u64(), cursor.u64()
+    fields: dict[str, Any] = {"step": step, "epoch": epoch}
+    if step == STAGED:
+        fields |= {"task": cursor.u32(), "branch": cursor.u32(), "attempt": cursor.u64()}
+        fields |= {"front_end": cursor.u64(), "number": cursor.u64(), "time": cursor.u64()}
+        fields["participants"] = list(cursor.numbers(cursor.u32()))
+    return Operation(at, kind, queue, [], fields)
+
+
 def _note(cursor: Cursor, at: int, kind: int) -> Operation:
     note, queue, first, second = cursor.u8(), cursor.u64(), cursor.u64(), cursor.u64()
     ranges = cursor.ranges(cursor.u32())
@@ -306,6 +317,7 @@ _READERS: Final[dict[int, Callable[[Cursor, int, int], Publish | Operation]]] = 
     OpKind.ADVANCE: _advance,
     OpKind.NOTE: _note,
     OpKind.LENT: _lent,
+    OpKind.EPOCH: _epoch,
     OpKind.REMEMBER_IDS: _remember_ids,
     OpKind.FORGET_IDS: _numbers("time"),
     OpKind.PREPARE: _share,

@@ -22,7 +22,7 @@ _DIGEST: Final = 16
 _CHRONICLE: Final = 1
 """The version of the chronicle of queues with a history."""
 _CHAIN_DIGEST: Final = 32
-_ANNOTATED, _TRANSACTIONAL, _REMARKED, _TARGETED, _SUBSCRIBED = 2, 3, 4, 5, 6
+_ANNOTATED, _TRANSACTIONAL, _REMARKED, _TARGETED, _SUBSCRIBED, _EPOCHS = 2, 3, 4, 5, 6, 7
 """The first version of a state with annotations, ids, refusals and transfers; with transactions; and so on.
 """
 
@@ -74,6 +74,8 @@ def partition_state(data: bytes) -> PartitionState | None:
         _transfers(cursor, state)
     if version >= _TRANSACTIONAL:
         _transactions(cursor, state)
+    if version >= _EPOCHS:
+        _skip_epochs(cursor)
     if cursor.left and cursor.data[cursor.at] == _CHRONICLE:
         _skip_chronicle(cursor)
     if cursor.left:
@@ -146,6 +148,18 @@ def _transactions(cursor: Cursor, state: PartitionState) -> None:
     for _ in range(decided + abandoned):
         at = cursor.at
         read_key(cursor, at, cursor.u8())
+
+
+def _skip_epochs(cursor: Cursor) -> None:
+    ledgers, dropped = cursor.u32(), cursor.u32()
+    for _ in range(ledgers):
+        cursor.skip(16)
+        for _ in range(cursor.u32()):
+            cursor.skip(48)
+            cursor.skip(8 * cursor.u32())
+    for _ in range(dropped):
+        cursor.skip(16)
+        cursor.skip(8 * cursor.u32())
 
 
 def _skip_chronicle(cursor: Cursor) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from cluster.config.formats import FORMAT_LEVEL
 from node.message.reason import Reason
+from node.queue.epochs import WITH_EPOCHS
 from node.queue.operations import Aspect, OpKind
 from node.queue.partition import READABLE_VERSIONS
-from node.queue.queue import WITH_SUBSCRIPTIONS
 from node.queue.remarks import Subject
 from node.queue.targets import TargetStep
 from replication.journal.records import RECORD, SEGMENT_HEADER, RecordKind
@@ -47,5 +47,5 @@ def test_versions_and_sizes_are_those_of_the_broker() -> None:
     assert f"format levels up to {FORMAT_LEVEL} " in PAGE
     assert f"A record is a header of {RECORD.size} octets" in PAGE
     assert f"| {SEGMENT_HEADER.size} | 16 octets | key" in PAGE
-    assert f"| u8 | version: 1 to {WITH_SUBSCRIPTIONS} |" in PAGE
-    assert max(READABLE_VERSIONS) == WITH_SUBSCRIPTIONS
+    assert f"| u8 | version: 1 to {WITH_EPOCHS} |" in PAGE
+    assert max(READABLE_VERSIONS) == WITH_EPOCHS

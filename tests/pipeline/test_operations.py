@@ -43,6 +43,7 @@ from node.queue.entry_format import (
     encode_seal_queue,
     encode_settle,
 )
+from node.queue.epoch_operations import BranchName, EpochStep, UpdateEpoch, encode_epoch
 from node.queue.history_notes import HistoryNote, NoteKind
 from node.queue.operations import Aspect, Lent, Semantics
 from node.queue.remarks import Remark, Subject
@@ -120,6 +121,17 @@ KINDS: dict[str, tuple[bytes, int | None, list[tuple[int, int]], Mapping[str, An
         {"note": 3, "first": 9, "second": 16},
     ),
     "lent": (encode_lent(Lent(5, 2, PARTS)), 5, PARTS, {"failures": 2}),
+    "epoch": (
+        encode_epoch(
+            OpKind.EPOCH,
+            UpdateEpoch(
+                5, EpochStep.STAGED, 3, BranchName(1, 2, 4), TransactionKey(6, 7), 8, (9, 10)
+            ),
+        ), 5, [], {
+            "step": 1, "epoch": 3, "task": 1, "branch": 4, "attempt": 2, "front_end": 6, "number": 7,
+            "time": 8, "participants": [9, 10],
+        },
+    ),
     "remember_ids": (encode_remember_ids(5, 70, [bytes(16)] * 2), 5, [], {"time": 70, "count": 2}),
     "forget_ids": (encode_forget_ids(5, 70), 5, [], {"time": 70}),
     "prepare": (b"".join(encode_prepare(4, 3, [SETTLED])), None, [], {"number": 4, "coordinator": 3}),

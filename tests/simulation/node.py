@@ -57,6 +57,7 @@ class NodeSettings:
     drift: float = 0.0
     lease_s: float = 1.0
     auto_delete_after_s: float = 0.0
+    epoch_timeout_ms: int = 3_600_000
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -169,6 +170,7 @@ class SimulatedNode:
                 joins=self.name not in self.members,
                 formats=self.formats,
                 auto_delete_after_s=settings.auto_delete_after_s,
+                epoch_timeout_ms=settings.epoch_timeout_ms,
                 domains=self.domains,
             ),
             self.journal,

@@ -121,7 +121,7 @@ def _forgotten_abandonment() -> AbstractContextManager[object]:
         table = self._owner.machine.transactions
         with (
             mock.patch.object(table, "abandoned", set()),
-            mock.patch.object(self, "_abandoning", set()),
+            mock.patch.object(self.outcomes, "_abandoning", set()),
         ):
             intact(self, taking, key, asked, index)
 

@@ -144,7 +144,7 @@ class NodeMetrics:
         sweep = yield from swept(self._node, only_sums=True)
         for part in (self._clients, self._traffic, self._queues):
             yield from part(sweep)
-        for piece in (self._raft, self._journal, self._peers, self._state):
+        for piece in (self._raft, self._epochs, self._journal, self._peers, self._state):
             yield None
             yield from piece()
         yield None
@@ -272,6 +272,13 @@ class NodeMetrics:
             "quorate_commit_duration_seconds",
             "From an owner's proposal of an entry, which has one turn's operations, to its commit.",
             host.commits,
+        )
+
+    def _epochs(self) -> Iterator[Metric]:
+        yield counter(
+            "quorate_epochs_overdue_total",
+            "Epochs of sinks that owners of this node have dropped because no client decided them in time.",
+            self._node.partitions.overdue.count,
         )
 
     def _journal(self) -> Iterator[Metric]:

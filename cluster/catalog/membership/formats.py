@@ -25,6 +25,7 @@ from cluster.config.formats import (
     CANCELS_IN_RETURNS,
     CHANGED_TERMS,
     DOMAINS,
+    EPOCHS,
     ERRORS_OF_REJECTIONS,
     KEPT_TARGETS,
     LEASE_ENDS,
@@ -179,6 +180,10 @@ class Formats:
     def know_changed_terms(self) -> bool:
         """Whether all members let front ends change the terms of consumers."""
         return self.everywhere >= CHANGED_TERMS
+
+    def know_epochs(self) -> bool:
+        """Whether all members carry out the epochs of sinks."""
+        return self.everywhere >= EPOCHS
 
     def know_targets(self) -> bool:
         """Whether all members read the targets that queues keep, which logs and operations of front ends may
