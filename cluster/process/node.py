@@ -179,6 +179,7 @@ class NodeProcess:
             submit=self.submit,
             connected=lambda: self.broker.connected,
             readiness=self.readiness.reasons,
+            shortage=lambda: self.shortages.reason,
             shut_out=self.listener.shut_out,
             spares_node=partial(self.fail_stop.spares_node, origin=Origin.REQUEST),
             login_failed=self.listener.failed,

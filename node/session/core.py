@@ -147,6 +147,10 @@ class SessionCore:
         """Route a run, and publish it when the channel's transaction is committed."""
         self.publish(channel, run, mandatory, 0, True)
 
+    def take_held(self, channel: int) -> list[HeldRun]:
+        """See `TransactionRuns.take`."""
+        return self._transactions.take(channel)
+
     def _publish_along(
         self, route: Route, channel: int, run: Run, mandatory: bool, first_tag: int, held: bool
     ) -> None:

@@ -47,6 +47,18 @@ class TransactionRuns:
         """The channel's transaction lacks a run."""
         self._refused.setdefault(channel, refusal)
 
+    def take(self, channel: int) -> list[HeldRun]:
+        """The runs of the channel's transaction, which holds none any more. Raises Refusal where it lacks a
+        run.
+        """
+        held, refused = self._held.pop(channel, []), self._refused.pop(channel, None)
+        if refused is not None:
+            raise refused
+        for one in held:
+            self._traffic.published += one.run.count
+            one.route.flow.published += one.run.count
+        return held
+
     def roll_back(self, channel: int) -> None:
         """Discard the runs of the channel's transaction."""
         self._held.pop(channel, None)

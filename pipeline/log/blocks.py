@@ -18,7 +18,7 @@ MESSAGES, END, REFUSAL = 1, 2, 3
 
 HEAD: Final = Struct("<4sBBHIIQQQ")
 CRC: Final = Struct("<I")
-_RUN: Final = Struct("<QQIBBHIIBB")
+RUN: Final = Struct("<QQIBBHIIBB")
 _PIECE: Final = 1 << 20
 """Octets that are read at once: a length that is wrong takes no memory."""
 
@@ -99,7 +99,7 @@ def runs_in(block: Block) -> Iterator[BlockRun]:
 
 def _run(cursor: Cursor) -> BlockRun:
     at = cursor.at
-    first, time, count, flags, format, skip, stride, size, exchange, key = cursor.fields(_RUN)
+    first, time, count, flags, format, skip, stride, size, exchange, key = cursor.fields(RUN)
     names = cursor.octets(exchange), cursor.octets(key)
     uniform = bool(flags & UNIFORM)
     if not count or (uniform and flags & OWN_METHODS):

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
-from pipeline.log.client import LogApiError, Plan, Planner
+from pipeline.log.client import Plan, Planner
+from pipeline.log.nodes import LogApiError
 from pipeline.log.options import (
     GONE_CONTINUES,
     TopicOptions,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
@@ -18,7 +18,6 @@ TOPIC_OPTIONS: Final = (
     "url", "user", "passwordFile", "caFile", "vhost", "topic", "startingAt", "endingAt", "maxRows",
     "taskBytes", "onGone",
 )  # fmt: skip
-_KNOWN: Final = {name.lower(): name for name in TOPIC_OPTIONS}
 GONE_FAILS, GONE_CONTINUES = "fail", "continue"
 """The values of `onGone`."""
 
@@ -60,26 +59,35 @@ class NotThereYetError(Exception):
     """The stream has not come to the end that was asked for."""
 
 
+def named_options(given: Mapping[str, str], known: Sequence[str]) -> dict[str, str]:
+    """The options by their names in `known`. Names are of any case, as Spark has them. Raises OptionError
+    for a name that is not known, and for a secret.
+    """
+    names = {name.lower(): name for name in known}
+    found = {}
+    for name, value in given.items():
+        if name.lower() in names:
+            found[names[name.lower()]] = value
+        elif _SECRET.search(name):
+            raise OptionError(
+                f"a secret is no option, as plans and event logs show {name}: passwordFile names a file "
+                f"that has the password, or the environment has it as {PASSWORD_VARIABLE}"
+            )
+        else:
+            raise OptionError(f"the option {name} is not known{nearest(name, known)}")
+    return found
+
+
 def checked_options(given: Mapping[str, str]) -> TopicOptions:
     """The options of a source. Their names are of any case, as Spark has them. Raises OptionError."""
-    found = dict(_DEFAULTS)
-    for name, value in given.items():
-        known = _KNOWN.get(name.lower())
-        if known is None:
-            if _SECRET.search(name):
-                raise OptionError(
-                    f"a secret is no option, as plans and event logs show {name}: passwordFile names a file "
-                    f"that has the password, or the environment has it as {PASSWORD_VARIABLE}"
-                )
-            raise OptionError(f"the option {name} is not known{nearest(name, TOPIC_OPTIONS)}")
-        found[known] = value
+    found = _DEFAULTS | named_options(given, TOPIC_OPTIONS)
     for name in ("url", "user", "topic"):
         if not found.get(name):
             raise OptionError(f"the option {name} is missing")
     if found["onGone"] not in (GONE_FAILS, GONE_CONTINUES):
         raise OptionError(f"onGone is {GONE_FAILS} or {GONE_CONTINUES}, not {found['onGone']}")
     return TopicOptions(
-        _urls(found["url"]),
+        node_urls(found["url"]),
         found["user"],
         found.get("passwordFile"),
         found.get("caFile"),
@@ -87,13 +95,14 @@ def checked_options(given: Mapping[str, str]) -> TopicOptions:
         found["topic"],
         found["startingAt"],
         _behind(found["endingAt"]),
-        _number(found, "maxRows"),
-        _number(found, "taskBytes") or DEFAULT_TASK_OCTETS,
+        number_option(found, "maxRows"),
+        number_option(found, "taskBytes") or DEFAULT_TASK_OCTETS,
         found["onGone"],
     )
 
 
-def _urls(text: str) -> list[str]:
+def node_urls(text: str) -> list[str]:
+    """The addresses of nodes. Raises OptionError."""
     urls = [one.strip().rstrip("/") for one in text.split(",") if one.strip()]
     for url in urls:
         parts = urlsplit(url)
@@ -113,7 +122,8 @@ def _behind(ending: str) -> str:
     return ending
 
 
-def _number(found: Mapping[str, str], name: str) -> int | None:
+def number_option(found: Mapping[str, str], name: str) -> int | None:
+    """An option that is a number above 0; None where it is not given. Raises OptionError."""
     text = found.get(name)
     if text is None:
         return None
@@ -122,21 +132,22 @@ def _number(found: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def password_of(options: TopicOptions, environment: Mapping[str, str]) -> str:
+def password_of(password_file: str | None, environment: Mapping[str, str]) -> str:
     """The user's password, of the file or the environment. Raises OptionError."""
-    if options.password_file is None:
+    if password_file is None:
         if PASSWORD_VARIABLE not in environment:
             raise OptionError(f"no password: set passwordFile, or {PASSWORD_VARIABLE} in the environment")
         return environment[PASSWORD_VARIABLE]
     try:
-        return Path(options.password_file).read_text(encoding="utf-8").rstrip("\r\n")
+        return Path(password_file).read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise OptionError(f"passwordFile {options.password_file} is not read: {error}") from None
+        raise OptionError(f"passwordFile {password_file} is not read: {error}") from None
 
 
 def client_of(options: TopicOptions, environment: Mapping[str, str]) -> LogClient:
     """A client as the options say. Raises OptionError, and OSError for certificates that are not there."""
-    return LogClient(options.urls, options.user, password_of(options, environment), options.ca_file)
+    password = password_of(options.password_file, environment)
+    return LogClient(options.urls, options.user, password, options.ca_file)
 
 
 def topics_of(options: TopicOptions, streams: Callable[[], list[str]]) -> list[str]:

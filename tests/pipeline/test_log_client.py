@@ -12,7 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from node.queue.block_format import encode_block, encode_block_run
-from pipeline.log.client import ROUNDS, LogApiError, LogClient, NoNodeError
+from pipeline.log.client import LogClient
+from pipeline.log.nodes import ROUNDS, LogApiError, NoNodeError
 from pipeline.log.rows import Topic, rows_of_blocks
 from pipeline.octets.cursor import MalformedError
 from tests.messages import content, run_of

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.log.client import LogApiError, LogRange, Plan
+from pipeline.log.client import LogRange, Plan
+from pipeline.log.nodes import LogApiError
 from pipeline.log.offsets import TopicOffsets, offset_of
 from pipeline.log.options import checked_options
 from pipeline.options import OptionError

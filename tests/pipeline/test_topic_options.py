@@ -54,12 +54,12 @@ def test_wrong_options_are_refused(text: str) -> None:
 def test_the_password_is_in_a_file_or_in_the_environment(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("p w\n", encoding="utf-8")
     with_file = checked_options({**GIVEN, "passwordFile": str(tmp_path / "secret")})
-    assert password_of(with_file, {"QUORATE_PASSWORD": "other"}) == "p w"
-    assert password_of(checked_options(GIVEN), {"QUORATE_PASSWORD": "other"}) == "other"
+    assert password_of(with_file.password_file, {"QUORATE_PASSWORD": "other"}) == "p w"
+    assert password_of(None, {"QUORATE_PASSWORD": "other"}) == "other"
     with pytest.raises(OptionError, match="set passwordFile, or QUORATE_PASSWORD"):
-        password_of(checked_options(GIVEN), {})
+        password_of(None, {})
     with pytest.raises(OptionError, match=r"passwordFile .*nothing is not read"):
-        password_of(checked_options({**GIVEN, "passwordFile": str(tmp_path / "nothing")}), {})
+        password_of(str(tmp_path / "nothing"), {})
 
 
 def test_a_pattern_takes_streams_by_their_names() -> None:

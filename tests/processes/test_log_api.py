@@ -11,7 +11,8 @@ import pika
 import pytest
 
 from pipeline.log.blocks import END, Block, read_block
-from pipeline.log.client import LogApiError, LogClient, Plan
+from pipeline.log.client import LogClient, Plan
+from pipeline.log.nodes import LogApiError
 from pipeline.log.rows import Topic, TopicRow, rows_of_blocks
 from tests.processes.conftest import Connect
 from tests.processes.management_client import Management, basic, path_of, refused

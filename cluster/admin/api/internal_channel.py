@@ -28,6 +28,7 @@ from node.session.filter_arguments import entitled
 from node.session.permissions import Right
 from node.session.ports import Got, Identity, QueueRef
 from node.session.publishing_session import none_in_use
+from node.session.transaction_runs import HeldRun
 
 CHANNEL: Final = 1
 
@@ -152,6 +153,13 @@ class InternalChannel:
         if self._rejected:
             raise bad_request("the message was not taken: its queue is full, or its node is down")
         return not self._returned
+
+    def route(self, run: Run) -> list[HeldRun]:
+        """The messages of a run in their order, as runs with routes, of which some may lead to no queue.
+        Raises Refusal.
+        """
+        self._core.hold_publish(CHANNEL, run, True)
+        return self._core.take_held(CHANNEL)
 
     def _await_confirms(self, count: int) -> None:
         self._rejected.clear()

@@ -45,6 +45,8 @@ class Services:
     """The other nodes that there is a connection to."""
     readiness: Callable[[], list[str]]
     """Why clients should not be sent to this node now."""
+    shortage: Callable[[], str | None]
+    """The reason why publishers are held back; None while they are not."""
     shut_out: Callable[[str], bool]
     """Whether log-ins from an address are refused for a while, after too many failed ones."""
     spares_node: Callable[[BaseException], bool]

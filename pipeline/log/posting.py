@@ -1,0 +1,106 @@
+"""Makes the blocks that a sink posts (docs/log-api.md, "Epochs")."""
+
+from __future__ import annotations
+
+from array import array
+from sys import byteorder
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from pipeline.log.blocks import CRC, HEAD, MAGIC, MESSAGES, VERSION
+from pipeline.log.blocks import RUN as RUN_HEAD
+from pipeline.message.encoding import UnfitError, channel_of
+from pipeline.message.runs import AMQP_0_9_1, AMQP_1_0
+
+POSTED_OCTETS: Final = 8 * 1024 * 1024
+"""The octets that a block may have."""
+
+POSTED_RUNS: Final = 4096
+"""The runs that a block may have."""
+
+_NAME_OCTETS: Final = 255
+_FIRST_OCTETS: Final = {b"\x02": AMQP_0_9_1, b"\x00": AMQP_1_0}
+"""By what messages begin with: a content header frame, or the descriptor of a section."""
+
+
+class Place(NamedTuple):
+    """Where a message goes, and how it is stored."""
+
+    exchange: bytes
+    routing_key: bytes
+    format: int
+    channel: int
+
+
+def place_of(exchange: str, routing_key: str, raw: bytes) -> Place:
+    """The place of a message. Raises UnfitError."""
+    format = _FIRST_OCTETS.get(raw[:1])
+    if format is None:
+        raise UnfitError("raw is no message of AMQP 0-9-1 or 1.0")
+    names = exchange.encode("utf-8"), routing_key.encode("utf-8")
+    for name in names:
+        if len(name) > _NAME_OCTETS:
+            raise UnfitError(f"a name of {len(name)} octets; {_NAME_OCTETS} are allowed")
+    return Place(*names, format, channel_of(raw) if format == AMQP_0_9_1 else 0)
+
+
+class BlockBuilder:
+    """Collects messages for one block. `rows` are in it."""
+
+    def __init__(self, octets: int) -> None:
+        """A block gets no further message from so many `octets` on."""
+        self._most = octets
+        self._clear()
+
+    def _clear(self) -> None:
+        self.rows = self._runs = 0
+        self._octets = HEAD.size + CRC.size
+        self._parts: list[bytes] = []
+        self._place: Place | None = None
+        self._raws: list[bytes] = []
+
+    def takes(self, place: Place, raw: bytes) -> bool:
+        """Whether there is room for a message. An empty block has room for every one that a block can have.
+        Raises UnfitError for others.
+        """
+        fresh = place != self._place
+        octets = self._octets + 4 + len(raw) + (_head_octets(place) if fresh else 0)
+        if not self.rows and octets > POSTED_OCTETS:
+            raise UnfitError(f"a message of {len(raw)} octets; a block has {POSTED_OCTETS}")
+        full = octets > self._most or (fresh and self._runs == POSTED_RUNS)
+        return not self.rows or not full
+
+    def add(self, place: Place, raw: bytes) -> None:
+        """Add a message for which there is room."""
+        if place != self._place:
+            self._end_run()
+            self._place, self._runs = place, self._runs + 1
+            self._octets += _head_octets(place)
+        self._raws.append(raw)
+        self._octets += 4 + len(raw)
+        self.rows += 1
+
+    def _end_run(self) -> None:
+        place, raws = self._place, self._raws
+        if place is None:
+            return
+        lengths = array("I", map(len, raws))
+        first, size = self.rows - len(raws), sum(lengths)
+        if byteorder != "little":
+            lengths.byteswap()
+        fixed = 0, place.format, 0, 0, size, len(place.exchange), len(place.routing_key)
+        head = RUN_HEAD.pack(first, 0, len(raws), *fixed)
+        self._parts += (head, place.exchange, place.routing_key, lengths.tobytes(), *raws)
+        self._raws = []
+
+    def take(self) -> bytes:
+        """The block; begins anew."""
+        self._end_run()
+        payload = b"".join(self._parts)
+        head = HEAD.pack(MAGIC, VERSION, MESSAGES, 0, len(payload), self.rows, 0, 0, self.rows)
+        self._clear()
+        return b"".join((head, CRC.pack(crc32(payload, crc32(head))), payload))
+
+
+def _head_octets(place: Place) -> int:
+    return RUN_HEAD.size + len(place.exchange) + len(place.routing_key)
