@@ -97,10 +97,8 @@ class FrontEnd:
         self.links: LinkPort = FindingLinks(catalog.state, links)
         self._commits = Commits(self._number, catalog.state, targets)
         self._exchanges = ExchangeChanges(catalog, local, self._placing)
-        self._routes, self.epochs = (
-            Routes(context, access, local),
-            FrontEndEpochs(self._number, links, formats),
-        )
+        self._routes = Routes(context, access, local)
+        self.epochs = FrontEndEpochs(self._number, links, formats)
         self._requests = OwnerRequests(links, self._routes, self._commits, formats)
         self._access, self._connections, self._redirects = access, connections, Redirects(context)
         self.permissions: Permissions = access
@@ -481,11 +479,7 @@ class FrontEnd:
         self._giving_back.abandon(lease, ranges)
 
     def give_back(
-        self,
-        lease: int,
-        ranges: list[Range],
-        outcome: Outcome,
-        change: Modification | None = None,
+        self, lease: int, ranges: list[Range], outcome: Outcome, change: Modification | None = None
     ) -> None:
         self._giving_back.give_back(lease, ranges, outcome, change)
 

@@ -65,7 +65,7 @@ class FrontEndEpochs:
             for link, queues in route.links:
                 shares.setdefault(link, Share()).publishes.append((run, queues))
         if any(link.unreachable for link in shares):
-            # The only node of a queue is down: nobody could tell when the branch is prepared.
+            # The only node of a queue is down: no other node can tell when the branch is prepared.
             answer(UNREACHABLE)
             return
         self._last += 1

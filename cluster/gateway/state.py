@@ -15,7 +15,7 @@ from cluster.peers.link_messages import FIRST_CONSUMER, FOR_LINK, Delivery, Owne
 from node.delivery.backlog import NO_BACKLOG
 from node.delivery.settlements import BARRIERS_AT_ONCE, NO_TOKEN, consumer_of, token_of
 from node.queue.leasing import BACK_IN_QUEUE, UNTOLD
-from node.queue.refusals import KEPT_BATCHES
+from node.queue.partition import KEPT_BATCHES
 from node.ranges.range_map import RangeMap, Span
 from node.ranges.range_set import RangeSet, merged, numbers_of
 from node.session.subscriber import Subscriber

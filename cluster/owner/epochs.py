@@ -181,7 +181,7 @@ class OwnedEpochs:
     # -- time-outs ------------------------------------------------------------------------------
 
     def end_overdue(self) -> None:
-        """Drop the epochs that nobody has decided in time. Called every `RETRY_INTERVAL_S`."""
+        """Drop the epochs that no client has decided in time. Called every `RETRY_INTERVAL_S`."""
         table = self._owner.machine.transactions.epochs
         if not table.ledgers:
             return

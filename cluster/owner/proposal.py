@@ -12,8 +12,8 @@ from cluster.peers.link_messages import Delivery, FrontEndPort, Ranges
 from node.queue.decision_format import encode_annotate
 from node.queue.entry_format import Buffer, encode_batch, encode_entry, encode_return
 from node.queue.operations import OWNER, Aspect
+from node.queue.partition import Refusals
 from node.queue.queue import QueueState
-from node.queue.refusals import Refusals
 from node.ranges.range_map import Span
 from node.ranges.range_set import RangeSet
 

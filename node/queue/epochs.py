@@ -50,7 +50,7 @@ class Ledger:
         self.committed = -1
         self.staged: dict[int, dict[BranchName, Branch]] = {}
 
-    def upto(self, epoch: int) -> list[int]:
+    def epochs_upto(self, epoch: int) -> list[int]:
         """The epochs with branches, up to one."""
         return [one for one in self.staged if one <= epoch]
 
@@ -87,7 +87,7 @@ class EpochTable:
                 self._stage(ledger, update, abandoned)
             case EpochStep.COMMITTED:
                 ledger.committed = max(ledger.committed, update.epoch)
-                for epoch in ledger.upto(update.epoch):
+                for epoch in ledger.epochs_upto(update.epoch):
                     self._drop(ledger.staged.pop(epoch), decided)
             case EpochStep.DROPPED:
                 self._drop(ledger.staged.pop(update.epoch, {}), decided)

@@ -10,6 +10,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from hashlib import blake2b
+from itertools import takewhile
 from struct import Struct
 from struct import error as StructError
 from typing import Any, Final
@@ -50,7 +51,7 @@ from node.queue.operations import (
     cause_of,
 )
 from node.queue.queue import PLAIN_VERSION, WITH_REMARKS, WITH_SUBSCRIPTIONS, WITH_TARGETS, QueueState
-from node.queue.refusals import Refusals
+from node.queue.refusal_format import decode_refusals, encode_refusals
 from node.queue.remarks import Remark
 from node.queue.subscriptions import Advance
 from node.queue.targets import UpdateTarget
@@ -58,6 +59,56 @@ from node.queue.transaction_operations import LoggedTransactional
 from node.queue.transactions import LOGGED, TransactionTable
 from node.queue.transfers import Transfers
 from node.ranges.range_set import Range, decode_array, encode_array
+
+KEPT_BATCHES: Final = 16_384
+"""The refusals of so many batches before a front end's newest refusal are kept. A front end asks for batches
+without an answer, and its window has fewer.
+"""
+
+
+class Refusals:
+    """The refused messages by front end and batch number, as ranges counted from 0 within the batch."""
+
+    __slots__ = ("_by_front_end",)
+
+    def __init__(self) -> None:
+        self._by_front_end: dict[int, dict[int, list[Range]]] = {}
+
+    def add(self, front_end: int, number: int, messages: list[Range]) -> None:
+        """Keep a batch's refused messages. The numbers of a front end ascend."""
+        batches = self._by_front_end.setdefault(front_end, {})
+        batches[number] = messages
+        while (oldest := next(iter(batches))) <= number - KEPT_BATCHES:
+            del batches[oldest]
+
+    def drop(self, front_end: int, upto: int) -> None:
+        """Forget the refused messages of the front end's batches with numbers up to `upto`."""
+        batches = self._by_front_end.get(front_end, {})
+        while batches and (oldest := next(iter(batches))) <= upto:
+            del batches[oldest]
+
+    def forget(self, front_end: int) -> None:
+        """The front end is dead for good."""
+        self._by_front_end.pop(front_end, None)
+
+    def between(self, front_end: int, above: int, upto: int) -> list[tuple[int, list[Range]]]:
+        """The refused messages of the front end's batches with numbers above `above` and up to `upto`."""
+        batches = self._by_front_end.get(front_end, {})
+        # Newest first: an owner asks with every commit, for the newest of thousands.
+        asked = takewhile(lambda number: number > above, reversed(batches))
+        return [(number, batches[number]) for number in asked if number <= upto][::-1]
+
+    def encode(self) -> bytes:
+        """Canonical bytes: equal states, and only they, give equal bytes."""
+        return encode_refusals(self._by_front_end)
+
+    @classmethod
+    def decode(cls, data: bytes, offset: int) -> tuple[Refusals, int]:
+        """The refusals encoded at `offset`, and the offset behind. Raises ValueError or struct.error."""
+        made = cls()
+        made._by_front_end, offset = decode_refusals(data, offset)
+        return made, offset
+
 
 READABLE_VERSIONS: Final = (1, 2, PLAIN_VERSION, WITH_REMARKS, WITH_TARGETS, WITH_SUBSCRIPTIONS, WITH_EPOCHS)
 PRUNE_RECORDS: Final = 1024

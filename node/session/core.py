@@ -148,7 +148,6 @@ class SessionCore:
         self.publish(channel, run, mandatory, 0, True)
 
     def take_held(self, channel: int) -> list[HeldRun]:
-        """See `TransactionRuns.take`."""
         return self._transactions.take(channel)
 
     def _publish_along(
@@ -235,8 +234,7 @@ class SessionCore:
     def close_channel(self, channel: int, unsettled: UnsettledRanges, done: Released) -> None:
         """End the channel's consumers, and return the unsettled deliveries to the queues.
 
-        `done` is called when the auto-delete queues that lose their last consumer are deleted.
-        """
+        `done` is called when the auto-delete queues that lose their last consumer are deleted."""
         self._consumers.channel_closed(channel, unsettled, done)
 
     def end(self, unsettled: UnsettledRanges, done: Released) -> None:

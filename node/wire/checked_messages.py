@@ -21,7 +21,7 @@ NO_CHANNEL: Final = 0
 
 
 class CheckedMessage(NamedTuple):
-    """What a run states of its messages (`node.message.run.Run`); `largest` is the octets of the largest
+    """The facts that a run states of its messages (`node.message.run.Run`). `largest`: octets of the largest
     frame.
     """
 

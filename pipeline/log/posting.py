@@ -12,10 +12,10 @@ from pipeline.log.blocks import RUN as RUN_HEAD
 from pipeline.message.encoding import UnfitError, channel_of
 from pipeline.message.runs import AMQP_0_9_1, AMQP_1_0
 
-POSTED_OCTETS: Final = 8 * 1024 * 1024
+LARGEST_BLOCK: Final = 8 * 1024 * 1024
 """The octets that a block may have."""
 
-POSTED_RUNS: Final = 4096
+MOST_RUNS: Final = 4096
 """The runs that a block may have."""
 
 _NAME_OCTETS: Final = 255
@@ -65,9 +65,9 @@ class BlockBuilder:
         """
         fresh = place != self._place
         octets = self._octets + 4 + len(raw) + (_head_octets(place) if fresh else 0)
-        if not self.rows and octets > POSTED_OCTETS:
-            raise UnfitError(f"a message of {len(raw)} octets; a block has {POSTED_OCTETS}")
-        full = octets > self._most or (fresh and self._runs == POSTED_RUNS)
+        if not self.rows and octets > LARGEST_BLOCK:
+            raise UnfitError(f"a message of {len(raw)} octets; a block has {LARGEST_BLOCK}")
+        full = octets > self._most or (fresh and self._runs == MOST_RUNS)
         return not self.rows or not full
 
     def add(self, place: Place, raw: bytes) -> None:

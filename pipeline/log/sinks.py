@@ -15,7 +15,7 @@ from pipeline.log.posting import BlockBuilder, place_of
 from pipeline.message.encoding import UnfitError
 
 FAIL, DROP = "fail", "drop"
-"""What becomes of a message that no queue takes: the epoch fails, or the message is counted."""
+"""The fate of a message that no queue takes: the epoch fails, or the sink counts the message."""
 
 COMMITTED: Final = "committed"
 
@@ -29,7 +29,7 @@ class RowError(Exception):
 
 
 class Staged(NamedTuple):
-    """What a task has staged: its branches 0 to `branches` - 1. `unroutable` rows were dropped."""
+    """The branches that a task has staged, 0 to `branches` - 1. `unroutable` rows were dropped."""
 
     task: int
     attempt: int

@@ -46,7 +46,7 @@ _ARROW_PROPERTIES: Final = pa.struct(
     + [(name, pa.bool_()) for name in _FLAG_PROPERTIES]
 )
 
-_SPARK: Final[dict[str, DataType]] = {
+SPARK_TYPES: Final[dict[str, DataType]] = {
     LONG: LongType(),
     TEXT: StringType(),
     BINARY: BinaryType(),
@@ -74,7 +74,7 @@ def schema_of(kinds: Mapping[str, str]) -> StructType:
 
 
 def _type_of(name: str, kind: str) -> DataType:
-    return PROPERTIES if name == _PROPERTIES_COLUMN else _SPARK[kind]
+    return PROPERTIES if name == _PROPERTIES_COLUMN else SPARK_TYPES[kind]
 
 
 def arrow_schema(kinds: Mapping[str, str], names: Sequence[str]) -> pa.Schema:

@@ -7,7 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -19,8 +26,10 @@ from pyspark.sql.types import StructType
 from pipeline.log.offsets import TopicOffsets
 from pipeline.log.options import TopicOptions, TopicRange, checked_options, client_of, ranges_of
 from pipeline.log.rows import TOPIC_COLUMNS, Columns, Topic
+from pipeline.log.sink_options import checked_sink_options
 from pipeline.options import OptionError
 from pipeline.spark.columns import arrow_schema, check_columns, converters, schema_of
+from pipeline.spark.sink import SinkWriter, StreamSinkWriter, written_rows
 
 _BATCH_ROWS: Final = 4096
 _BATCH_OCTETS: Final = 8 << 20
@@ -35,8 +44,10 @@ class TopicPartition(InputPartition):
 
 
 class TopicSource(DataSource):
-    """Options: `url`, `user`, `passwordFile`, `caFile`, `vhost`, `topic`, `startingAt`, `endingAt`,
-    `maxRows`, `taskBytes`, `onGone`; docs/pipeline.md has them.
+    """Reads streams, and writes to queues (`pipeline.spark.sink`).
+
+    Options of the source: `url`, `user`, `passwordFile`, `caFile`, `vhost`, `topic`, `startingAt`,
+    `endingAt`, `maxRows`, `taskBytes`, `onGone`; docs/pipeline.md has them.
 
     `.schema(…)` with a subset of the columns is the projection: only these are decoded.
     """
@@ -56,6 +67,16 @@ class TopicSource(DataSource):
         options = checked_options(self.options)
         check_columns("a topic", TOPIC_COLUMNS, schema)
         return TopicReader(options, schema.names)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """The writer of a frame. Raises OptionError, and as SinkClient."""
+        options = checked_sink_options(self.options)
+        return SinkWriter(**written_rows(schema, options, overwrite=overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """The writer of a streaming query. Raises OptionError."""
+        options = checked_sink_options(self.options)
+        return StreamSinkWriter(**written_rows(schema, options, overwrite=overwrite))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The reader of a streaming query. Raises OptionError."""

@@ -152,7 +152,7 @@ def test_a_branch_whose_node_dies_before_it_is_staged_is_dropped(epochs: Epochs)
     assert not epochs.ledger(epochs.owner).staged and epochs.bodies() == NOTHING
 
 
-def test_branches_that_nobody_decides_end() -> None:
+def test_branches_that_no_client_decides_end() -> None:
     epochs = Epochs(epoch_timeout_ms=5000)
     assert epochs.stage("n1", 0, (0, 1, 0), MESSAGES).answer == "staged"
     epochs.site.run(4.0)

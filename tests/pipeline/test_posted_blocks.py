@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.admin.api.posted_blocks import (
-    POSTED_OCTETS,
-    POSTED_RUNS,
+    LARGEST_BLOCK,
+    MOST_RUNS,
     BlockSyntaxError,
     read_posted_block,
 )
@@ -51,11 +51,11 @@ MESSAGES = st.tuples(
 
 
 def checks(user: str | None = "guest") -> MessageChecks:
-    return MessageChecks(user, POSTED_OCTETS)
+    return MessageChecks(user, LARGEST_BLOCK)
 
 
 def block(*messages: tuple[str, str, bytes]) -> bytes:
-    builder = BlockBuilder(POSTED_OCTETS)
+    builder = BlockBuilder(LARGEST_BLOCK)
     for exchange, key, raw in messages:
         place = place_of(exchange, key, raw)
         assert builder.takes(place, raw)
@@ -164,8 +164,8 @@ def test_a_block_with_another_crc_or_cut_short_is_refused() -> None:
 
 
 def test_bounds_of_blocks_hold_on_both_sides() -> None:
-    assert (posting.POSTED_OCTETS, posting.POSTED_RUNS) == (POSTED_OCTETS, POSTED_RUNS)
-    room = POSTED_OCTETS - PAYLOAD - RUN.size - 1 - 4
+    assert (posting.LARGEST_BLOCK, posting.MOST_RUNS) == (LARGEST_BLOCK, MOST_RUNS)
+    room = LARGEST_BLOCK - PAYLOAD - RUN.size - 1 - 4
     raw = encode_content(PLAIN, b"x")
     largest = encode_content(PLAIN, b"x" * (room - len(encode_content(PLAIN, b"")) - 8 * 65))
     builder, place = BlockBuilder(1000), place_of("", "q", raw)
@@ -175,12 +175,12 @@ def test_bounds_of_blocks_hold_on_both_sides() -> None:
     assert [run.count for run in runs_of(builder.take())] == [1]
     with pytest.raises(UnfitError, match="a block has 8388608"):
         builder.takes(place, b"\2" + bytes(room))
-    for number in range(POSTED_RUNS):
-        builder = builder if number else BlockBuilder(POSTED_OCTETS)
+    for number in range(MOST_RUNS):
+        builder = builder if number else BlockBuilder(LARGEST_BLOCK)
         builder.add(place_of("", "ab"[number % 2], raw), raw)
     assert not builder.takes(place_of("", "c", raw), raw)
-    assert len(runs_of(builder.take())) == POSTED_RUNS
-    alternating = [("", "q", content(b"", delivery_mode=1 + number % 2)) for number in range(POSTED_RUNS + 1)]
+    assert len(runs_of(builder.take())) == MOST_RUNS
+    alternating = [("", "q", content(b"", delivery_mode=1 + number % 2)) for number in range(MOST_RUNS + 1)]
     with pytest.raises(BlockSyntaxError, match="more than 4096 runs"):
         runs_of(block(*alternating))
 

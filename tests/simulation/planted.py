@@ -27,7 +27,7 @@ from replication.journal.table import EntryTable
 from replication.raft import HardState, Snapshot
 from replication.raft.leadership import Leadership
 from replication.raft.messages import HeartbeatResponse
-from tests.simulation import planted_histories, planted_owners, planted_queues
+from tests.simulation import planted_epochs, planted_histories, planted_owners, planted_queues
 from tests.simulation.focus import Focus
 from tests.simulation.node import SimulatedNode
 from tests.simulation.writer import SimulatedWriter
@@ -247,6 +247,7 @@ BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[o
     "leased messages in views": (SimulatedNode, planted_queues.leased_messages_in_views),
     "forgotten chains": (SimulatedNode, planted_histories.forgotten_chains),
     "entries in part": (SimulatedNode, planted_histories.entries_in_part),
+    "an epoch committed twice": (SimulatedNode, planted_epochs.unlogged_commits),
     "deltas side by side": (SimulatedNode, planted_queues.deltas_side_by_side),
     "replacements that are not logged": (SimulatedNode, planted_queues.unlogged_replacements),
     "readers ahead of transactions": (SimulatedNode, planted_queues.readers_ahead),
@@ -291,6 +292,7 @@ FOCUS = {
     "loans ahead of their entries": Focus.CONSUMERS,
     "gaps behind the past": Focus.CONSUMERS,
     "back beside themselves": Focus.CONSUMERS,
+    "an epoch committed twice": Focus.CONSUMERS,
     "deltas side by side": Focus.CONSUMERS,
     "leases that do not linger": Focus.CONSUMERS,
     "leased messages in views": Focus.CONSUMERS,

@@ -43,6 +43,7 @@ OF_ONE_KIND = (
     (32, 28, "bookmarks"),
     (32, 24, "barriers"),
     (32, 16, "refusals"),
+    (64, 40, "epochs"),
     (32, 8, "cuts"),
     (64, 0, "streams"),
     (32, 12, "moves"),

@@ -73,6 +73,7 @@ SHOWN_BY = {
     "readers ahead of transactions": 384,
     "back beside themselves": 256,
     "places ahead of settlements": 64,
+    "an epoch committed twice": 40,
     "deltas side by side": 228,
     "leases that do not linger": 372,
     "leased messages in views": 159,

@@ -26,6 +26,7 @@ VIEWS: dict[tuple[str, str], dict[str, str]] = {
         "local_queues": "cluster/process/node.py",
         "lost_entries": "cluster/process/node.py",
         "mover": "cluster/process/node.py",
+        "overdue_epochs": "cluster/owner/epochs.py",
         "owners": "cluster/process/node.py",
         "partitions": "cluster/process/node.py",
         "queues": "cluster/owner/state.py",

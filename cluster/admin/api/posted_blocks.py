@@ -1,7 +1,7 @@
 """Reads the blocks that clients post: messages to be published (docs/log-api.md, "Epochs"). Pure.
 
-What a block says of lengths is held against its octets before anything is made of it: a block takes a few
-times its own octets, whatever they are.
+The reader holds the lengths in a block against the octets that are there before it makes anything of them: a
+block takes a few times its own octets in memory.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from node.wire.checked_messages import CheckedMessage, MessageChecks
 from node.wire.formats import FORMATS
 from node.wire.naming import NamingError, check_text
 
-POSTED_OCTETS: Final = 8 * 1024 * 1024
+LARGEST_BLOCK: Final = 8 * 1024 * 1024
 """The octets that a posted block may have, its head included."""
 
-POSTED_RUNS: Final = 4096
+MOST_RUNS: Final = 4096
 """The runs that a posted block may have."""
 
-CHECKED_AT_ONCE: Final = 64
+CHECKED_IN_A_BREATH: Final = 64
 """Messages that are checked before the work may be interrupted."""
 
 _FLAGS: Final = UNIFORM_RUN | PERSISTENT_RUN
@@ -77,8 +77,8 @@ def read_posted_block(data: bytes, checks: MessageChecks) -> Iterator[Run | None
         head = _run_head(data, at, row)
         for run in _checked(data, head, checks):
             runs += run is not None
-            if runs > POSTED_RUNS:
-                raise BlockSyntaxError(at, f"more than {POSTED_RUNS} runs of messages of one kind", row)
+            if runs > MOST_RUNS:
+                raise BlockSyntaxError(at, f"more than {MOST_RUNS} runs of messages of one kind", row)
             yield run
         at, row = head.end, row + head.messages
     if row != messages:
@@ -87,8 +87,8 @@ def read_posted_block(data: bytes, checks: MessageChecks) -> Iterator[Run | None
 
 def _check_head(data: bytes) -> int:
     """The number of messages that the head of a block tells."""
-    if len(data) > POSTED_OCTETS:
-        raise BlockSyntaxError(POSTED_OCTETS, f"a block of {len(data)} octets; {POSTED_OCTETS} are allowed")
+    if len(data) > LARGEST_BLOCK:
+        raise BlockSyntaxError(LARGEST_BLOCK, f"a block of {len(data)} octets; {LARGEST_BLOCK} are allowed")
     behind = BLOCK_HEAD.size + BLOCK_CRC.size
     if len(data) < behind:
         raise BlockSyntaxError(len(data), "a block that is cut short")
@@ -162,7 +162,7 @@ def _checked(data: bytes, head: _RunHead, checks: MessageChecks) -> Iterator[Run
             yield _run(data, head, alike, largest, begin, at, first, index)
             begin, first, largest = at, index, 0
         alike, largest, at = found, max(largest, found.largest), at + length
-        if index % CHECKED_AT_ONCE == CHECKED_AT_ONCE - 1:
+        if index % CHECKED_IN_A_BREATH == CHECKED_IN_A_BREATH - 1:
             yield None
     if alike is not None:
         yield _run(data, head, alike, largest, begin, at, first, head.messages)
@@ -180,7 +180,6 @@ def _run(
 ) -> Run:
     lengths = head.lengths[first:behind]
     channel, persistent, special, _ = alike
-    return Run(
-        head.exchange, head.key, channel, persistent, behind - first, 0, 0, lengths, largest, data[begin:end],
-        special, head.format,
-    )  # fmt: skip
+    octets = data[begin:end]
+    names = head.exchange, head.key, channel, persistent
+    return Run(*names, behind - first, 0, 0, lengths, largest, octets, special, head.format)

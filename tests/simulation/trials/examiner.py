@@ -11,6 +11,7 @@ from tests.simulation.scripts import LostError, Steps
 from tests.simulation.trials import (
     barriers,
     cuts,
+    epochs,
     filters,
     histories,
     keeping,
@@ -71,6 +72,7 @@ OF_CONSUMERS: dict[str, Kind] = {
     "moves": moving.moves,
     "barriers": barriers.barriers,
     "cuts": cuts.cuts,
+    "epochs": epochs.epochs,
     "streams": streams.streams,
     "values": values.values,
     "lingering": lingering.lingering,
