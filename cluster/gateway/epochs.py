@@ -149,9 +149,16 @@ class _Staging:
     def _stage(self, links: Links) -> None:
         participants = [link.partition for link in self._participants]
         what = [STAGE, self._epoch, *self._name, self._key.number, participants]
-        _ask(links, self._ledger, what, self._staged)
+        _ask(links, self._ledger, what, partial(self._staged, links))
 
-    def _staged(self, value: list[Any]) -> None:
+    def _staged(self, links: Links, value: list[Any]) -> None:
+        if value == UNREACHABLE:
+            # The lost node may have staged the branch: its word decides when it is back, or the branch may be
+            # dropped here and committed there.
+            self._answer(value)
+            self._answer = _unheard
+            self._stage(links)
+            return
         if value[0] != STAGED:
             self._drop()
         self._answer(value)
@@ -159,6 +166,10 @@ class _Staging:
     def _drop(self) -> None:
         for link in self._prepared:
             link.transact(encode_conclude(self._key, False), [], Vote(_dropped))
+
+
+def _unheard(_: list[Any]) -> None:
+    """The client has its answer already."""
 
 
 def _dropped(_: bool) -> None:

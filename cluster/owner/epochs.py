@@ -79,10 +79,12 @@ class OwnedEpochs:
         if asked.queue in self._stepping:
             self._take(asked)
         elif asked.queue not in self._owner.machine.queues:
-            self._read(asked, NOT_FOUND)
+            # Branches may be decided that their participants do not know yet.
+            self._outcomes.when_told(partial(self._read, asked, NOT_FOUND))
         elif asked.deed == SHOW:
             self._read(asked, self._shown(asked.queue))
         elif self._is_committed(asked):
+            # The front end of a branch that is committed concludes it as dropped, after all participants.
             self._outcomes.when_told(partial(self._read, asked, [COMMITTED]))
         elif asked.deed == STAGE:
             self._stage(asked)

@@ -152,6 +152,28 @@ def test_a_branch_whose_node_dies_before_it_is_staged_is_dropped(epochs: Epochs)
     assert not epochs.ledger(epochs.owner).staged and epochs.bodies() == NOTHING
 
 
+def test_a_branch_waits_for_the_word_of_the_only_node_of_its_ledger() -> None:
+    """The node is lost after it has staged the branch, and before the front end hears of that."""
+    epochs = Epochs()
+    epochs.client.delete(LEDGER)
+    epochs.client.declare(LEDGER, queue_type="classic")
+    assert epochs.owner == "n1"
+    messages = [one for one in MESSAGES if one[0] != "local"]
+    asked, ledger = epochs.stage("n3", 0, (0, 1, 0), messages), epochs.replica("n1")
+    epochs.site.until(lambda: ledger._two_phase_commit.epochs._stepping, step_s=0.0001)
+    mend = epochs.site.network.cut([("n1", "n3")])
+    epochs.site.until(lambda: epochs.ledger("n1").staged)
+    assert not asked.told
+    epochs.site.nodes["n1"].stop(power=True)
+    mend()
+    assert asked.answer == 404
+    epochs.restart("n1")
+    assert epochs.stage("n2", 0, (0, 1, 0), messages).answer == "taken"
+    assert epochs.commit("n2", 0, (0, 1, 1)).answer == "committed"
+    assert epochs.bodies() == [*BODIES[:2], []]
+    epochs.rest()
+
+
 def test_branches_that_no_client_decides_end() -> None:
     epochs = Epochs(epoch_timeout_ms=5000)
     assert epochs.stage("n1", 0, (0, 1, 0), MESSAGES).answer == "staged"
