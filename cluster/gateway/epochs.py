@@ -104,8 +104,9 @@ class _Staging:
 
     state       the front end sends      and waits for      then
     preparing   prepare, to all          all votes          staging; after a no dropping
-    staging     stage, to the ledger     its answer         the answer to the client; dropping unless it is
-    STAGED dropping    conclude, to all that    -                  -
+    staging     stage, to the ledger     its answer         the answer to the client, and after another one
+                                                            than STAGED dropping
+    dropping    conclude, to all that    -                  -
                 are prepared
 
     If the front end dies while it prepares, the participants ask the ledger's partition, which does not know

@@ -8,8 +8,9 @@ partition:
     -        STAGED                     staged; without an effect where the epoch is committed, the branch's
                                         name is taken, or its transaction is abandoned
     staged   Decided, COMMITTED         -, and the transaction is decided
-    staged   COMMITTED of its epoch or  dropped: its partitions are to be told; with the queue of the ledger
-             all a later one, DROPPED       branches are dropped
+    staged   COMMITTED of its epoch or  dropped: its partitions are to be told
+             a later one, DROPPED, or
+             the end of the queue
     dropped  End                        -
 """
 
