@@ -104,9 +104,7 @@ class FrontEnd:
         self.permissions: Permissions = access
         self._descriptions = Descriptions(catalog.state, links, local, self._placing)
         self.batches: BatchPort = FrontEndBatches(context, self._declarations, self._descriptions)
-        self._cancellations = Cancellations(
-            catalog, formats, links, local, context.config.auto_delete_after_s
-        )
+        self._cancellations = Cancellations(context, local)
         self._browsing = BrowsingConsumers(links, Streams(catalog.state, formats))
         self._consumers: dict[int, Attached] = {}
         self._attaching = Attaching(

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from cluster.catalog.membership.formats import Formats
-from cluster.catalog.replica import CatalogClient
 from cluster.config.formats import SEALED_QUEUES
-from cluster.gateway.link import Links, PartitionLink
+from cluster.gateway.context import GatewayContext
+from cluster.gateway.link import PartitionLink
 from cluster.gateway.local_queues import LocalQueues
 from cluster.peers.link_messages import NOTHING_TO_GET, UNREACHABLE
 
@@ -23,17 +22,11 @@ Cancelled = Callable[[], None]
 class Cancellations:
     """The cancellations of one node's clients."""
 
-    def __init__(
-        self,
-        catalog: CatalogClient,
-        formats: Formats,
-        links: Links,
-        local: LocalQueues,
-        auto_delete_after_s: float,
-    ) -> None:
-        """`auto_delete_after_s`: seconds that an auto-delete queue waits for another consumer."""
-        self._catalog, self._formats, self._links, self._local = catalog, formats, links, local
-        self._waits = auto_delete_after_s > 0
+    def __init__(self, context: GatewayContext, local: LocalQueues) -> None:
+        self._catalog, self._formats = context.catalog, context.formats
+        self._links, self._local = context.links, local
+        # An auto-delete queue waits for another consumer.
+        self._waits = context.config.auto_delete_after_s > 0
 
     def cancel(
         self, link: PartitionLink, queue: int, consumer: int, done: Cancelled, closed: bool = False
