@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from types import TracebackType
 from typing import Any
 
 from node.delivery.settlements import Modification, Outcome, Settlement
@@ -49,15 +50,13 @@ class SessionCore:
         self, port: BrokerPort, session: PublishingSession, in_use: Callable[[int], Collection[int]]
     ) -> None:
         self.traffic = Traffic()
-        self.scope, self.holder = NOWHERE, 0
-        self.ended = False
+        self.scope, self.holder, self.ended = NOWHERE, 0, False
         self._port, self._session = port, session
         self.subscriber: Subscriber = session
         """The session, as the broker calls it."""
         self._requests = Requests(port)
         self._transactions = TransactionRuns(port, self.traffic, self._unroutable)
-        self._consumers = SessionConsumers(port, in_use)
-        self._admin = AdminNode(port, session)
+        self._consumers, self._admin = SessionConsumers(port, in_use), AdminNode(port, session)
 
     @property
     def vhost(self) -> str:
@@ -234,7 +233,8 @@ class SessionCore:
     def close_channel(self, channel: int, unsettled: UnsettledRanges, done: Released) -> None:
         """End the channel's consumers, and return the unsettled deliveries to the queues.
 
-        `done` is called when the auto-delete queues that lose their last consumer are deleted."""
+        `done` is called when the auto-delete queues that lose their last consumer are deleted.
+        """
         self._consumers.channel_closed(channel, unsettled, done)
 
     def end(self, unsettled: UnsettledRanges, done: Released) -> None:
@@ -253,9 +253,9 @@ class SessionCore:
     def forget(self) -> None:
         """Drop the references to the session, so that it is freed at once."""
         self._session = self.subscriber = ENDED_SESSION
-        self._admin = AdminNode(self._port, ENDED_SESSION)
         self._transactions.forget()
         self._consumers = SessionConsumers(self._port, none_in_use)
+        self._admin = AdminNode(self._port, ENDED_SESSION)
 
 
 class Containment:
@@ -271,11 +271,17 @@ class Containment:
     def __enter__(self) -> None:
         """Nothing to do on entry."""
 
-    def __exit__(self, kind: object, error: object, traceback: object) -> bool:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
         if not isinstance(error, Exception):
             return False
         self.failed(error)
         return True
+
+
+Handlers = Mapping[type[Any], Callable[[Any], None]]
+"""The functions that carry out effects, by the kind of effect."""
 
 
 class EffectLoop:
@@ -287,10 +293,7 @@ class EffectLoop:
     """
 
     def __init__(
-        self,
-        handlers: Mapping[type[Any], Callable[[Any], None]],
-        more: Callable[[], list[Any]],
-        giving_back: frozenset[type[Any]],
+        self, handlers: Handlers, more: Callable[[], list[Any]], giving_back: frozenset[type[Any]]
     ) -> None:
         self.running = self.closed = False
         self.failed = False
@@ -352,12 +355,7 @@ class MachineSession(Containment):
         """The broker deletes the queues of the session. The session writes nothing before that is done."""
         self._gone = self._failing = self._full = False
 
-    def _drive(
-        self,
-        machine: ProtocolMachine,
-        handlers: Mapping[type[Any], Callable[[Any], None]],
-        giving_back: frozenset[type[Any]],
-    ) -> None:
+    def _drive(self, machine: ProtocolMachine, handlers: Handlers, giving_back: frozenset[type[Any]]) -> None:
         """Carry out the effects of this machine by these handlers (`EffectLoop`)."""
         self._machine = machine
         self._effects = EffectLoop(handlers, machine.take_effects, giving_back)
