@@ -154,7 +154,7 @@ class Policies:
         """The settings of a queue by its arguments and its policies."""
         definition = self.applied(vhost, kind, name).definition
         if kind is ResourceKind.STREAM:
-            definition = {key: definition[key] for key in KEYS_OF_STREAMS & definition.keys()}
+            definition = {key: value for key, value in definition.items() if key in KEYS_OF_STREAMS}
         return read_arguments(arguments_with(arguments, definition) if definition else arguments)
 
     def alternate(self, vhost: str, exchange: str) -> str | None:

@@ -116,8 +116,9 @@ def _take(owner: OwnerState, data: bytes, publish: Publish, told: list[Operation
     incoming = Incoming(run)
     notes = decide(owner, incoming, (queue,), first).get(queue, {})
     await_arrival(owner, incoming, first, (queue,))
-    for aspect in DECIDED_ANEW & notes.keys():
-        owner.proposal.annotate(queue, aspect, notes[aspect])
+    for aspect, spans in notes.items():
+        if aspect in DECIDED_ANEW:
+            owner.proposal.annotate(queue, aspect, spans)
     for operation in told:
         if isinstance(operation, Annotate):
             owner.proposal.annotate(queue, operation.aspect, _placed(operation, first))

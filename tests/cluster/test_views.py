@@ -61,16 +61,20 @@ class Reading:
 
 
 def read(site: Site, node: str, name: str = NAME) -> ViewRows:
-    """The rows of a view that lags behind no more."""
+    """The rows of a view that lags behind no more, and that was the same for all pages."""
     found = [Reading(site, node, name).answer]
 
     def whole() -> bool:
-        if found[-1].behind or found[-1].awaited:
+        if not is_whole(found[-1]):
             found.append(Reading(site, node, name).answer)
-        return not (found[-1].behind or found[-1].awaited)
+        return is_whole(found[-1])
 
     site.until(whole)
     return found[-1]
+
+
+def is_whole(rows: ViewRows) -> bool:
+    return not (rows.behind or rows.awaited) and rows.at_once
 
 
 def rows(site: Site, node: str, name: str = NAME) -> list[list[Any]]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pika
+from pika.exceptions import AMQPConnectionError
 
 from cluster.cli.local.forked_process import ForkedProcess, run_forked_node
 from cluster.cli.local.layout import KEY_FILE, PEER_OFFSET, LocalNode, PortInUseError, is_free, plan, prepare
@@ -230,10 +231,14 @@ class Node:
         return int(line.split()[1]) * 1024
 
     def connect(self, **options: Any) -> pika.BlockingConnection:
-        """An ordinary client; `options` are pika's connection parameters."""
+        """An ordinary client; `options` are pika's connection parameters. Raises AMQPError."""
         defaults = {"blocked_connection_timeout": 30, "socket_timeout": 10, "stack_timeout": 10}
         parameters = pika.ConnectionParameters(self.amqp.host, self.amqp.port, **(defaults | options))
-        return pika.BlockingConnection(parameters)
+        try:
+            return pika.BlockingConnection(parameters)
+        except ValueError as error:
+            # pika calls a socket wrong whose node dies between the accept and the first octet.
+            raise AMQPConnectionError(str(error)) from error
 
 
 class Cluster:

@@ -36,7 +36,7 @@ OF_ONE_KIND = (
     (64, 52, "lingering"),
     (128, 31, "views"),
     (64, 31, "loans"),
-    (512, 160, "loans"),
+    (512, 88, "loans"),
     (32, 20, "backlogs"),
     (64, 36, "values"),
     (32, 4, "filters"),

@@ -31,7 +31,7 @@ OF_FILTERS = (68, 132)
 OF_LINGERING = (52, 372)
 """Seeds about consumers that are about leases that linger."""
 
-OF_LOANS = (95, 160)
+OF_LOANS = (88, 95)
 """Seeds about consumers that are about queues with several owners."""
 
 OF_VIEWS = (159, 287)
