@@ -72,7 +72,7 @@ class LookBudget:
     """The steps that are left for the queues of one owner in the turn of its node that has begun at `now`.
 
     Looks take their share of a busy node's time, and all the time that a node has left. Steps that a turn
-    takes beyond its share are missing in the next turns.
+    takes beyond its share are missing in the next turns, `LOOK_STEPS` of them at most.
     """
 
     __slots__ = ("_began", "_busy_s", "_given", "_least", "left", "now")
@@ -90,8 +90,8 @@ class LookBudget:
             self._began = self.now
             self._busy_s += (min(busy_s, _BUSY_AT_MOST_S) - self._busy_s) / IDLE_TURNS
             paid = LOOK_STEPS if self._busy_s < IDLE_S else int(busy_s * LOOK_SHARE / LOOK_STEP_S)
-            self._given = min(LOOK_STEPS, paid) + min(0, self.left)
-            self.left = self._given
+            owed = min(LOOK_STEPS, max(0, -self.left))
+            self.left = self._given = min(LOOK_STEPS, paid) - owed
         return max(self._least, self.left // 2)
 
 

@@ -15,23 +15,15 @@ from typing import Any, Final, NamedTuple
 from node.message.requests import RequestMessage
 from node.message.run import Run
 from node.names import ADMIN_NODE
-from node.refusal import (
-    AccessRefusedError,
-    HomeNodeDownError,
-    NotFoundError,
-    NotImplementedRefusal,
-    OutsideDomainError,
-    PreconditionFailedError,
-    Refusal,
-    ResourceLockedError,
-)
+from node.refusal import NotImplementedRefusal, PreconditionFailedError, Refusal
 from node.session.access_checks import AccessChecks
 from node.session.batch_port import BatchCommand, CommandDone, QueryQueues, RefusedCommand
-from node.session.batch_reading import NOT_IMPLEMENTED, BatchError, entries_of, read_batch
+from node.session.batch_reading import BatchError, entries_of, read_batch
 from node.session.permissions import Scope
 from node.session.ports import BrokerPort
 from node.session.publishing_session import PublishingSession
 from node.session.queue_description import QueueDescription
+from node.session.statuses import NOT_IMPLEMENTED, status_of
 from node.wire.formats import format_of
 
 WAITING_BATCHES: Final = 16
@@ -44,17 +36,6 @@ ANSWER_OCTETS: Final = 4 * 1024 * 1024
 """Octets of an answer as JSON. A longer one is sent without the queues that queries have found."""
 
 OK, CREATED, TOO_LARGE, FAILED_DEPENDENCY, UNAVAILABLE = 200, 201, 413, 424, 503
-
-_STATUS: Final[dict[type[Refusal], int]] = {
-    AccessRefusedError: 403,
-    NotFoundError: 404,
-    HomeNodeDownError: 404,
-    OutsideDomainError: 404,
-    ResourceLockedError: 409,
-    PreconditionFailedError: 409,
-    NotImplementedRefusal: NOT_IMPLEMENTED,
-}
-"""The status of each type of refusal; that of others is UNAVAILABLE."""
 
 NOT_CARRIED_OUT: Final = "the batch has been refused for another command"
 
@@ -157,8 +138,8 @@ class AdminNode:
         elif refused.number < 0:
             self._refuse(batch, request, None, UNAVAILABLE, refused.refusal)
         else:
-            refusal = refused.refusal
-            self._refuse(batch, request, refused.number, status_of(refusal), refusal, len(commands))
+            refusal, status = refused.refusal, status_of(refused.refusal, UNAVAILABLE)
+            self._refuse(batch, request, refused.number, status, refusal, len(commands))
 
     def _refuse(
         self,
@@ -231,11 +212,6 @@ def _without_queues(answer: dict[str, Any]) -> dict[str, Any]:
     if "queues" not in answer:
         return answer
     return {"status": TOO_LARGE, "reason": "the queues that are found take too many octets: ask for fewer"}
-
-
-def status_of(refusal: Refusal) -> int:
-    """The status of a refusal in an answer."""
-    return next((code for kind, code in _STATUS.items() if isinstance(refusal, kind)), UNAVAILABLE)
 
 
 def _refusal_of(error: BatchError) -> Refusal:

@@ -22,9 +22,10 @@ from node.session.batch_port import (
     UpdateQueue,
 )
 from node.session.batch_text import BatchTextError, entries_in_text
+from node.session.statuses import NOT_IMPLEMENTED
 from node.wire.naming import NamingError, check_field_values, check_text
 
-BAD, NOT_IMPLEMENTED = 400, 501
+BAD: Final = 400
 
 MOST_COMMANDS: Final = 256
 """Commands in a batch."""

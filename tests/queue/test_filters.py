@@ -112,6 +112,16 @@ def test_steps_beyond_the_share_of_a_turn_are_missing_in_the_next_turns() -> Non
     assert abs(budget.share() - share) <= 1
 
 
+def test_a_turn_owes_no_more_than_the_steps_of_one_turn() -> None:
+    budget = busy_budget(least=10)
+    budget.left -= 1_000_000
+    budget.now += 1_000_000 * LOOK_STEP_S
+    for _ in range(20):
+        budget.now += 0.002
+        share = budget.share()
+    assert share > 200
+
+
 def test_the_looking_goes_on_in_the_next_turn() -> None:
     log = Log(at_once=1000)
     owner = owner_over(log, 1000)

@@ -24,13 +24,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote
 
 from node.refusal import (
-    AccessRefusedError,
-    HomeNodeDownError,
-    NotFoundError,
-    OutsideDomainError,
-    PreconditionFailedError,
     Refusal,
-    ResourceLockedError,
 )
 from node.routing.matching import Binding, Destination, DestinationKind
 from node.session.command_limits import CommandLimitError, check_command
@@ -55,6 +49,7 @@ from node.session.commands import (
 )
 from node.session.core import MachineSession, SessionCore
 from node.session.ports import Authenticated, Identity, QueueDeclaration
+from node.session.statuses import status_of
 from node.session.view_port import followed
 from node.wire.amqp10.argument_values import ArgumentError, amqp_map, field_table, text_of
 from node.wire.amqp10.connection import Connection
@@ -63,16 +58,6 @@ from node.wire.amqp10.errors import SectionError
 from node.wire.amqp10.links import IncomingLink
 from node.wire.amqp10.management import ManagementRequest, RequestError, request_in, response
 from node.wire.amqp10.values import AmqpValue, UInt, ULong
-
-STATUS: Final[dict[type[Refusal], int]] = {
-    AccessRefusedError: 403,
-    NotFoundError: 404,
-    HomeNodeDownError: 404,
-    OutsideDomainError: 404,
-    ResourceLockedError: 409,
-    PreconditionFailedError: 409,
-}
-"""The status of each type of refusal. Others are bad requests (400)."""
 
 OK, CREATED, DONE, BAD, FORBIDDEN = 200, 201, 204, 400, 403
 
@@ -404,7 +389,7 @@ def _ends(parameters: dict[str, str]) -> tuple[str, Destination]:
 
 def _refused(refusal: Refusal) -> Response:
     """The response to a refusal of the broker."""
-    status = next((code for kind, code in STATUS.items() if isinstance(refusal, kind)), BAD)
+    status = status_of(refusal, BAD)
     return status, text_of(str(refusal))
 
 
