@@ -55,7 +55,12 @@ WRITTEN_IN_C = {
 }
 """Modules that are written in C, each with a twin in Python, and their sources."""
 
-HEADERS_IN_C = ["node/ranges/columns.h", "node/wire/amqp091/octets.h", "node/wire/same_keys.h"]
+HEADERS_IN_C = [
+    "node/ranges/columns.h",
+    "node/ranges/slots.h",
+    "node/wire/amqp091/octets.h",
+    "node/wire/same_keys.h",
+]
 
 SIMULATOR = "tests/simulation"
 SIMULATOR_INTERPRETED = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from node.queue.operations import Aspect
+from node.ranges.range_columns import SpanColumns, transposed
 from node.ranges.range_map import RangeMap, Span
 
 _NOTHING = RangeMap()
@@ -34,6 +35,15 @@ class Annotations:
             for from_, to, value in logged
             for start, end, own in soft.cover(from_, to)
         ]
+
+    def columns(self, aspect: Aspect, first: int, last: int) -> SpanColumns:
+        """The spans of the closed range that have values, as columns."""
+        soft = self._soft.get(aspect)
+        if not soft:
+            return self.logged(aspect).columns(first, last)
+        spans = [span for span in self.cover(aspect, first, last) if span[2]]
+        firsts, lasts, values = transposed(spans, 3)
+        return firsts, lasts, values
 
     def at(self, aspect: Aspect, number: int) -> tuple[int, int | None]:
         """The message's value, 0 without one, and the last number up to which all messages have it; None for

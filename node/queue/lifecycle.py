@@ -7,6 +7,7 @@ after a failed delivery; when they are due they are ready, or held.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
@@ -22,6 +23,7 @@ from node.queue.operations import LINKS, OWNER, Aspect, Semantics
 from node.queue.schedule import Schedule
 from node.queue.settings import PLAIN, QueueSettings
 from node.queue.settled import Settled
+from node.ranges.range_columns import total, transposed
 from node.ranges.range_map import ABOVE_ALL, RangeMap, Span
 from node.ranges.range_set import Range, RangeSet, count_of, merged, up_to
 
@@ -118,16 +120,17 @@ class Lifecycle:
             self._delivery.redelivered.update(self._delivery.state.returned.intersection(*one))
 
     def _place(self, first: int, last: int) -> None:
-        """Make new messages ready, or schedule them."""
+        """Make new messages ready, or schedule those with a due time."""
         delivery = self._delivery
-        later = []
-        for span in delivery.annotations.cover(Aspect.DUE, first, last):
-            if span[2]:
-                later.append(span)
-            else:
-                delivery.ready.add(span[0], span[1])
-        if later:
-            self._schedule(later)
+        later = delivery.annotations.columns(Aspect.DUE, first, last)
+        if not later[0]:
+            delivery.ready.add(first, last)
+            return
+        self._schedule(*later)
+        if total(later[0], later[1]) < last - first + 1:
+            for start, end, due in delivery.annotations.cover(Aspect.DUE, first, last):
+                if not due:
+                    delivery.ready.add(start, end)
 
     def _note(self, aspect: Aspect, spans: Sequence[Span]) -> None:
         """Tell the feature of an aspect the values of new messages."""
@@ -168,12 +171,12 @@ class Lifecycle:
                 for first, last, _ in later.spans(*part):
                     delivery.ready.rest(first, last)
 
-    def _schedule(self, spans: list[Span]) -> None:
-        """Schedule messages for the due times of the spans, which are ascending."""
+    def _schedule(self, firsts: array[int], lasts: array[int], due: array[int]) -> None:
+        """Schedule the messages of the spans, which are ascending, for the due times."""
         delivery = self._delivery
         if delivery.scheduled is None:
             delivery.scheduled = Schedule(RangeMap())
-        delivery.scheduled.add(spans)
+        delivery.scheduled.add(firsts, lasts, due)
 
     def let_go(self, now: int) -> bool:
         """Make due messages ready, up to a bound for one step; return whether there were any."""
@@ -358,7 +361,7 @@ class Lifecycle:
         for start, end, until in self._rests.cover(first, last):
             if until:
                 self._rests.remove(start, end)
-                self._schedule([(start, end, until)])
+                self._schedule(*transposed([(start, end, until)], 3))
                 delivery.ready.rest(start, end)
             else:
                 delivery.ready.add(start, end)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from itertools import compress
 from typing import Final
 
-from node.ranges.range_map import RangeMap, Span
-from node.ranges.range_set import Range, merged
+from node.ranges.range_columns import by_slot, merged_pairs, transposed
+from node.ranges.range_map import RangeMap
+from node.ranges.range_set import Range
 
 SLOT_MS: Final = 16
 """The length of a slot. A message leaves the schedule at the end of the slot in which it is due: never early,
@@ -59,15 +61,17 @@ class Schedule:
     def __len__(self) -> int:
         return len(self._due)
 
-    def add(self, spans: list[Span]) -> None:
-        """Schedule messages. Spans (first, last, due time) are ascending and disjoint."""
-        self._due.set_all(spans)
-        near = [span for span in spans if span[2] < self._bound]
-        if near:
-            self._index(near)
-            self.wake = min(self.wake, _slot(min([due for _, _, due in near])) * SLOT_MS)
-        if len(near) < len(spans):
+    def add(self, firsts: array[int], lasts: array[int], due: array[int]) -> None:
+        """Schedule the messages of these spans, of which there is at least one, for the due times. Spans are
+        ascending and disjoint.
+        """
+        self._due.extend(firsts, lasts, due)
+        if max(due) >= self._bound:
             self.wake = min(self.wake, self._indexed - HORIZON_MS // 2)
+            near = [time < self._bound for time in due]
+            firsts, lasts, due = (array("Q", compress(column, near)) for column in (firsts, lasts, due))
+        if due:
+            self.wake = min(self.wake, self._index(firsts, lasts, due) * SLOT_MS)
 
     def intersection(self, first: int, last: int) -> list[Range]:
         """The scheduled parts of the closed range; parts may touch."""
@@ -80,6 +84,10 @@ class Schedule:
     def remove(self, first: int, last: int) -> int:
         """Take messages out of the schedule; return how many were in it."""
         return self._due.remove(first, last)
+
+    def remove_all(self, ranges: list[Range]) -> None:
+        """Take the messages of all the ranges, which are disjoint, out of the schedule."""
+        self._due.remove_all(ranges)
 
     def step(self, now: int) -> list[Range]:
         """Remove and return due messages, up to a bound for one step, and go on with the sweep."""
@@ -97,32 +105,33 @@ class Schedule:
         return gone
 
     def _let_go(self, now: int) -> list[Range]:
-        indexed: list[Range] = []
+        indexed = array("Q")
         room = STEP_SPANS
         for slot in sorted(slot for slot in self._slots if slot * SLOT_MS <= now):
             numbers = self._slots.pop(slot)
             if len(numbers) > 2 * room:
                 self._slots[slot] = numbers[2 * room :]
                 del numbers[2 * room :]
-            indexed += zip(numbers[::2], numbers[1::2], strict=True)
+            indexed += numbers
             room -= len(numbers) >> 1
             if not room:
                 break
         # Messages may have been removed since they were indexed, and even added with another time.
-        spans = self._due.spans_of(merged(indexed))
-        gone = merged([(first, last) for first, last, due in spans if due <= now])
+        gone = self._due.ranges_up_to(merged_pairs(indexed), now)
         self._due.remove_all(gone)
         return gone
 
-    def _index(self, spans: list[Span]) -> None:
+    def _index(self, firsts: array[int], lasts: array[int], due: array[int]) -> int:
+        """Index messages, at least one; return the first slot in which one of them is due."""
         slots = self._slots
-        for first, last, due in spans:
-            slot = _slot(due)
-            numbers = slots.get(slot)
-            if numbers is None:
-                numbers = slots[slot] = array("Q")
-            numbers.append(first)
-            numbers.append(last)
+        found = by_slot(firsts, lasts, due, SLOT_MS)
+        for slot, numbers in found:
+            known = slots.get(slot)
+            if known is None:
+                slots[slot] = numbers
+            else:
+                known += numbers
+        return found[0][0]
 
     def _sweep(self, now: int) -> None:
         """Index messages that are due in the time that no sweep has covered yet, one part of the
@@ -136,11 +145,7 @@ class Schedule:
         found, self._cursor = self._due.select(
             self._cursor, self._indexed, self._bound, SWEEP_SPANS, STEP_SPANS
         )
-        self._index(found)
+        if found:
+            self._index(*transposed(found, 3))
         if self._cursor is None:
             self._indexed = self._bound
-
-
-def _slot(due: int) -> int:
-    """The slot that ends at `due`, or next after it."""
-    return -(-due // SLOT_MS)

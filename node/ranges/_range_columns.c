@@ -5,14 +5,7 @@
  * None. A function keeps nothing between two calls. */
 
 #include "columns.h"
-
-#include <stdlib.h>
-
-static int by_first(const void *one, const void *other) {
-    const Range *a = one, *b = other;
-    if (a->first != b->first) return a->first < b->first ? -1 : 1;
-    return a->last < b->last ? -1 : a->last > b->last;
-}
+#include "slots.h"
 
 PyDoc_STRVAR(merged_doc,
     "merged(ranges) -> list or None\n\n"
@@ -34,15 +27,33 @@ static PyObject *merged(PyObject *module, PyObject *list) {
         found = PyList_GetSlice(list, 0, ranges.count);
     } else {
         if (!ascending) qsort(ranges.at, (size_t)ranges.count, sizeof(Range), by_first);
-        found = PyList_New(0);
-        for (Py_ssize_t i = 0; i < ranges.count && found != NULL;) {
-            Range one = ranges.at[i++];
-            for (; i < ranges.count && (ranges.at[i].first <= one.last || ranges.at[i].first - one.last == 1); i++)
-                if (ranges.at[i].last > one.last) one.last = ranges.at[i].last;
-            if (!append(found, pair_of(one.first, one.last))) Py_CLEAR(found);
-        }
+        found = joined_list(ranges.at, ranges.count);
     }
     PyMem_Free(ranges.at);
+    return found;
+}
+
+PyDoc_STRVAR(merged_pairs_doc,
+    "merged_pairs(numbers) -> list\n\n"
+    "As `merged`, for ranges whose first and last numbers take turns in a column.");
+
+static PyObject *merged_pairs(PyObject *module, PyObject *numbers) {
+    Columns column;
+    if (!take(&column, &numbers, 1)) return NULL;
+    Py_ssize_t count = column.of[0].count / 2;
+    PyObject *found = NULL;
+    Range *ranges = PyMem_Malloc((size_t)(count + 1) * sizeof(Range));
+    if (column.of[0].count % 2) {
+        PyErr_SetString(PyExc_ValueError, "a first number without a last one");
+    } else if (ranges == NULL) {
+        PyErr_NoMemory();
+    } else {
+        memcpy(ranges, column.of[0].at, (size_t)count * sizeof(Range));
+        qsort(ranges, (size_t)count, sizeof(Range), by_first);
+        found = joined_list(ranges, count);
+    }
+    PyMem_Free(ranges);
+    release(&column);
     return found;
 }
 
@@ -168,14 +179,6 @@ static PyObject *cut_out(PyObject *module, PyObject *const *given, Py_ssize_t co
 PyDoc_STRVAR(overlaid_doc,
     "overlaid(starts, ends, values, firsts, lasts, news) -> [starts, ends, values]\n\n"
     "The spans with the values `news` in place of any former ones in the spans from `firsts` to `lasts`.");
-
-static inline void add_span(Made *made, uint64_t first, uint64_t last, uint64_t value) {
-    Py_ssize_t top = made->count - 1;
-    if (top >= 0 && made->lasts[top] + 1 == first && made->values[top] == value)
-        made->lasts[top] = last;
-    else
-        add(made, first, last, value);
-}
 
 static PyObject *overlaid(PyObject *module, PyObject *const *given, Py_ssize_t count) {
     Columns old, new;
@@ -343,6 +346,45 @@ static PyObject *within(PyObject *module, PyObject *const *given, Py_ssize_t cou
     return found;
 }
 
+PyDoc_STRVAR(within_up_to_doc,
+    "within_up_to(starts, ends, values, ranges, most) -> list or None\n\n"
+    "The parts of ascending, disjoint ranges that the spans with values up to `most` have, joined where they touch.");
+
+static PyObject *within_up_to(PyObject *module, PyObject *const *given, Py_ssize_t count) {
+    Columns columns;
+    Ranges ranges;
+    Made made;
+    uint64_t most;
+    int beyond = 0;
+    if (count != 5) {
+        PyErr_SetString(PyExc_TypeError, "three columns, a list of ranges and a number");
+        return NULL;
+    }
+    if (!number_of(given[4], &most, &beyond) || !read_ranges(given[3], &ranges, &beyond)) return NULL;
+    PyObject *found = NULL;
+    if (beyond) {
+        found = Py_NewRef(Py_None);
+    } else if (take(&columns, given, 3)) {
+        Py_ssize_t size = columns.of[0].count;
+        const uint64_t *starts = columns.of[0].at, *ends = columns.of[1].at, *values = columns.of[2].at;
+        if (begin(&made, size + ranges.count)) {
+            for (Py_ssize_t i = 0, j = 0; i < size && j < ranges.count;) {
+                uint64_t first = ranges.at[j].first, last = ranges.at[j].last;
+                uint64_t from = starts[i] > first ? starts[i] : first, to = ends[i] < last ? ends[i] : last;
+                if (from <= to && values[i] <= most) add_span(&made, from, to, 0);
+                ends[i] <= last ? i++ : j++;
+            }
+            found = PyList_New(0);
+            for (Py_ssize_t i = 0; found != NULL && i < made.count; i++)
+                if (!append(found, pair_of(made.firsts[i], made.lasts[i]))) Py_CLEAR(found);
+            PyMem_Free(made.firsts);
+        }
+        release(&columns);
+    }
+    PyMem_Free(ranges.at);
+    return found;
+}
+
 PyDoc_STRVAR(fronts_doc,
     "fronts(starts, ends, limit) -> list or None\n\nThe first `limit` numbers of the ranges, or all, as ranges.");
 
@@ -370,6 +412,9 @@ static PyObject *fronts(PyObject *module, PyObject *const *given, Py_ssize_t cou
 
 static PyMethodDef FUNCTIONS[] = {
     {"merged", merged, METH_O, merged_doc},
+    {"merged_pairs", merged_pairs, METH_O, merged_pairs_doc},
+    {"by_slot", (PyCFunction)(void (*)(void))by_slot, METH_FASTCALL, by_slot_doc},
+    {"within_up_to", (PyCFunction)(void (*)(void))within_up_to, METH_FASTCALL, within_up_to_doc},
     {"transposed", (PyCFunction)(void (*)(void))transposed, METH_FASTCALL, transposed_doc},
     {"joined_columns", (PyCFunction)(void (*)(void))joined_columns, METH_FASTCALL, joined_doc},
     {"cut_out", (PyCFunction)(void (*)(void))cut_out, METH_FASTCALL, cut_doc},

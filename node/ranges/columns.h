@@ -7,6 +7,7 @@
 #include <Python.h>
 
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_COLUMNS = 8 };
@@ -142,6 +143,24 @@ static inline int append(PyObject *list, PyObject *object) {
     return done;
 }
 
+static inline int by_first(const void *one, const void *other) {
+    const Range *a = one, *b = other;
+    if (a->first != b->first) return a->first < b->first ? -1 : 1;
+    return a->last < b->last ? -1 : a->last > b->last;
+}
+
+/* The ranges, which are sorted, with adjacent and overlapping ones joined. */
+static inline PyObject *joined_list(const Range *ranges, Py_ssize_t count) {
+    PyObject *found = PyList_New(0);
+    for (Py_ssize_t i = 0; i < count && found != NULL;) {
+        Range one = ranges[i++];
+        for (; i < count && (ranges[i].first <= one.last || ranges[i].first - one.last == 1); i++)
+            if (ranges[i].last > one.last) one.last = ranges[i].last;
+        if (!append(found, pair_of(one.first, one.last))) Py_CLEAR(found);
+    }
+    return found;
+}
+
 /* -- new columns ----------------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -166,6 +185,15 @@ static inline void add(Made *made, uint64_t first, uint64_t last, uint64_t value
     made->firsts[made->count] = first;
     made->lasts[made->count] = last;
     made->values[made->count++] = value;
+}
+
+/* As `add`, of a span that is one with the span before where both touch and have one value. */
+static inline void add_span(Made *made, uint64_t first, uint64_t last, uint64_t value) {
+    Py_ssize_t top = made->count - 1;
+    if (top >= 0 && made->lasts[top] + 1 == first && made->values[top] == value)
+        made->lasts[top] = last;
+    else
+        add(made, first, last, value);
 }
 
 /* The first two columns, or all three, as arrays; frees the room. */

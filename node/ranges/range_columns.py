@@ -205,6 +205,60 @@ def _left(
     return new_starts, new_ends, origins
 
 
+def merged_pairs(numbers: array[int]) -> list[tuple[int, int]]:
+    """Disjoint ranges in ascending order, with adjacent and overlapping ones joined. `numbers` has the first
+    and the last number of each range in turn, in any order of the ranges.
+    """
+    if native.NATIVE_MERGED_PAIRS is not None:
+        made: list[tuple[int, int]] = native.NATIVE_MERGED_PAIRS(numbers)
+        return made
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(zip(numbers[::2], numbers[1::2], strict=True)):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return found
+
+
+def by_slot(
+    starts: array[int], ends: array[int], values: array[int], width: int
+) -> list[tuple[int, array[int]]]:
+    """(slot, first and last numbers in turn) of the spans with values in the slot, by ascending slots. A slot
+    has the values above `width` times the number before it, up to `width` times its own number.
+    """
+    if native.NATIVE_BY_SLOT is not None:
+        made: list[tuple[int, array[int]]] = native.NATIVE_BY_SLOT(starts, ends, values, width)
+        return made
+    found: dict[int, array[int]] = {}
+    for first, last, value in zip(starts, ends, values, strict=True):
+        numbers = found.setdefault(-(-value // width), array("Q"))
+        numbers.append(first)
+        numbers.append(last)
+    return sorted(found.items())
+
+
+def within_up_to(
+    starts: array[int], ends: array[int], values: array[int], ranges: list[tuple[int, int]], most: int
+) -> list[tuple[int, int]]:
+    """The parts of ascending, disjoint ranges that the spans with values up to `most` have.
+    Parts that touch are joined.
+    """
+    if native.NATIVE_WITHIN_UP_TO is not None:
+        there: list[tuple[int, int]] | None = native.NATIVE_WITHIN_UP_TO(starts, ends, values, ranges, most)
+        if there is not None:
+            return there
+    found: list[tuple[int, int]] = []
+    for first, last, value in within(starts, ends, ranges, values):
+        if value > most:
+            continue
+        if found and found[-1][1] + 1 == first:
+            found[-1] = (found[-1][0], last)
+        else:
+            found.append((first, last))
+    return found
+
+
 SpanColumns = tuple["array[int]", "array[int]", "array[int]"]
 """Columns of first numbers, last numbers and values."""
 

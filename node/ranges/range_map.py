@@ -8,13 +8,14 @@ span. Spans are in chunks of three parallel arrays; the ranges of a `RangeSet` a
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import compress
 from struct import Struct
 from typing import Final
 
 from node.ranges.range_columns import (
+    SpanColumns,
     ascending,
     by_chunk,
     chunks_of,
@@ -24,6 +25,7 @@ from node.ranges.range_columns import (
     total,
     transposed,
     within,
+    within_up_to,
 )
 from node.ranges.range_set import MANY_RANGES, Range, RangeSet, decode_array, encode_array, merged
 
@@ -236,6 +238,30 @@ class RangeMap:
             for one in beyond:
                 found += self.spans(*one)
         return found
+
+    def columns(self, first: int, last: int) -> SpanColumns:
+        """As `spans`, as columns."""
+        found = (array("Q"), array("Q"), array("Q"))
+        chunk, i = self._position(first)
+        while chunk < len(self._lasts) and self._starts[chunk][i] <= last:
+            behind = bisect_right(self._starts[chunk], last, i)
+            for column, numbers in zip(found, self._chunk(chunk), strict=True):
+                column += numbers[i:behind]
+            chunk, i = chunk + 1, 0
+        if found[0]:
+            found[0][0] = max(found[0][0], first)
+            found[1][-1] = min(found[1][-1], last)
+        return found
+
+    def ranges_up_to(self, ranges: list[Range], most: int) -> list[Range]:
+        """The parts of the ranges, which are ascending and disjoint, with values up to `most`, ascending."""
+        found: list[Range] = []
+        for chunk, some, beyond in by_chunk(self._lasts, ranges):
+            starts, ends, values = self._chunk(chunk)
+            found += within_up_to(starts, ends, values, some, most)
+            for one in beyond:
+                found += [(first, last) for first, last, value in self.spans(*one) if value <= most]
+        return merged(found)
 
     def cover(self, first: int, last: int, default: int = 0) -> list[Span]:
         """The whole closed range as spans, with `default` for numbers without a value."""

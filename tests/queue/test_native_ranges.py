@@ -53,6 +53,26 @@ def test_merged(built: ModuleType, ranges: list[Range]) -> None:
     assert built.merged(ranges) == merged(ranges)
 
 
+@given(st.lists(PAIRS, max_size=12))
+def test_merged_pairs(built: ModuleType, ranges: list[Range]) -> None:
+    numbers = array("Q", [number for pair in ranges for number in pair])
+    assert built.merged_pairs(numbers) == range_columns.merged_pairs(numbers) == merged(ranges)
+
+
+@given(SPANS, st.integers(1, 3))
+def test_by_slot(built: ModuleType, spans: list[Span], width: int) -> None:
+    given = columns(spans, 3)
+    assert built.by_slot(*given, width) == range_columns.by_slot(given[0], given[1], given[2], width)
+
+
+@given(SPANS, RANGES, st.integers(0, 2))
+def test_within_up_to(built: ModuleType, spans: list[Span], ranges: list[Range], most: int) -> None:
+    firsts, lasts, values = columns(spans, 3)
+    found = built.within_up_to(firsts, lasts, values, ranges, most)
+    assert found == range_columns.within_up_to(firsts, lasts, values, ranges, most)
+    assert RangeMap(spans).ranges_up_to(ranges, most) == merged(found)
+
+
 @given(RANGES, RANGES)
 def test_joined(built: ModuleType, ranges: list[Range], added: list[Range]) -> None:
     assert built.joined_columns(*columns(ranges), added) == range_columns.joined_columns(
@@ -131,6 +151,8 @@ def test_numbers_beyond_64_bits_are_left_to_the_twins(built: ModuleType) -> None
     assert built.cut_out(*one, beyond) is None
     assert built.fronts(*one, TOP + 1) is None
     assert built.within(*one, beyond) is None
+    assert built.within_up_to(*one, one[0], beyond, 1) is None
+    assert built.within_up_to(*one, one[0], [], TOP + 1) is None
     assert built.total(*columns([(0, TOP)])) is None
     with pytest.raises(OverflowError):
         built.transposed([(TOP + 1, 0)], 2)
@@ -147,6 +169,13 @@ def test_wrong_arguments_are_refused(built: ModuleType) -> None:
         lambda: built.cut_out(*one, [(1, 2)], two[0]),
         lambda: built.cut_out(array("B", [1]), array("B", [1]), []),
         lambda: built.within(*one, [(1, 2)], *two),
+        lambda: built.within_up_to(*one, two[0], [], 1),
+        lambda: built.within_up_to(*one, one[0], 1, 1),
+        lambda: built.merged_pairs(one[0]),
+        lambda: built.merged_pairs([1, 2]),
+        lambda: built.by_slot(*one, one[0], 0),
+        lambda: built.by_slot(*one, 16),
+        lambda: built.by_slot(*one, two[0], 16),
         lambda: built.overlaid(*one, *one),
         lambda: built.overlaid(*one, one[0], *two, two[0], one[0]),
         lambda: built.ascending(*one, one[0]),
@@ -186,6 +215,9 @@ for _ in range(500):
     built.overlaid(*old, *new)
     firsts, lasts = built.transposed(ranges, 2)
     built.merged(pairs(40))
+    built.merged_pairs(array("Q", [number for pair in pairs(40) for number in pair]))
+    built.by_slot(*old, chance.randrange(1, 3))
+    built.within_up_to(*old, others, chance.randrange(3))
     built.joined_columns(firsts, lasts, others)
     built.cut_out(firsts, lasts, others, firsts, lasts)
     built.within(*old[:2], others, old[2])

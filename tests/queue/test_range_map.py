@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from node.ranges import range_map
 from node.ranges.range_map import RangeMap, Span, spans_of
-from node.ranges.range_set import RangeSet
+from node.ranges.range_set import RangeSet, merged
 
 NUMBERS = st.integers(0, 60)
 PAIRS = st.tuples(NUMBERS, NUMBERS).map(lambda pair: (min(pair), max(pair)))
@@ -91,12 +91,15 @@ class RangeMapAgainstDict(RuleBasedStateMachine):
         ranges = list(RangeSet((number, number) for number in chosen).ranges())
         expected = [span for one in ranges for span in self.map.spans(*one)]
         assert self.map.spans_of(ranges) == expected
+        low = merged([(first, last) for first, last, value in expected if value <= 1])
+        assert self.map.ranges_up_to(ranges, 1) == low
 
     @rule(pair=PAIRS)
     def ask(self, pair: tuple[int, int]) -> None:
         first, last = pair
         inside = {number: value for number, value in self.model.items() if first <= number <= last}
         assert self.map.spans(first, last) == spans_in(inside)
+        assert list(zip(*self.map.columns(first, last), strict=True)) == spans_in(inside)
         covered = {n: v for start, end, v in self.map.cover(first, last, 9) for n in range(start, end + 1)}
         assert covered == {number: inside.get(number, 9) for number in range(first, last + 1)}
         assert self.map.get(first, 9) == inside.get(first, 9)

@@ -11,6 +11,7 @@ from node.queue import schedule
 from node.queue.operations import Aspect
 from node.queue.schedule import HORIZON_MS, NEVER, SLOT_MS, Schedule
 from node.ranges import range_map
+from node.ranges.range_columns import transposed
 from node.ranges.range_map import RangeMap
 from tests.queue.owners import noted, owner_of, state_with
 from tests.queue.test_ranges import numbers
@@ -38,14 +39,14 @@ class ScheduleAgainstDict(RuleBasedStateMachine):
 
     @rule(pair=PAIRS, delay=st.integers(0, 3 * HORIZON_MS) | st.integers(0, 4 * SLOT_MS))
     def add(self, pair: tuple[int, int], delay: int) -> None:
-        self.schedule.add([(*pair, self.now + delay)])
+        self.schedule.add(*transposed([(*pair, self.now + delay)], 3))
         self.due |= dict.fromkeys(range(pair[0], pair[1] + 1), self.now + delay)
 
     @rule(first=NUMBERS, delays=st.lists(st.integers(0, 4 * SLOT_MS) | st.just(2 * HORIZON_MS), min_size=2))
     def add_many(self, first: int, delays: list[int]) -> None:
         """Each message with a time of its own."""
         due = {number: self.now + delay for number, delay in enumerate(delays, first)}
-        self.schedule.add([(number, number, at) for number, at in due.items()])
+        self.schedule.add(*transposed([(number, number, at) for number, at in due.items()], 3))
         self.due |= due
 
     @rule(pair=PAIRS)
@@ -53,6 +54,12 @@ class ScheduleAgainstDict(RuleBasedStateMachine):
         gone = [number for number in self.due if pair[0] <= number <= pair[1]]
         assert self.schedule.remove(*pair) == len(gone)
         for number in gone:
+            del self.due[number]
+
+    @rule(chosen=st.sets(NUMBERS, min_size=1))
+    def remove_many(self, chosen: set[int]) -> None:
+        self.schedule.remove_all([(number, number) for number in sorted(chosen)])
+        for number in chosen & self.due.keys():
             del self.due[number]
 
     @rule(passed=st.integers(0, 2 * HORIZON_MS) | st.integers(0, 4 * SLOT_MS))
@@ -91,7 +98,7 @@ def test_a_schedule_of_nothing_sleeps() -> None:
 def test_what_is_far_ahead_is_in_no_index() -> None:
     waiting = Schedule(RangeMap())
     for number in range(1, 1000):
-        waiting.add([(number, number, NOON + 3_600_000 + number)])
+        waiting.add(*transposed([(number, number, NOON + 3_600_000 + number)], 3))
     assert waiting.step(NOON) == []
     assert NOON < waiting.wake <= NOON + HORIZON_MS
     assert not waiting._slots

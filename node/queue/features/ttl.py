@@ -18,6 +18,7 @@ from node.queue.order import Order
 from node.queue.schedule import Schedule
 from node.queue.settings import QueueSettings
 from node.queue.stream_settings import is_stream
+from node.ranges.range_columns import transposed
 from node.ranges.range_map import RangeMap, Span
 from node.ranges.range_set import Range, RangeSet
 from node.wire.formats import format_of
@@ -51,7 +52,7 @@ class Lifetimes:
         """Add messages that have no expiry here yet. Spans (first, last, expiry) are in order."""
         later = [span for span in spans if span[2] != AT_ONCE]
         if later:
-            self._schedule.add(later)
+            self._schedule.add(*transposed(later, 3))
         for first, last, expiry in () if len(later) == len(spans) else spans:
             if expiry == AT_ONCE:
                 self._at_once.add(first, last)
@@ -69,8 +70,7 @@ class Lifetimes:
             if place:
                 place.remove_all(ranges)
         if self._schedule:
-            for part in ranges:
-                self._schedule.remove(*part)
+            self._schedule.remove_all(ranges)
 
     def came_back(self, first: int, last: int, had: Iterable[Range] = ()) -> None:
         """The messages are ready. AT_ONCE messages of `had`, which a consumer had, have expired."""
