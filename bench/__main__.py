@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 
 import click
 
@@ -96,6 +98,11 @@ def main(
     click.echo(f"table.txt, results.json and plot.png are in {folder}", err=True)
 
 
+def end_on_signal(number: int, _: FrameType | None) -> None:
+    """A signal ends the bench as an interrupt does: the nodes are stopped, and their data is removed."""
+    raise SystemExit(128 + number)
+
+
 def draw_plot(found: Sequence[report.Line], file: Path) -> None:
     """The picture, where matplotlib is installed (`make bench` installs it)."""
     try:
@@ -107,4 +114,6 @@ def draw_plot(found: Sequence[report.Line], file: Path) -> None:
 
 
 if __name__ == "__main__":
+    # A bench that takes too long is ended by this signal. Its nodes have a session of their own.
+    signal.signal(signal.SIGTERM, end_on_signal)
     main()
