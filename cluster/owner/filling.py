@@ -4,7 +4,7 @@ order, a group, a key or barriers (D13).
 The owner looks at some messages for each entry, and logs those that the queue takes, the decisions about
 them, and how far it has come: as places (`node.queue.subscriptions`), which the log keeps for the queue until
 all of the past is in it. So the next owner goes on. Meanwhile the owner delivers nothing of the queue: an
-earlier message may still come in.
+earlier message may still come in. A purge removes what has come in, and what would come in.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from cluster.owner.admission import await_arrival, decide
-from cluster.owner.referring import NEXT_OF_PAST, PAST_THROUGH, had, source_of, taken
+from cluster.owner.referring import NEXT_OF_PAST, PAST_THROUGH, had, of_queue, read, source_of
 from cluster.owner.state import OwnerState
 from node.queue.decision_format import encode_advance, encode_annotate, encode_refer
 from node.queue.dispatch import QueueOwner
@@ -26,7 +26,8 @@ from node.ranges.range_map import Span
 from node.ranges.range_set import Range, RangeSet
 
 LOOKED_AT_ONCE: Final = 1024
-"""Messages that the owner looks at for one entry."""
+OCTETS_LOOKED_AT: Final = 256 << 10
+"""Messages that the owner looks at for one entry, and about how many octets of them."""
 
 TRY_AGAIN_MS: Final = 20
 """The owner looks again so much later for the outcome of a transaction."""
@@ -60,7 +61,30 @@ def _go_on(owner: OwnerState, number: int, queue: QueueOwner, first: int, throug
         if last < first:
             owner.alarms.set(number, owner.wall_ms() + TRY_AGAIN_MS)
             return
-        _take(owner, number, queue, source, (first, last))
+        last = _take(owner, number, queue, source, (first, last))
+    _advance(owner, number, last, through)
+
+
+def on_the_way(owner: OwnerState, number: int) -> bool:
+    """Whether the entry with a part of the queue's past is not applied yet."""
+    return owner.filling.get(number, False)
+
+
+def leave_out(owner: OwnerState, number: int, queue: QueueOwner, upto: int) -> bool:
+    """A client has purged the queue up to a message: log that no earlier part of the past is to come in. No
+    part may be on the way. Returns whether there was such a part.
+    """
+    known = queue.delivery.state.subscriptions
+    first = None if known is None else known.place(NEXT_OF_PAST)
+    if known is None or first is None or upto < first:
+        return False
+    through = known.place(PAST_THROUGH) or 0
+    _advance(owner, number, min(upto, through), through)
+    return True
+
+
+def _advance(owner: OwnerState, number: int, last: int, through: int) -> None:
+    """Log that the queue has its past up to the message `last`, of all up to `through`."""
     places = [(NEXT_OF_PAST, last + 1)] if last < through else [(NEXT_OF_PAST, 0), (PAST_THROUGH, 0)]
     for name, place in places:
         owner.decision(encode_advance(Advance(number, name, place)))
@@ -89,17 +113,24 @@ def _end(source: QueueState, first: int, through: int) -> int:
     return last
 
 
-def _take(owner: OwnerState, number: int, queue: QueueOwner, source: QueueOwner, part: Range) -> None:
-    """Log which of the stream's messages the queue takes, and the decisions about them."""
+def _take(owner: OwnerState, number: int, queue: QueueOwner, source: QueueOwner, part: Range) -> int:
+    """Log which of the stream's messages the queue takes, and the decisions about them. Returns the last
+    message that the owner has looked at.
+    """
     left = RangeSet(source.delivery.state.shown(*part).ranges())
     left.remove_all(list(had(queue.delivery, *part).ranges()))
-    coming, notes = RangeSet(), dict[Aspect, list[Span]]()
-    for first, run in taken(owner, number, source, left):
-        incoming = Incoming(run)
-        await_arrival(owner, incoming, first, [number])
-        coming.add(first, first + run.count - 1)
-        for aspect, spans in decide(owner, incoming, [number], first).get(number, {}).items():
-            notes.setdefault(aspect, []).extend(spans)
+    coming, notes, octets, last = RangeSet(), dict[Aspect, list[Span]](), 0, part[1]
+    for start, run in read(source, left):
+        for first, piece in of_queue(owner, number, start, run):
+            incoming = Incoming(piece)
+            await_arrival(owner, incoming, first, [number])
+            coming.add(first, first + piece.count - 1)
+            for aspect, spans in decide(owner, incoming, [number], first).get(number, {}).items():
+                notes.setdefault(aspect, []).extend(spans)
+        octets += len(run.raw)
+        if octets >= OCTETS_LOOKED_AT:
+            last = start + run.count - 1
+            break
     # The delay of a message is over when the stream has it.
     notes.pop(Aspect.DUE, None)
     for ranges in coming.ranges():
@@ -107,6 +138,7 @@ def _take(owner: OwnerState, number: int, queue: QueueOwner, source: QueueOwner,
     for aspect, spans in notes.items():
         owner.decision(encode_annotate(number, aspect, spans))
     owner.after_proposed(partial(_arrived, owner, number, list(coming.ranges())))
+    return last
 
 
 def _arrived(owner: OwnerState, number: int, ranges: Iterable[Range]) -> None:

@@ -136,13 +136,23 @@ def taken(
     owner: OwnerState, number: int, source: QueueOwner, messages: RangeSet
 ) -> Iterator[tuple[int, Run]]:
     """The messages of the stream that the filter of the queue takes, as runs with their first numbers."""
+    for start, run in read(source, messages):
+        yield from of_queue(owner, number, start, run)
+
+
+def read(source: QueueOwner, messages: RangeSet) -> Iterator[tuple[int, Run]]:
+    """Messages of the stream, as runs with their first numbers."""
     for first, last in messages.ranges():
         while first <= last:
             for start, run in source.read_messages(first, last):
-                without = left_out(owner, Incoming(run), [number])
-                at = start
-                for piece, taking in cut(run, (number,), {one: kept.ranges for one, kept in without.items()}):
-                    if taking:
-                        yield at, piece
-                    at += piece.count
-                first = at
+                yield start, run
+                first = start + run.count
+
+
+def of_queue(owner: OwnerState, number: int, start: int, run: Run) -> Iterator[tuple[int, Run]]:
+    """The messages of a run that the filter of the queue takes, as `taken`."""
+    without = left_out(owner, Incoming(run), [number])
+    for piece, taking in cut(run, (number,), {one: kept.ranges for one, kept in without.items()}):
+        if taking:
+            yield start, piece
+        start += piece.count

@@ -9,6 +9,7 @@ from typing import Any
 
 from cluster.owner.barriers import barrier_received
 from cluster.owner.browsing import BrowsingQuestion, filtered_page, next_page, page, searched_page
+from cluster.owner.filling import is_filling, leave_out, on_the_way
 from cluster.owner.links import abandon, close_link, find_link
 from cluster.owner.proposal import FrontEndState
 from cluster.owner.renewals import renew
@@ -379,11 +380,17 @@ class FrontEndRequests:
         # The entry of a purge shows that this owner leads. Without messages to purge there is no entry.
         tell: Callable[[int, int, Any], None] = self._owner.linearizable_reads.answer
         queue = self._owner.queues.get(number)
+        if on_the_way(self._owner, number):
+            # Messages that are coming in were in the queue's past before the purge.
+            again = partial(self._purge, front_end, request, number, through)
+            self._serving.before_served_again(number, again)
+            return
         if queue is not None:
             purged = queue.lifecycle.purge(through)
             answer = purged.count
             if purged.durable:
                 self._owner.operation(encode_purge(number, purged.durable))
+            if leave_out(self._owner, number, queue, through) or purged.durable:
                 tell = self._front_ends.answer
         self._owner.after_proposed(lambda: tell(front_end, request, answer))
 
@@ -394,10 +401,15 @@ class FrontEndRequests:
         The log orders the seal among publishes. A publish in front of the seal keeps an empty queue from
         being sealed; a publish behind it finds no queue. A consumer that is being attached counts as a
         consumer. One that attaches behind the seal waits for the seal's entry, and finds no queue either.
+        Whether a queue is empty that is being filled shows when it has all of its past.
         """
         queue = self._owner.queues.get(number)
         if queue is None:
             self._front_ends.answer(front_end, request, NOT_FOUND)
+            return
+        again = partial(self._close, front_end, request, number, if_unused, if_empty)
+        if if_empty and is_filling(queue.delivery.state):
+            self._serving.before_served_again(number, again)
             return
         ready, consumers, leased, scheduled = _counts(queue)
         consumers += self._front_ends.joining[number]
@@ -407,7 +419,6 @@ class FrontEndRequests:
         else:
             through = self._owner.machine.next_sequence - 1 if if_empty else ANY_MESSAGES
             self._owner.operation(encode_seal_queue(number, through))
-            again = partial(self._close, front_end, request, number, if_unused, if_empty)
             self._owner.after_proposed(partial(self._sealed, front_end, request, number, counts, again))
 
     def _sealed(

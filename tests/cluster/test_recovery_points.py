@@ -13,7 +13,7 @@ from tests.cluster.kept_links import site
 from tests.cluster.test_leases import isolate
 from tests.cluster.test_streams import got, now_s, reading
 from tests.cluster.test_topics import TOPIC, declared, publish, taken
-from tests.inside import machine_of
+from tests.inside import machine_of, state_of
 from tests.site import ChannelClosedError, Client, Site
 
 __all__ = ["site"]
@@ -238,6 +238,72 @@ def test_the_past_comes_in_whole_and_in_order_whichever_owner_dies(site: Site, m
     wanted = [str(number) for number in range(MANY) if number // 500 % 2 == 0]
     site.until(lambda: len(taker.deliveries) > len(wanted))
     assert got(taker) == [*wanted, "new"]
+
+
+def being_filled(site: Site, many: int) -> tuple[Client, Client]:
+    """A client that declares a queue over so many messages, and another one; the queue has a part of its past
+    by now, which its owner on n1 fills.
+    """
+    client, taker, other = declared(site), site.client("n2"), site.client("n3")
+    for first in range(0, many, 500):
+        publish(client, *(str(number) for number in range(first, first + 500)))
+    asked = {"x-underlying-topic": TOPIC, "x-recovery-point": "epoch", "x-filter": "TRUE"}
+    taker.send(m.QueueDeclare("q", durable=True, arguments=asked))
+    partition = site.front_end("n1").queue("/", TOPIC, 0).partition
+    owner = state_of(site.nodes["n1"].broker.owners[partition])
+    site.until(lambda: any(len(owner.queues[number].delivery.ready) for number in owner.filling), 0.0002)
+    return taker, other
+
+
+@PAST
+@pytest.mark.parametrize("moment_s", [0.0, 0.0003, 0.0006, 0.001])
+def test_a_purge_removes_what_is_still_to_come_in(site: Site, moment_s: float) -> None:
+    taker, client = being_filled(site, MANY)
+    site.run(moment_s)
+    client.send(m.QueuePurge("q"))
+    publish(client, "new")
+    purged = client.answer(m.QueuePurgeOk).message_count
+    taker.answer(m.QueueDeclareOk)
+    assert 0 < purged < MANY
+    site.until(lambda: client.depth("q") == 1)
+    site.run(0.5)
+    assert taken(client, "q") == ["new"]
+    assert client.depth(TOPIC) == MANY + 1
+
+
+@PAST
+def test_a_purge_of_the_past_counts_when_the_owner_dies(site: Site) -> None:
+    taker, other = being_filled(site, MANY)
+    other.purge("q")
+    site.nodes["n1"].stop(power=True)
+    taker.answer(m.QueueDeclareOk)
+    publish(other, "new")
+    assert taken(other, "q") == ["new"]
+
+
+@PAST
+def test_whether_a_queue_is_empty_shows_when_its_past_is_in_it(site: Site) -> None:
+    writer = site.client("n3", transactional=True)
+    writer.declare("first")
+    client = declared(site)
+    partition = site.front_end("n1").queue("/", TOPIC, 0).partition
+    (stream,) = machine_of(site.nodes["n1"].broker.owners[partition]).queues.values()
+    for queue in ("first", TOPIC):
+        writer.publish(queue, b"1")
+    writer.send(m.TxCommit())
+    site.until(lambda: stream.withheld, step_s=0.0002)
+    mend = isolate(site, "n3")
+    over(client, "q", "epoch", filter="TRUE")
+    deleting = site.client("n2")
+    deleting.send(m.QueueDelete("q", if_empty=True))
+    site.run(0.3)
+    mend()
+    with pytest.raises(ChannelClosedError, match=r"406 .*not empty"):
+        deleting.answer(m.QueueDeleteOk)
+    other = site.client("n2")
+    site.until(lambda: other.depth("q") == 1)
+    assert taken(other, "q") == ["1"]
+    other.delete("q", if_empty=True)
 
 
 @PAST

@@ -27,7 +27,13 @@ from replication.journal.table import EntryTable
 from replication.raft import HardState, Snapshot
 from replication.raft.leadership import Leadership
 from replication.raft.messages import HeartbeatResponse
-from tests.simulation import planted_epochs, planted_histories, planted_owners, planted_queues
+from tests.simulation import (
+    planted_epochs,
+    planted_filling,
+    planted_histories,
+    planted_owners,
+    planted_queues,
+)
 from tests.simulation.focus import Focus
 from tests.simulation.node import SimulatedNode
 from tests.simulation.writer import SimulatedWriter
@@ -240,6 +246,9 @@ BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[o
     "one routing key for a run": (SimulatedNode, planted_queues.keys_of_the_first),
     "removed before it is sent": (SimulatedNode, planted_queues.early_removals),
     "loans ahead of their entries": (SimulatedNode, planted_owners.early_loans),
+    "deliveries ahead of the past": (SimulatedNode, planted_filling.deliveries_ahead_of_the_past),
+    "past in memory": (SimulatedNode, planted_filling.past_in_memory),
+    "purges of what has come": (SimulatedNode, planted_filling.purges_of_what_has_come),
     "gaps behind the past": (SimulatedNode, planted_queues.gaps_behind_the_past),
     "back beside themselves": (SimulatedNode, planted_queues.back_beside_themselves),
     "places ahead of settlements": (SimulatedNode, planted_queues.places_ahead_of_settlements),
@@ -290,6 +299,9 @@ FOCUS = {
     "moves of leased messages": Focus.CONSUMERS,
     "barriers ahead of settlements": Focus.CONSUMERS,
     "loans ahead of their entries": Focus.CONSUMERS,
+    "deliveries ahead of the past": Focus.CONSUMERS,
+    "past in memory": Focus.CONSUMERS,
+    "purges of what has come": Focus.CONSUMERS,
     "gaps behind the past": Focus.CONSUMERS,
     "back beside themselves": Focus.CONSUMERS,
     "an epoch committed twice": Focus.CONSUMERS,

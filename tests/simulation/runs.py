@@ -47,6 +47,8 @@ OF_ONE_KIND = (
     (32, 8, "cuts"),
     (64, 0, "streams"),
     (32, 12, "moves"),
+    (128, 127, "filling"),
+    (256, 32, "filling"),
 )
 """(every, remainder, kind): the seeds about consumers with this remainder have trials of one kind."""
 

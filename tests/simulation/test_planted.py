@@ -14,6 +14,7 @@ from tests.simulation.test_members import LONG, SEEDS
 from tests.simulation.test_seeds import (
     BLOCKS,
     FOCUSED,
+    OF_FILLING,
     OF_FILTERS,
     OF_HISTORIES,
     OF_LINGERING,
@@ -80,6 +81,9 @@ SHOWN_BY = {
     "forgotten chains": 96,
     "entries in part": 96,
     "replacements that are not logged": 164,
+    "deliveries ahead of the past": 288,
+    "past in memory": 288,
+    "purges of what has come": 383,
     "gaps behind the past": 192,
     "loans ahead of their entries": 88,
     "removed before it is sent": 15,
@@ -97,8 +101,8 @@ SHOWN_TO_KEEP = {
     Focus.MEMBERS: (*SEEDS, *LONG),
     **FOCUSED,
     Focus.CONSUMERS: (
-        *FOCUSED[Focus.CONSUMERS], *OF_FILTERS, *OF_HISTORIES, *OF_LINGERING, *OF_LOANS, *OF_VALUES,
-        *OF_VIEWS,
+        *FOCUSED[Focus.CONSUMERS], *OF_FILLING, *OF_FILTERS, *OF_HISTORIES, *OF_LINGERING, *OF_LOANS,
+        *OF_VALUES, *OF_VIEWS,
     ),
 }  # fmt: skip
 """Seeds of which other tests show that every promise is kept where no bug is planted."""

@@ -37,6 +37,9 @@ OF_LOANS = (88, 95)
 OF_VIEWS = (159, 287)
 """Seeds about consumers that are about views over queues."""
 
+OF_FILLING = (288, 383)
+"""Seeds about consumers that are about queues which are filled with the past."""
+
 OF_HISTORIES = (352, 480)
 """Seeds about consumers that are about histories."""
 
@@ -144,6 +147,13 @@ def test_queues_and_consumers_have_what_their_filters_take(seed: int) -> None:
 @pytest.mark.parametrize("seed", OF_VALUES)
 def test_no_value_of_a_key_is_lost_and_none_comes_back(seed: int) -> None:
     """Several clients change the values, and other clients take them, while owners change."""
+    kept(seed, Focus.CONSUMERS)
+
+
+@pytest.mark.requirement("D13.1", "X6.1")
+@pytest.mark.parametrize("seed", OF_FILLING)
+def test_queues_have_the_past_once_and_in_order(seed: int) -> None:
+    """Those that decide about each message, while owners move; a purge removes all of the past."""
     kept(seed, Focus.CONSUMERS)
 
 

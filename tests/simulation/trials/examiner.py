@@ -12,6 +12,7 @@ from tests.simulation.trials import (
     barriers,
     cuts,
     epochs,
+    filling,
     filters,
     histories,
     keeping,
@@ -79,6 +80,7 @@ OF_CONSUMERS: dict[str, Kind] = {
     "views": summing.summing,
     "histories": histories.histories,
     "loans": lending.lending,
+    "filling": filling.filling,
 }
 """Only in seeds about consumers."""
 

@@ -76,12 +76,8 @@ class Prover(Caller):
         """
         answer = Answer()
         self.wait_for(answer)
-        method = encode_method(CHANNEL, m.BasicPublish(exchange, key, mandatory))
-        octets = []
-        for body in bodies:
-            own = {name: value(body) if callable(value) else value for name, value in properties.items()}
-            octets.append(method + messages.content(body.encode(), delivery_mode=2, **own))
-        self.when_open(lambda: self._publish(bodies, b"".join(octets), answer))
+        octets = self.encoded(exchange, key, bodies, mandatory=mandatory, **properties)
+        self.when_open(lambda: self._publish(bodies, octets, answer))
         return answer
 
     def _publish(self, bodies: list[str], octets: bytes, answer: Answer) -> None:
@@ -108,10 +104,16 @@ class Prover(Caller):
             if body in batch.bodies.values():
                 batch.fate.returned.add(body)
 
-    def encoded(self, exchange: str, key: str, bodies: list[str]) -> bytes:
-        """Publishes of persistent messages."""
-        method = encode_method(CHANNEL, m.BasicPublish(exchange, key))
-        return b"".join(method + messages.content(body.encode(), delivery_mode=2) for body in bodies)
+    def encoded(
+        self, exchange: str, key: str, bodies: list[str], *, mandatory: bool = False, **properties: Any
+    ) -> bytes:
+        """Publishes of persistent messages, with properties as in `publish`."""
+        method = encode_method(CHANNEL, m.BasicPublish(exchange, key, mandatory))
+        octets = []
+        for body in bodies:
+            own = {name: value(body) if callable(value) else value for name, value in properties.items()}
+            octets.append(method + messages.content(body.encode(), delivery_mode=2, **own))
+        return b"".join(octets)
 
     # -- getting --------------------------------------------------------------------------------
 

@@ -21,8 +21,9 @@ class Committer(Prover):
     def opened(self) -> None:
         self.request(m.TxSelect(), self._confirming)
 
-    def commit(self, queues: list[str], bodies: list[str]) -> Answer:
-        octets = b"".join(self.encoded("", queue, bodies) for queue in queues)
+    def commit(self, queues: list[str], bodies: list[str], **properties: Any) -> Answer:
+        """Properties are those of `publish`."""
+        octets = b"".join(self.encoded("", queue, bodies, **properties) for queue in queues)
         self.when_open(lambda: self.connection.send_octets(octets))
         return self.ask(m.TxCommit())
 
@@ -34,27 +35,30 @@ class Reader:
         self.offset = offset
         self.came: list[tuple[int, str]] = []
         """Number and body of each message, in the order of arrival."""
-        self._trial, self._prover = trial, prover
+        self.bookmarks: dict[str, str] = {}
+        """By body, of a reader that is told."""
+        self._trial, self.prover = trial, prover
         self._unread: list[Received] = []
         self._zeal = trial.chance.choice((0.1, 0.5, 1.0))
 
     def read(self) -> None:
         """Check what has come, and acknowledge some of it."""
-        come, self._prover.deliveries = self._prover.deliveries, []
+        come, self.prover.deliveries = self.prover.deliveries, []
         for one in come:
             number = one.headers[OFFSET]
             last = self.came[-1][0] if self.came else -1
             self._trial.expect(number > last, f"{one.body} comes as {number} behind {last}")
             self._trial.expect(not one.redelivered, f"{one.body} is redelivered")
             self.came.append((number, one.body))
+            self.bookmarks[one.body] = one.headers.get("x-bookmark", "")
         self._unread += come
         chance = self._trial.chance
         while self._unread and chance.random() < self._zeal:
             one = self._unread.pop(0)
             if chance.random() < 0.2:
-                self._prover.nack(one, requeue=True)
+                self.prover.nack(one, requeue=True)
             else:
-                self._prover.ack(one)
+                self.prover.ack(one)
 
     def has(self, bodies: set[str]) -> bool:
         return bodies <= {body for _, body in self.came}
@@ -123,7 +127,7 @@ class Stream:
     def written(self) -> Steps:
         """Wait for the answers to all that is written."""
         for answer in self.answers:
-            yield from _answered(answer)
+            yield from answered(answer)
 
     def check(self) -> None:
         """The first reader has the one order."""
@@ -231,7 +235,7 @@ def _undone(trial: Trial, prover: Prover, queue: str, every: list[str]) -> Steps
         missing -= {one.body for one in taken}
 
 
-def _answered(answer: Answer) -> Steps:
+def answered(answer: Answer) -> Steps:
     """Raises LostError for a commit that is refused, of which the publishes are in no queue."""
     try:
         yield answer

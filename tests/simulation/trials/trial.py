@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
 from itertools import count
 from typing import Any, Protocol, TypeVar
 
+from cluster.catalog.definitions import QueueDefinition
 from cluster.catalog.placement import RestartedError
 from node.refusal import NotFoundError, Refusal
 from node.wire.amqp091 import methods as m
+from replication.raft import NotLeaderError
 from tests.simulation.clients import Place
 from tests.simulation.groups import Groups
 from tests.simulation.links import LinkReceiver
@@ -51,6 +55,12 @@ class Nodes(Protocol):
     def place(self, node: SimulatedNode) -> Place: ...
 
     def ready_nodes(self) -> list[SimulatedNode]: ...
+
+
+def _hand_over(node: SimulatedNode, partition: int, heir: str) -> None:
+    with suppress(NotLeaderError):
+        node.broker.host.hand_over(partition, heir, node.clock())
+    node.wanted()
 
 
 class Trial:
@@ -181,6 +191,21 @@ class Trial:
 
         node.input(submit)
         return answer
+
+    def owner_of(self, queue: str) -> tuple[SimulatedNode, QueueDefinition] | None:
+        """The node that owns a queue, and the queue; None where no node knows that it does."""
+        for node in self.nodes.ready_nodes():
+            found = node.broker.catalog.state.queues.get(("/", queue))
+            owner = None if found is None else node.broker.owners.get(found.partition)
+            if found is not None and owner is not None and owner.active:
+                return node, found
+        return None
+
+    def move(self, node: SimulatedNode, queue: QueueDefinition) -> None:
+        """Have another node own a queue, as its owner does when it stops."""
+        group = node.broker.host.groups[queue.partition].raft
+        heirs = sorted(group.membership.voters - {node.name})
+        node.input(partial(_hand_over, node, queue.partition, self.chance.choice(heirs)))
 
     # -- what is left ---------------------------------------------------------------------------
 

@@ -1,0 +1,62 @@
+"""Planted bugs in the filling of queues with the past of their streams (`tests.simulation.planted`)."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, ExitStack
+from unittest import mock
+
+from cluster.owner import filling, requests, serving
+from cluster.owner.state import OwnerState
+from node.queue.dispatch import QueueOwner
+
+
+def deliveries_ahead_of_the_past() -> AbstractContextManager[object]:
+    """D13: a queue that decides about each message delivers nothing before all of its past is in it. With the
+    bug it delivers what has come in.
+    """
+    intact = filling.fill
+
+    def hasty(owner: OwnerState, number: int, queue: QueueOwner) -> bool:
+        intact(owner, number, queue)
+        return False
+
+    return mock.patch.object(serving, "fill", hasty)
+
+
+def past_in_memory() -> AbstractContextManager[object]:
+    """D13: the log has how far the past has come in. With the bug the first part says that all has, and the
+    owner goes on by what it remembers.
+    """
+    advance, fill = filling._advance, filling.fill
+    remembered: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def hasty(owner: OwnerState, number: int, last: int, through: int) -> None:
+        remembered.pop((id(owner), number), None)
+        if last < through:
+            remembered[id(owner), number] = last + 1, through
+        advance(owner, number, through, through)
+
+    def remembering(owner: OwnerState, number: int, queue: QueueOwner) -> bool:
+        part = remembered.get((id(owner), number))
+        if part is None or number not in owner.filling:
+            return fill(owner, number, queue)
+        if not owner.filling[number]:
+            filling._go_on(owner, number, queue, *part)
+        return True
+
+    def leave_out(owner: OwnerState, number: int, queue: QueueOwner, upto: int) -> bool:
+        first, through = remembered.get((id(owner), number), (upto + 1, 0))
+        if first <= upto:
+            hasty(owner, number, min(upto, through), through)
+        return first <= upto
+
+    bugs = ExitStack()
+    bugs.enter_context(mock.patch.object(requests, "leave_out", leave_out))
+    bugs.enter_context(mock.patch.object(filling, "_advance", hasty))
+    bugs.enter_context(mock.patch.object(serving, "fill", remembering))
+    return bugs
+
+
+def purges_of_what_has_come() -> AbstractContextManager[object]:
+    """A purge removes the past that has yet to come in. With the bug it removes what has come in."""
+    return mock.patch.object(requests, "leave_out", lambda *_: False)
