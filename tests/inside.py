@@ -15,3 +15,8 @@ def state_of(owner: PartitionOwner) -> OwnerState:
 def machine_of(owner: PartitionOwner) -> PartitionMachine:
     """The replicated state."""
     return owner._state.machine
+
+
+def askers_of(owner: PartitionOwner, queue: int) -> list[int]:
+    """The parts of a queue whose owners wait for a loan of its part `queue`."""
+    return [ask.queue for ask in owner._loans._asks.get(queue, {}).values()]

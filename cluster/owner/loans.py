@@ -4,6 +4,9 @@ An owner whose consumers have credit, and which has no message ready, asks the o
 owner that is asked lends its oldest messages that none of its own consumers can take. Without such messages
 it remembers who asks.
 
+An owner whose last consumer has left takes its questions back: no loan should come to a part without
+consumers.
+
 A loan is a transfer (`cluster.owner.dead_letters`). One entry of the lender makes the messages dead, for the
 reason LENT, and has the transfer with its number. The messages leave the lender when that entry is committed:
 so a message is in one part at each moment, whichever node is lost.
@@ -13,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from cluster.owner.dead_letters import (
     MESSAGES_AT_ONCE,
@@ -39,6 +42,10 @@ PartsOf = Callable[[int], Sequence[tuple[int, int]]]
 """The other parts of a queue: partition and queue of each."""
 
 
+NO_LOAN: Final = (0, 0)
+"""The answer to a question that is taken back: number and messages, as of a loan."""
+
+
 class Borrower(NamedTuple):
     """The owner of `partition` has room for `wanted` messages in its part `queue`."""
 
@@ -59,18 +66,26 @@ class Loans:
         """
         self._asked: dict[int, set[int]] = {}
         """The partitions whose owners have been asked for messages for each queue, and have not answered."""
+        self._wanting: dict[int, set[int]] = {}
+        """The partitions whose owners may remember a question for each queue, also that of a former owner."""
         self._coming: dict[int, dict[int, tuple[int, int]]] = {}
         """By queue and the lender's partition: the number of the last loan that was told, and its messages.
         """
 
     def clear(self) -> None:
         """Forget everything: this node does not own the partition any more."""
-        self._asks, self._asked, self._coming = {}, {}, {}
+        self._asks, self._asked, self._wanting, self._coming = {}, {}, {}, {}
 
     def forget(self, number: int) -> None:
         """A queue is dropped."""
-        for kept in (self._asks, self._asked, self._coming):
+        for kept in (self._asks, self._asked, self._wanting, self._coming):
             kept.pop(number, None)
+
+    def taken_over(self, number: int) -> None:
+        """This node owns a queue that another one has owned, and may have asked for."""
+        parts = self._parts_of(number)
+        if parts:
+            self._wanting[number] = {partition for partition, _ in parts}
 
     def served(self, number: int) -> None:
         """The queue has given its consumers what they can take: lend of the rest, or borrow.
@@ -83,6 +98,8 @@ class Loans:
                 self._lend_to_all(number, queue)
             else:
                 self._borrow(number, queue)
+            if not queue.delivery.consumers.count:
+                self._take_back(number)
 
     # -- the borrower ---------------------------------------------------------------------------
 
@@ -95,9 +112,18 @@ class Loans:
         for partition, part in self._parts_of(number):
             if partition not in asked:
                 asked.add(partition)
+                self._wanting.setdefault(number, set()).add(partition)
                 arguments = [*NOTHING_TO_GET, part, self._owner.partition, number, room]
                 answered = partial(self._answered, number, partition)
                 self._dead_letters.link(partition).ask("lend", arguments, answered)
+
+    def _take_back(self, number: int) -> None:
+        """Take the questions back that are not answered. A new consumer asks again when they are."""
+        wanting = self._wanting.pop(number, ())
+        for partition, part in self._parts_of(number) if wanting else ():
+            if partition in wanting:
+                # An owner of an earlier release does not know this request, and answers that.
+                self._dead_letters.link(partition).ask("lend_nothing", [*NOTHING_TO_GET, part], _heard)
 
     def _under_way(self, number: int) -> int:
         """The messages of loans that were told, or taken, and are not applied yet."""
@@ -118,7 +144,8 @@ class Loans:
             self._owner.alarms.set(number, self._owner.wall_ms() + int(RETRY_INTERVAL_S * 1000))
         elif number in self._owner.queues:
             loan, messages = value
-            self._coming.setdefault(number, {})[partition] = (loan, messages)
+            if messages:
+                self._coming.setdefault(number, {})[partition] = (loan, messages)
             self._owner.serve_again(number)
 
     # -- the lender -----------------------------------------------------------------------------
@@ -126,12 +153,23 @@ class Loans:
     def asked(
         self, front_end: int, request: int, number: int, partition: int, part: int, wanted: int
     ) -> None:
-        """The owner of another part has room. The answer comes with a loan."""
+        """The owner of another part has room. The answer comes with a loan. An owner without room takes its
+        question back: that question is answered, unless it has been by a loan.
+        """
+        if not wanted:
+            self._taken_back_by(front_end, number)
+            self._owner.front_ends.answer(front_end, request, None)
+            return
         if number not in self._owner.queues:
             self._owner.front_ends.answer(front_end, request, NOT_FOUND)
             return
         self._asks.setdefault(number, {})[front_end] = Borrower(request, partition, part, wanted)
         self._owner.serve_again(number)
+
+    def _taken_back_by(self, front_end: int, number: int) -> None:
+        ask = self._asks.get(number, {}).pop(front_end, None)
+        if ask is not None:
+            self._owner.front_ends.answer(front_end, ask.request, [*NO_LOAN])
 
     def _lend_to_all(self, number: int, queue: QueueOwner) -> None:
         """Lend ready messages to the owners that wait for some."""
@@ -182,3 +220,7 @@ class Loans:
         self._dead_letters.link(ask.partition).send(transfer)
         told = [transfer.number, count_of(list(transfer.ranges))]
         self._owner.front_ends.answer(front_end, ask.request, told)
+
+
+def _heard(_: Any) -> None:
+    """The other owner has heard that a question is taken back."""

@@ -255,6 +255,7 @@ class PartitionOwner:
             self._serving.mark(queue)
         if not fresh:
             take_over(self._state, queue, owner)
+            self._loans.taken_over(queue)
 
     def reconcile(self) -> None:
         """Create the queues that the catalog places here, and drop the others: clients have deleted these, as

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from cluster.owner.barriers import barrier_received
 from cluster.owner.browsing import BrowsingQuestion, filtered_page, next_page, page, searched_page
@@ -47,6 +47,9 @@ AskedForLoan = Callable[[int, int, int, int, int, int], None]
 """Takes the front end, the request, the queue, and the partition, the queue and the room of the owner that
 asks.
 """
+
+NO_ROOM: Final = (0, 0, 0)
+"""In the place of the last three: the owner takes its question back."""
 
 
 class FrontEndRequests:
@@ -138,6 +141,8 @@ class FrontEndRequests:
             self._when_attached(queue, front_end, attaching)
         elif name == "lend":
             self._asked_for_loan(front_end, request, *arguments)
+        elif name == "lend_nothing":
+            self._asked_for_loan(front_end, request, queue, *NO_ROOM)
         elif name == "barrier_received":
             barrier_received(self._owner, front_end, *arguments)
             self._front_ends.answer(front_end, request, None)

@@ -61,7 +61,11 @@ def after_serving(
 
 
 def left_behind(owner: OwnerState, context: OwnerContext, number: int) -> None:
-    """The last consumer of a queue is gone: the queue may be deleted, if no other one comes."""
+    """The last consumer of a queue is gone: the queue may be deleted, if no other one comes, and borrows no
+    more messages.
+    """
+    if owner.described(number).shared:
+        owner.serve_again(number)
     owner.used(number)
     owner.unused_queues.left(number, owner.now)
     context.queues.unused(number, Unused.LEFT)

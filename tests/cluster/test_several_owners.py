@@ -9,9 +9,11 @@ import pytest
 
 from cluster.catalog.definitions import QueueDefinition
 from cluster.owner.partition import PartitionOwner
+from node.wire.amqp091 import methods as m
 from tests.cluster.lives import chain, numbers, told
 from tests.cluster.test_domains import refused
 from tests.cluster.test_placement import owner_of
+from tests.inside import askers_of
 from tests.site import Client, Delivery, Site
 
 NAMES = ("n1", "n2", "n3")
@@ -43,6 +45,12 @@ class Shared:
         found = [self.owner(part) for part in range(len(self.parts()))]
         owned = [one and one.queues.get(part.id) for one, part in zip(found, self.parts(), strict=True)]
         return [0 if one is None else len(one.delivery.ready) for one in owned]
+
+    def asked(self, part: int) -> list[int]:
+        """The nodes whose owners wait for messages of a part, by their numbers from 1 on."""
+        owner = self.owner(part)
+        asking = [] if owner is None else askers_of(owner, self.parts()[part].id)
+        return [number for number, each in enumerate(self.parts(), 1) if each.id in asking]
 
     def under_way(self, part: int) -> bool:
         """Whether the log of a part has a loan that is not known to have arrived."""
@@ -135,6 +143,36 @@ def test_no_message_is_lost_or_doubled_when_an_owner_is_killed_in_a_loan(lost: s
     acknowledged = Counter(one.body for of_client in settled for one in of_client)
     assert acknowledged == Counter(bodies)
     assert third.depth("q") == 0
+
+
+@pytest.mark.requirement("D20.7")
+@pytest.mark.parametrize("how", ["cancelled", "lost", "back", "at another owner"])
+def test_a_question_for_a_loan_is_taken_back_when_the_consumers_have_left(how: str) -> None:
+    found = Shared()
+    first, second, third = found.clients
+    tag = second.consume("q", prefetch=5)
+    found.site.run(0.5)
+    assert found.asked(0) == [2]
+    if how == "lost":
+        found.site.nodes["n2"].stop(power=True)
+        found.site.until(lambda: found.owner(1))
+        found.site.run(5.0)
+    else:
+        second.call(m.BasicCancel(tag), m.BasicCancelOk)
+        found.site.run(0.5)
+    assert found.asked(0) == []
+    if how == "back":
+        second.consume("q", prefetch=2)
+    elif how == "at another owner":
+        third.consume("q", prefetch=2)
+    found.site.run(0.5)
+    found.publish(first, b"1", b"2", b"3")
+    found.site.run(0.5)
+    back = second if how == "back" else third
+    taken = 2 if how in ("back", "at another owner") else 0
+    assert [one.body for one in back.deliveries] == [b"1", b"2"][:taken]
+    assert found.ready()[0] == 3 - taken
+    assert sum(found.ready()[1:]) == 0
 
 
 def test_a_node_without_a_part_uses_the_next_one_whose_owner_is_known() -> None:

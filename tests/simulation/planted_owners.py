@@ -26,3 +26,10 @@ def early_loans() -> AbstractContextManager[object]:
     told = mock.patch.object(dead_letters, "is_loan_of", lambda _, transfer: transfer.queue in early)
     bugs.enter_context(told)
     return bugs
+
+
+def questions_that_stay() -> AbstractContextManager[object]:
+    """D20: an owner whose last consumer has left takes its questions for loans back. With the bug it does
+    not.
+    """
+    return mock.patch.object(Loans, "_take_back", lambda *_: None)

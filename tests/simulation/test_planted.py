@@ -86,6 +86,7 @@ SHOWN_BY = {
     "purges of what has come": 383,
     "gaps behind the past": 192,
     "loans ahead of their entries": 88,
+    "questions that stay": 95,
     "removed before it is sent": 15,
     "dead letters by an old catalog": 33,
     "one routing key for a run": 0,

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from cluster.owner.partition import PartitionOwner
 from node.message.run import Run
 from node.queue.dispatch import QueueOwner
 from node.ranges.range_map import ABOVE_ALL
+from tests.inside import askers_of
 from tests.simulation.scripts import Answer, LostError, Steps
 from tests.simulation.trials.order import consume
 from tests.simulation.trials.prover import Prover, Received
@@ -18,6 +20,9 @@ from tests.simulation.trials.trial import PAUSE_S, Trial
 APPLIED_S = 1.0
 """So long after the last fault each part has an owner that has applied its log."""
 
+
+TAKEN_BACK_S: Final = 0.5
+"""The last consumer of a part has left, and so long after that no owner remembers the part's question."""
 
 CONSUMERS: Final = 3
 
@@ -29,7 +34,7 @@ def lending(trial: Trial) -> Steps:
     """Every confirmed message comes, and comes once but for those that were given back, or lost on their way,
     wherever the owners of its queue are, and whatever they lend. It is in one part at each moment.
     """
-    clients = Lending(trial)
+    clients, questions = Lending(trial), Questions(trial)
     yield trial.queue(clients.publisher, owners=trial.chance.choice((2, 3, 3)))
     while clients.publishes() or clients.sharing.missing(clients.confirmed()) or clients.sharing.unsettled():
         if clients.publisher.gone or len(clients.alive()) < CONSUMERS:
@@ -38,6 +43,7 @@ def lending(trial: Trial) -> Steps:
             except LostError:
                 trial.nodes.world.note(f"{trial.name}: a client is lost at once")
         clients.sharing.read()
+        questions.check()
         if clients.alive():
             clients.sharing.act()
         yield trial.chance.choice((0.01, PAUSE_S))
@@ -96,20 +102,46 @@ def check_parts(trial: Trial) -> None:
     """Check that no message is in two parts, where the owners of all parts have applied what is committed."""
     if trial.nodes.world.disturbed + APPLIED_S > trial.now:
         return
-    found = Counter(body for part in _parts(trial) for body in _bodies(part))
+    found = Counter(body for owner, part in _parts(trial) for body in _bodies(owner.queues[part]))
     double = sorted(body for body, count in found.items() if count > 1)
     trial.expect(not double, f"{double[:5]} are in two parts")
 
 
-def _parts(trial: Trial) -> Iterator[QueueOwner]:
-    """The parts of the trial's queue, at their owners."""
+class Questions:
+    """The questions for loans of the owners of a trial's queue."""
+
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+        self._left: dict[int, float] = {}
+        """Since when a part has no consumer, as far as the trial has seen."""
+
+    def check(self) -> None:
+        """Check that an owner without consumers waits for no loan, where no fault holds the owners up."""
+        trial = self._trial
+        if trial.nodes.world.disturbed + APPLIED_S > trial.now:
+            self._left.clear()
+            return
+        waiting = set[int]()
+        for owner, part in _parts(trial):
+            waiting.update(askers_of(owner, part))
+            if owner.queues[part].delivery.consumers.count:
+                self._left.pop(part, None)
+            else:
+                self._left.setdefault(part, trial.now)
+        for part in waiting & self._left.keys():
+            seconds = trial.now - self._left[part]
+            trial.expect(seconds < TAKEN_BACK_S, f"{part} waits for a loan for {seconds:.1f} s")
+
+
+def _parts(trial: Trial) -> Iterator[tuple[PartitionOwner, int]]:
+    """The owners of the parts of the trial's queue, and the parts."""
     for node in trial.nodes.ready_nodes():
         state = node.broker.catalog.state
         queue = state.queues.get(("/", trial.name))
         for part in [] if queue is None else state.owner_parts.of(queue):
             owner = node.broker.owners.get(part.partition)
             if owner is not None and owner.active and part.id in owner.queues:
-                yield owner.queues[part.id]
+                yield owner, part.id
 
 
 def _bodies(part: QueueOwner) -> Iterator[bytes]:
