@@ -10,8 +10,9 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from node.ranges.range_columns import chunks_of
 from node.ranges.range_map import RangeMap, Span
-from node.ranges.range_set import Range, merged
+from node.ranges.range_set import MANY_RANGES, Range, merged
 
 HIGHEST_RANK: Final = (1 << 64) - 1
 
@@ -76,6 +77,37 @@ class RankedNumbers:
                     self._insert(_key(rank, number))
             first = end + 1
         return self._count - before
+
+    def add_all(self, spans: list[Span]) -> int:
+        """As `add` for each of the spans (first, last, rank), which are ascending and disjoint."""
+        if len(spans) < MANY_RANGES or self._ranks.spans(spans[0][0], spans[-1][1]):
+            return sum([self.add(first, last, rank) for first, last, rank in spans])
+        self._ranks.set_all(spans)
+        keys = [_key(rank, number) for first, last, rank in spans for number in range(first, last + 1)]
+        keys.sort()
+        self._insert_all(keys)
+        return len(keys)
+
+    def _insert_all(self, keys: list[int]) -> None:
+        """Insert keys, which are ascending, into each chunk at once."""
+        if not self._chunks:
+            self._chunks.append([])
+            self._lasts.append(0)
+        self._count += len(keys)
+        at = 0
+        while at < len(keys):
+            place = min(bisect_left(self._lasts, keys[at]), len(self._lasts) - 1)
+            behind = len(keys)
+            if place + 1 < len(self._lasts):
+                behind = bisect_left(keys, self._lasts[place], at)
+            chunk = self._chunks[place]
+            chunk += keys[at:behind]
+            # Two ascending parts: the sort only merges them.
+            chunk.sort()
+            cuts = chunks_of(len(chunk), CHUNK_KEYS)
+            self._chunks[place : place + 1] = [chunk[cut] for cut in cuts]
+            self._lasts[place : place + 1] = [chunk[cut][-1] for cut in cuts]
+            at = behind
 
     def _insert(self, key: int) -> None:
         self._count += 1

@@ -12,6 +12,7 @@ from node.message.run import Run
 from node.queue.feature import Incoming, Notes
 from node.queue.features.priority_expression import LOWEST_RANK, Ranks, rank_of
 from node.queue.operations import Aspect
+from node.ranges.range_map import RangeMap
 from node.ranges.ranked_numbers import CHUNK_KEYS, HIGHEST_RANK, RankedNumbers
 from tests.messages import content, run_of
 
@@ -70,3 +71,23 @@ def test_many_numbers_of_different_ranks_keep_their_order_over_chunks() -> None:
     rest = [number for first, last in found.take(len(ranks)) for number in range(first, last + 1)]
     assert (taken + rest, len(found), found.lowest()) == (order, 0, None)
     assert not list(found.ranges())
+
+
+@pytest.mark.requirement("D10.3")
+@pytest.mark.parametrize("known", [0, 1, 3, 1500])
+def test_numbers_that_come_together_take_their_places_among_others(known: int) -> None:
+    """In any number of chunks, in front of all others, between them, and behind them."""
+    chance = random.Random(known)
+    found, other = RankedNumbers(), RankedNumbers()
+    first = 1
+    for count in (known, 1, 2000, 300, 20, 700):
+        ranks = [chance.choice((chance.getrandbits(64), chance.randrange(3))) for _ in range(count)]
+        spans = list(RangeMap((number, number, rank) for number, rank in enumerate(ranks, first)).all())
+        # The second time some of them are there.
+        for given in (spans[: count // 2], spans):
+            assert found.add_all(given) == sum([other.add(*span) for span in given])
+        assert list(found.behind(HIGHEST_RANK, 0)) == list(other.behind(HIGHEST_RANK, 0))
+        assert found.lowest() == other.lowest()
+        first += count
+        half = len(found) // 2
+        assert (found.take(half), len(found)) == (other.take(half), len(other))

@@ -68,7 +68,7 @@ class ReadyByRank(PlacedOrder):
         return len(self._numbers) > 0
 
     def add(self, first: int, last: int) -> int:
-        return sum(self._numbers.add(*span) for span in self._ranks(first, last))
+        return self._numbers.add_all(self._ranks(first, last))
 
     def remove(self, first: int, last: int) -> int:
         return self._numbers.remove(first, last)

@@ -17,7 +17,7 @@ from node.message.run import Run, method_octets
 from node.ranges.range_map import Span, spans_of
 from node.wire.amqp091.codec import END, FRAME
 from node.wire.amqp091.errors import FieldSyntaxError
-from node.wire.amqp091.fields import Table, read_headers, read_numbered
+from node.wire.amqp091.fields import FIXED_FIELDS, Table, read_headers, read_numbered
 from node.wire.amqp091.native import (
     NATIVE_ASKED,
     NATIVE_BODY_SIZES,
@@ -212,6 +212,10 @@ def told_headers(run: Run, names: tuple[str, ...]) -> list[tuple[int, int, bytes
 def headers_of_key(key: bytes, names: tuple[str, ...]) -> Table:
     """The headers in a key of `told_headers`; none where a header stands there twice."""
     begin = len(NO_HEADERS)
+    if len(key) > begin + 1:
+        fixed = FIXED_FIELDS.get(key[begin + 1])
+        if fixed is not None and len(key) == begin + 2 + fixed.size:
+            return {names[key[begin]]: fixed.unpack_from(key, begin + 2)[0]}
     if len(key) >= begin + _ONE_TEXT.size:
         # Most keys are one text.
         number, kind, length = _ONE_TEXT.unpack_from(key, begin)

@@ -52,7 +52,7 @@ FieldValue: TypeAlias = (
 )
 Table = dict[str, FieldValue]
 
-_FIXED: Final = {
+FIXED_FIELDS: Final = {
     ord(kind): Struct(f">{code}")
     for kind, code in {
         "b": "b",
@@ -164,7 +164,7 @@ class _Reader:
             raise FieldSyntaxError(f"more than {MAX_FIELDS} fields in a table")
         kind = self._data[at]
         at += 1
-        fixed = _FIXED.get(kind)
+        fixed = FIXED_FIELDS.get(kind)
         value: FieldValue
         if fixed is not None:
             (value,) = fixed.unpack_from(self._data, at)
@@ -250,7 +250,7 @@ def encode_value(value: FieldValue) -> bytes:
         case int():
             return _encode_integer(value)
         case float():
-            return b"d" + _FIXED[ord("d")].pack(value)
+            return b"d" + FIXED_FIELDS[ord("d")].pack(value)
         case str():
             octets = value.encode("utf-8")
             return b"S" + LONG.pack(len(octets)) + octets
@@ -268,7 +268,7 @@ def encode_value(value: FieldValue) -> bytes:
 def _encode_integer(value: int) -> bytes:
     kind = "I" if -(2**31) <= value < 2**31 else "l"
     try:
-        return kind.encode() + _FIXED[ord(kind)].pack(value)
+        return kind.encode() + FIXED_FIELDS[ord(kind)].pack(value)
     except StructError:
         raise ValueError(f"{value} does not fit into a field") from None
 
