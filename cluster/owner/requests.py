@@ -139,10 +139,8 @@ class FrontEndRequests:
             # The log has the front end then: the next owner waits for its greeting before the target is lost.
             attaching = partial(self._attach_target, front_end, request, *arguments)
             self._when_attached(queue, front_end, attaching)
-        elif name == "lend":
-            self._asked_for_loan(front_end, request, *arguments)
-        elif name == "lend_nothing":
-            self._asked_for_loan(front_end, request, queue, *NO_ROOM)
+        elif name in ("lend", "lend_nothing"):
+            self._asked_for_loan(front_end, request, *(arguments if name == "lend" else (queue, *NO_ROOM)))
         elif name == "barrier_received":
             barrier_received(self._owner, front_end, *arguments)
             self._front_ends.answer(front_end, request, None)
