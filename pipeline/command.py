@@ -14,6 +14,7 @@ import click
 
 from pipeline.audit.audit import audit as judge
 from pipeline.audit.verdict import Verdict
+from pipeline.jobs.commands import archive, replay
 from pipeline.journal.damage import FAIL, REPORT, DamageError
 from pipeline.journal.segments import Segment, segments_in
 
@@ -21,6 +22,10 @@ from pipeline.journal.segments import Segment, segments_in
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def pipeline() -> None:
     """Jobs over what a cluster has written."""
+
+
+pipeline.add_command(archive)
+pipeline.add_command(replay)
 
 
 @pipeline.command()

@@ -73,7 +73,7 @@ class SegmentTables:
         wanted = _EVERYTHING if columns is None else frozenset(columns)
         reader = self._reader()
         for record in _entries_of_queues(reader):
-            yield from _guarded(reader, record, _messages(self.segment, record, wanted))
+            yield from _guarded(reader, record, messages_of_entry(self.segment, record, wanted))
 
     def operations(self) -> Iterator[OperationRow]:
         """The operations, once for each of their ranges of messages."""
@@ -104,7 +104,7 @@ class SegmentTables:
                 rows.append(_entry(self.segment, record))
                 if _is_of_queues(record):
                     rows.append(_operations(self.segment, record))
-                    rows.append(_messages(self.segment, record, _EVERYTHING))
+                    rows.append(messages_of_entry(self.segment, record, _EVERYTHING))
             for one in rows:
                 # The first of them that is malformed tells enough.
                 for _ in _guarded(reader, record, one):
@@ -158,7 +158,10 @@ def _entries_of_queues(reader: SegmentReader) -> Iterator[Record]:
 # -- messages ------------------------------------------------------------------------------------------
 
 
-def _messages(segment: Segment, record: Record, wanted: frozenset[str]) -> Iterator[MessageRow]:
+def messages_of_entry(segment: Segment, record: Record, wanted: frozenset[str]) -> Iterator[MessageRow]:
+    """The messages of a record with an entry of queues, once for each of their queues; only the wanted
+    columns are decoded. Raises MalformedError.
+    """
     data = record.data
     batches = list(batches_in(data))
     arrivals = _arrivals(data, batches) if "time" in wanted else {}

@@ -11,12 +11,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from pipeline.arrow.columns import arrow_schema, converters
 from pipeline.journal.damage import FAIL, REPORT
 from pipeline.journal.rows import ROWS, columns_of
 from pipeline.journal.segments import Segment, segments_in
 from pipeline.journal.tables import read_table
 from pipeline.options import OptionError, nearest
-from pipeline.spark.columns import arrow_schema, check_columns, converters, schema_of
+from pipeline.spark.columns import check_columns, schema_of
 
 OPTIONS: Final = ("path", "journals", "table", "onDamage")
 _KNOWN: Final = {name.lower(): name for name in OPTIONS}

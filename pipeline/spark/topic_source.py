@@ -23,12 +23,13 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from pipeline.arrow.columns import record_batch
 from pipeline.log.offsets import TopicOffsets
 from pipeline.log.options import TopicOptions, TopicRange, checked_options, client_of, ranges_of
 from pipeline.log.rows import TOPIC_COLUMNS, Columns, Topic
 from pipeline.log.sink_options import checked_sink_options
 from pipeline.options import OptionError
-from pipeline.spark.columns import arrow_schema, check_columns, converters, schema_of
+from pipeline.spark.columns import check_columns, schema_of
 from pipeline.spark.sink import SinkWriter, StreamSinkWriter, written_rows
 
 _BATCH_ROWS: Final = 4096
@@ -98,19 +99,9 @@ def _read(options: TopicOptions, names: Sequence[str], partition: InputPartition
     for block in client.blocks(options.vhost, part.topic, part.first, part.end, part.replicas):
         columns.add(block)
         if columns.rows >= _BATCH_ROWS or columns.octets >= _BATCH_OCTETS:
-            yield _batch(names, columns)
+            yield record_batch(TOPIC_COLUMNS, columns.taken())
     if columns.rows:
-        yield _batch(names, columns)
-
-
-def _batch(names: Sequence[str], columns: Columns) -> pa.RecordBatch:
-    schema = arrow_schema(TOPIC_COLUMNS, names)
-    fit = converters(TOPIC_COLUMNS, names)
-    arrays = [
-        pa.array(list(map(convert, values)) if convert else values, field.type)
-        for values, field, convert in zip(columns.taken().values(), schema, fit, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        yield record_batch(TOPIC_COLUMNS, columns.taken())
 
 
 class TopicReader(DataSourceReader):

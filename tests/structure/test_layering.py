@@ -113,6 +113,22 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
         {"pipeline.audit", "pipeline.journal", "pipeline.message", "pipeline.octets"}
     ),
     "pipeline.options": frozenset(),
+    "pipeline.arrow": frozenset({"pipeline.arrow", "pipeline.message"}),
+    "pipeline.sources": frozenset(
+        {
+            "pipeline.sources",
+            "pipeline.audit",
+            "pipeline.journal",
+            "pipeline.log",
+            "pipeline.message",
+            "pipeline.octets",
+            "pipeline.options",
+        }
+    ),
+    "pipeline.archive": frozenset(
+        {"pipeline.archive", "pipeline.arrow", "pipeline.log", "pipeline.message", "pipeline.sources"}
+    ),
+    "pipeline.replay": frozenset({"pipeline.replay", "pipeline.log", "pipeline.options", "pipeline.sources"}),
     "pipeline.log": frozenset({"pipeline.log", "pipeline.message", "pipeline.octets", "pipeline.options"}),
     "pipeline.spark": frozenset({"pipeline"}),
 }
@@ -218,11 +234,12 @@ def test_shells_among_decisions_are_listed_while_they_are_shells() -> None:
 
 PLAIN = (
     "pipeline.octets", "pipeline.message", "pipeline.options", "pipeline.journal", "pipeline.log",
-    "pipeline.audit", "pipeline.command",
+    "pipeline.audit", "pipeline.command", "pipeline.sources", "pipeline.archive.job", "pipeline.replay",
+    "pipeline.report", "pipeline.jobs",
 )  # fmt: skip
 """The parts of the pipeline that the distribution runs without the extra `spark`."""
 
-OF_SPARK = ("numpy", "pyarrow", "pyspark", "pipeline.spark")
+OF_SPARK = ("deltalake", "numpy", "pyarrow", "pyspark", "pipeline.arrow", "pipeline.spark")
 
 
 def extra_imports(module: Module) -> list[str]:

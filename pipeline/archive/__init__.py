@@ -1,0 +1,1 @@
+"""The job archive: messages in a Delta table by queue and day."""

@@ -1,0 +1,1 @@
+"""Columns of messages as Arrow has them, with the extra `quorate[spark]`."""

@@ -1,0 +1,84 @@
+"""Columns of the tables as Arrow knows them. Needs pyarrow, and no Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from pipeline.message.content import plain
+from pipeline.message.property_names import FLAG_PROPERTIES, NUMBER_PROPERTIES, TEXT_PROPERTIES
+from pipeline.message.row_types import BINARY, FLAG, LONG, PAIRS, TEXT, TEXTS
+
+_ARROW_PROPERTIES: Final = pa.struct(
+    [(name, pa.string()) for name in TEXT_PROPERTIES]
+    + [(name, pa.int64()) for name in NUMBER_PROPERTIES]
+    + [(name, pa.bool_()) for name in FLAG_PROPERTIES]
+)
+
+_ARROW: Final = {
+    LONG: pa.int64(),
+    TEXT: pa.string(),
+    BINARY: pa.binary(),
+    FLAG: pa.bool_(),
+    TEXTS: pa.list_(pa.string()),
+    PAIRS: pa.map_(pa.string(), pa.string()),
+}
+
+_HALF: Final = 1 << 63
+_WHOLE: Final = 1 << 64
+PROPERTIES_COLUMN: Final = "properties"
+
+
+def arrow_schema(kinds: Mapping[str, str], names: Sequence[str]) -> pa.Schema:
+    """The Arrow schema of some columns of these types."""
+    return pa.schema(
+        [(name, _ARROW_PROPERTIES if name == PROPERTIES_COLUMN else _ARROW[kinds[name]]) for name in names]
+    )
+
+
+def record_batch(kinds: Mapping[str, str], columns: Mapping[str, Sequence[Any]]) -> pa.RecordBatch:
+    """Columns of values of these types as a batch."""
+    names = list(columns)
+    schema, fit = arrow_schema(kinds, names), converters(kinds, names)
+    arrays = [
+        pa.array(list(map(convert, values)) if convert else values, field.type)
+        for values, field, convert in zip(columns.values(), schema, fit, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def converters(kinds: Mapping[str, str], names: Sequence[str]) -> list[Callable[[Any], Any] | None]:
+    """For each column the function that makes its values fit; None where they fit as they are."""
+    return [_properties if name == PROPERTIES_COLUMN else _CONVERTERS.get(kinds[name]) for name in names]
+
+
+def _signed(value: int | None) -> int | None:
+    """A number of 64 bits as Spark's longs have it: the upper half of the numbers is negative."""
+    return value if value is None or value < _HALF else value - _WHOLE
+
+
+def _text(value: Any) -> str | None:
+    value = plain(value)
+    return value if value is None or isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _pairs(value: dict[str, Any] | None) -> list[tuple[str, str | None]] | None:
+    return None if value is None else [(name, _text(one)) for name, one in value.items()]
+
+
+def _properties(value: dict[str, Any] | None) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    found: dict[str, Any] = {name: _text(value[name]) for name in TEXT_PROPERTIES if name in value}
+    found |= {name: _signed(int(value[name])) for name in NUMBER_PROPERTIES if _is_number(value.get(name))}
+    return found | {name: bool(value[name]) for name in FLAG_PROPERTIES if name in value}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and -_HALF <= value < _WHOLE
+
+
+_CONVERTERS: Final[dict[str, Callable[[Any], Any]]] = {LONG: _signed, PAIRS: _pairs}

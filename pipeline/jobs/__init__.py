@@ -1,0 +1,1 @@
+"""The jobs as functions, with their options as texts, and as commands."""

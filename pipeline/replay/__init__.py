@@ -1,0 +1,1 @@
+"""The job replay: messages of archives, journals or topics into queues."""

@@ -1,0 +1,1 @@
+"""Where jobs read messages: topics of a cluster, journals and archives, as pieces that tasks read."""
