@@ -14,7 +14,7 @@ import click
 
 from pipeline.audit.audit import audit as judge
 from pipeline.audit.verdict import Verdict
-from pipeline.jobs.commands import archive, replay
+from pipeline.jobs.commands import archive, replay, report
 from pipeline.journal.damage import FAIL, REPORT, DamageError
 from pipeline.journal.segments import Segment, segments_in
 
@@ -26,6 +26,7 @@ def pipeline() -> None:
 
 pipeline.add_command(archive)
 pipeline.add_command(replay)
+pipeline.add_command(report)
 
 
 @pipeline.command()

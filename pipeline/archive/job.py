@@ -29,9 +29,7 @@ class WrittenFile(NamedTuple):
 
 
 class ArchiveBatch(NamedTuple):
-    """What a commit adds. `begins` and `ends` are positions by the keys of logs: a log that the archive does
-    not have begins at None.
-    """
+    """The files and positions of a commit. `begins` and `ends` are positions by the keys of logs."""
 
     number: int
     begins: dict[str, int | None]
@@ -53,7 +51,7 @@ class ArchiveTable(Protocol):
 
 
 class Archived(NamedTuple):
-    """What a job, or a batch of it, has added."""
+    """The sum of what was added."""
 
     batches: int
     rows: int

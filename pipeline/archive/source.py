@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyarrow import compute, dataset
@@ -54,7 +55,7 @@ class ArchivedMessages:
             rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()
             self._files = [
                 _File(
-                    one["path"], one["partition.queue"], one["size_bytes"], one["num_records"],
+                    unquote(one["path"]), one["partition.queue"], one["size_bytes"], one["num_records"],
                     one["min.bookmark"], one["max.bookmark"],
                 )
                 for one in rows

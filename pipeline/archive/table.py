@@ -21,7 +21,9 @@ _PREFIX: Final = "quorate"
 
 
 class Compacted(NamedTuple):
-    """What a compaction has done. `removed` are files that no version needs which is younger than a week."""
+    """The files before and after a compaction. `removed`: files of no use to
+    versions of the last week.
+    """
 
     files_before: int
     files_after: int

@@ -18,7 +18,7 @@ COMPACT_OCTETS: Final = 256 * 1024 * 1024
 
 
 class ArchiveOutcome(NamedTuple):
-    """What the job has done. `compacted`: the numbers of files before and after, and of those removed."""
+    """The outcome of the job. `compacted`: the numbers of files before and after, and of those removed."""
 
     added: Archived
     compacted: tuple[int, int, int] | None

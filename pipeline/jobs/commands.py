@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from http.client import HTTPException
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -14,6 +15,7 @@ from pipeline.archive.job import ArchiveError
 from pipeline.jobs.archive import ArchiveOutcome
 from pipeline.jobs.archive import archive as archive_job
 from pipeline.jobs.replay import replay as replay_job
+from pipeline.jobs.report import report as report_job
 from pipeline.jobs.settings import MissingExtraError
 from pipeline.journal.damage import JournalReadError
 from pipeline.log.nodes import LogApiError, NoNodeError
@@ -22,6 +24,8 @@ from pipeline.log.sinks import RowError
 from pipeline.octets.cursor import MalformedError
 from pipeline.options import OptionError
 from pipeline.replay.job import Replayed, ReplayError
+from pipeline.report.job import Report
+from pipeline.report.page import html_of, text_of
 
 _FAILURES: Final = (
     ArchiveError, ReplayError, JournalReadError, LogApiError, NoNodeError, NotThereYetError, RowError,
@@ -88,8 +92,10 @@ def _with(*tables: Sequence[tuple[str, str]]) -> Callable[[_Command], _Command]:
 def _of_jobs(command: _Command) -> _Command:
     for one in (
         click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON."),
-        click.option("--progress", is_flag=True, help="Tell each batch on the standard error."),
         click.option("--master", help="Have Spark at this master run the tasks."),
+        click.option(
+            "--queue-names", "queueNames", metavar="NUMBER=NAME;…", help="Names of queues in journals."
+        ),
         click.option(
             "--on-damage", "onDamage", type=click.Choice(["fail", "report"]), help="Damage in journals."
         ),
@@ -101,6 +107,9 @@ def _of_jobs(command: _Command) -> _Command:
     return command
 
 
+_PROGRESS: Final = click.option("--progress", is_flag=True, help="Tell each batch on the standard error.")
+
+
 def given(options: dict[str, Any]) -> dict[str, str]:
     """The options that were given, as texts."""
     texts = {name: value for name, value in options.items() if isinstance(value, str)}
@@ -110,7 +119,7 @@ def given(options: dict[str, Any]) -> dict[str, str]:
 
 
 def carried_out(work: Callable[[], Any]) -> Any:
-    """What a job has done. Wrong usage ends the process with 2, a failure with 1."""
+    """The result of a job. A failure ends the process with 1. Raises UsageError for wrong usage."""
     try:
         return work()
     except (OptionError, MissingExtraError) as error:
@@ -134,6 +143,7 @@ def teller(progress: bool) -> Callable[[str], None]:
 @click.argument("table", metavar="TABLE")
 @_with(_CLUSTER, _TOPIC, _ARCHIVE)
 @click.option("--compact", is_flag=True, help="Join small files, and remove those of no use.")
+@_PROGRESS
 @_of_jobs
 def archive(table: str, master: str | None, as_json: bool, progress: bool, **options: Any) -> None:
     """Archive the messages of streams, or of journals, in a Delta table.
@@ -153,6 +163,7 @@ def archive(table: str, master: str | None, as_json: bool, progress: bool, **opt
 @click.command()
 @_with(_CLUSTER, _TOPIC, _REPLAY)
 @click.option("--dry-run", "dryRun", is_flag=True, help="Count what would be replayed, and write nothing.")
+@_PROGRESS
 @_of_jobs
 def replay(master: str | None, as_json: bool, progress: bool, **options: Any) -> None:
     """Replay messages of an archive, of journals or of streams into queues, bit for bit.
@@ -166,3 +177,23 @@ def replay(master: str | None, as_json: bool, progress: bool, **options: Any) ->
     for one in done:
         behind = "" if one.skipped is None else f", behind what was replayed up to {one.skipped}"
         click.echo(f"{one.log}: {one.messages} messages in {one.batches} batches{behind} ({one.sink})")
+
+
+@click.command()
+@_with(_CLUSTER[:-1])
+@click.option("--html", metavar="FILE", help="Write the report as an HTML page, too.")
+@_of_jobs
+def report(master: str | None, as_json: bool, html: str | None, **options: Any) -> None:
+    """Report on queues, from the journals of all nodes, and from nodes that run.
+
+    Time in queue, publish to settlement, redeliveries, dead letters, lag, fairness and hot keys.
+    """
+
+    def work() -> Report:
+        made = report_job(given(options), master)
+        if html is not None:
+            Path(html).write_text(html_of(made), encoding="utf-8")
+        return made
+
+    done: Report = carried_out(work)
+    click.echo(json.dumps(done.as_json(), indent=2) if as_json else text_of(done))

@@ -37,6 +37,7 @@ def replay(
     Raises OptionError, MissingExtraError, ReplayError, and as sources, ledger and tasks.
     """
     found = named_options(options, REPLAY_OPTIONS)
+    _check_source(found)
     selection, target, sink = _selection(found), _target(found), _sink(found)
     rate = number_option(found, "rate")
     rows = number_option(found, "batchRows") or BATCH_ROWS
@@ -52,12 +53,15 @@ def replay(
         return replay_messages(job, StagesPiece(source, selection, target, sink))
 
 
-def _source(found: Mapping[str, str], run: Run[Any, Any]) -> MessageSource:
+def _check_source(found: Mapping[str, str]) -> None:
     kinds = [name for name in ("archive", "journals", "topic") if name in found]
     if len(kinds) != 1:
         raise OptionError("one of archive, journals and topic says what to replay")
-    if kinds != ["archive"]:
-        of_cluster = () if kinds == ["topic"] else (*_OF_CLUSTER, "vhost")
+
+
+def _source(found: Mapping[str, str], run: Run[Any, Any]) -> MessageSource:
+    if "archive" not in found:
+        of_cluster = () if "topic" in found else (*_OF_CLUSTER, "vhost")
         return source_of({name: one for name, one in found.items() if name not in of_cluster}, run)
     try:
         from pipeline.archive.source import ArchivedMessages

@@ -1,4 +1,4 @@
-"""What options of jobs say: which messages to read, and where tasks run."""
+"""Options of jobs: which messages to read, and where tasks run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline.sources.journals import JournalMessages
 from pipeline.sources.message_log import MessageSource, Run, in_turn
 from pipeline.sources.topics import TopicMessages
 
-JOURNAL_OPTIONS: Final = ("journals", "onDamage")
+JOURNAL_OPTIONS: Final = ("journals", "onDamage", "queueNames")
 EXTRA: Final = "needs an extra: pip install 'quorate[spark]'"
 
 
@@ -40,13 +40,25 @@ def source_of(given: Mapping[str, str], run: Run[Any, Any]) -> MessageSource:
     """The source of streams or journals that options name. Raises OptionError."""
     if "journals" not in given:
         return TopicMessages(checked_options({name: given[name] for name in given if name in TOPIC_OPTIONS}))
-    wrong = sorted(set(given).intersection(TOPIC_OPTIONS) - {"maxRows"})
+    wrong = [name for name in ("topic", *TOPIC_OPTIONS) if name in given and name != "maxRows"]
     if wrong:
         raise OptionError(f"journals and {wrong[0]}: messages are read from journals, or from topics")
     on_damage = given.get("onDamage", FAIL)
     if on_damage not in (FAIL, REPORT):
         raise OptionError(f"onDamage is {FAIL} or {REPORT}, not {on_damage}")
-    return JournalMessages(journals_of(given["journals"].split(";")), on_damage, run)
+    names = queue_names(given)
+    return JournalMessages(journals_of(given["journals"].split(";")), on_damage, run, names)
+
+
+def queue_names(given: Mapping[str, str]) -> dict[int, str]:
+    """The names of queues by number, of the option `queueNames`: `NUMBER=NAME;…`. Raises OptionError."""
+    found = {}
+    for one in filter(None, given.get("queueNames", "").split(";")):
+        number, equals, name = one.partition("=")
+        if not (equals and name and number.isascii() and number.isdigit()):
+            raise OptionError(f"queueNames has NUMBER=NAME with ; between, not {one}")
+        found[int(number)] = name
+    return found
 
 
 def journals_of(directories: Sequence[str]) -> list[list[Segment]]:

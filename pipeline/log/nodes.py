@@ -77,6 +77,14 @@ class NodesClient:
             except (OSError, HTTPException, LogApiError) as error:
                 attempts.failed(url, error)
 
+    def text(self, url: str, path: str) -> str:
+        """A page of one node. Raises OSError and HTTPException, too."""
+        connection, response = self.open(url, "GET", path)
+        try:
+            return response.read().decode("utf-8", "replace")
+        finally:
+            connection.close()
+
     def open(
         self, url: str, method: str, path: str, body: bytes = b""
     ) -> tuple[HTTPConnection, HTTPResponse]:

@@ -65,7 +65,7 @@ class StageTask(NamedTuple):
 
 
 class Replayed(NamedTuple):
-    """What was replayed, or what a dry run has found, of one log. `skipped`: the replay began there, since a
+    """The figures of one log, of a replay or a dry run. `skipped`: the replay began there, since a
     former run has replayed what is in front.
     """
 
@@ -142,7 +142,7 @@ def _replay_log(replay: Replay, log: MessageLog, stage: Callable[[StageTask], St
 
 
 def count_messages(replay: Replay, count: Callable[[Piece], Counted]) -> list[Replayed]:
-    """What a replay would do. Nothing is written. Raises as source, ledger, tasks."""
+    """The figures that a replay would have. Nothing is written. Raises as source, ledger, tasks."""
     found = []
     for log in _wanted(replay.source.logs(), replay.selection):
         sink = sink_of(log, replay.selection, replay.target, replay.name)

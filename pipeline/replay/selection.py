@@ -13,7 +13,7 @@ _BOOKMARK: Final = re.compile("[0-9a-f]{24}")
 
 
 class Selection(NamedTuple):
-    """What messages have in common; None takes all. `key` is a pattern as in bindings of topic exchanges:
+    """The messages that are taken; None takes all. `key` is a pattern as in bindings of topic exchanges:
     words between dots, `*` for one word and `#` for any number of words. Times are in milliseconds since the
     epoch, `before` excluded; bookmarks are both included.
     """

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from pipeline.audit.audit import Scan, scan
 from pipeline.audit.journals import Records
-from pipeline.audit.replica import CATALOG, Replica
+from pipeline.audit.replica import CATALOG, Copy, Replica
 from pipeline.audit.verdict import Place, Verdict
 from pipeline.journal.damage import Damage, DamageError, JournalReadError
 from pipeline.journal.layout import Record
@@ -44,14 +44,16 @@ Journals = Sequence[Sequence[Segment]]
 """The segments of each node, as `segments_in` gives them."""
 
 
-def committed_in(journals: Journals, on_damage: str, run: Run[Any, Any]) -> Committed:
-    """Scan the journals, a task for each node.
+def committed_in(
+    journals: Journals, on_damage: str, run: Run[Any, Any], names: Mapping[int, str]
+) -> Committed:
+    """Scan the journals, a task for each node. `names` of queues go before those of the catalog.
 
     Raises OptionError where two journals are of one node or replicas differ, DamageError, OSError.
     """
-    names = [segments[0].node for segments in journals if segments]
-    if len(set(names)) < len(names):
-        raise OptionError(f"two journals of one node: {', '.join(names)}; give names as NAME=DIR")
+    nodes = [segments[0].node for segments in journals if segments]
+    if len(set(nodes)) < len(nodes):
+        raise OptionError(f"two journals of one node: {', '.join(nodes)}; give names as NAME=DIR")
     verdict, by_partition = Verdict(), dict[int, list[Replica]]()
     scans: Iterable[Scan] = run(partial(scan, on_damage=on_damage), list(journals))
     for part, replicas in scans:
@@ -62,13 +64,21 @@ def committed_in(journals: Journals, on_damage: str, run: Run[Any, Any]) -> Comm
         raise OptionError(f"the journals break a promise, as the job audit tells: {verdict.violations[0]}")
     entries = {number: _merged(those) for number, those in sorted(by_partition.items()) if number != CATALOG}
     known = {number: max(one.known for one in those) for number, those in by_partition.items()}
-    return Committed(entries, known, _names(journals, by_partition.get(CATALOG, [])))
+    return Committed(entries, known, _names(journals, by_partition.get(CATALOG, [])) | dict(names))
 
 
 def _merged(replicas: Sequence[Replica]) -> list[CommittedEntry]:
+    """Raises OptionError where copies differ."""
     whole, reduced = dict[int, list[Place]](), dict[int, list[Place]]()
+    first = dict[int, Copy]()
     for replica in replicas:
         for index, copy in replica.committed.items():
+            if not first.setdefault(index, copy).same(copy):
+                raise OptionError(
+                    f"the journals break a promise, as the job audit tells: entry {index} of partition "
+                    f"{replica.partition} on node {replica.node} is not that of node "
+                    f"{first[index].place.node}"
+                )
             (reduced if copy.reduced else whole).setdefault(index, []).append(copy.place)
     return [
         CommittedEntry(index, (*whole.get(index, ()), *reduced.get(index, ())))

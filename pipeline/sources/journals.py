@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -29,6 +29,7 @@ from pipeline.sources.message_log import MessageLog, Piece, Rows, Run, in_turn
 PIECE_ENTRIES: Final = 256
 """The entries of a piece at most."""
 
+_NO_NAMES: Final[Mapping[int, str]] = {}
 _BATCH_ROWS: Final = 4096
 _BATCH_OCTETS: Final = 8 << 20
 
@@ -37,9 +38,7 @@ Withheld = tuple[int, int, int]
 
 
 class Survey(NamedTuple):
-    """What a stretch of entries has: messages by entry, and the shares of transactions that it prepares or
-    concludes.
-    """
+    """A stretch of entries: messages by entry, and shares of transactions that it prepares or concludes."""
 
     rows: dict[int, int]
     prepared: dict[Key, tuple[int, list[Withheld]]]
@@ -47,25 +46,39 @@ class Survey(NamedTuple):
 
 
 class JournalMessages:
-    """The messages in the committed entries of journals. A position is a log index. What a transaction
-    published is read where it is committed, and nothing behind a transaction that is not decided.
+    """The messages in the committed entries of journals. A position is a log index. Messages of transactions
+    are read where these are committed, and none behind a transaction that is not decided.
 
     Methods raise OptionError, EntryGoneError, DamageError, OSError.
     """
 
-    def __init__(self, journals: Journals, on_damage: str = FAIL, run: Run[Any, Any] = in_turn) -> None:
+    def __init__(
+        self,
+        journals: Journals,
+        on_damage: str = FAIL,
+        run: Run[Any, Any] = in_turn,
+        names: Mapping[int, str] = _NO_NAMES,
+    ) -> None:
+        """`names` of queues by number go before those that the catalog tells."""
         self._journals, self._on_damage = [list(one) for one in journals], on_damage
         self._run: Run[Any, Any] = run
+        self._names = dict(names)
         self._known: Committed | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks read pieces alone, and are told where these are."""
-        return {"_journals": self._journals, "_on_damage": self._on_damage, "_run": None, "_known": None}
+        return {
+            "_journals": self._journals,
+            "_on_damage": self._on_damage,
+            "_run": None,
+            "_known": None,
+            "_names": {},
+        }
 
     @property
     def _committed(self) -> Committed:
         if self._known is None:
-            self._known = committed_in(self._journals, self._on_damage, self._run)
+            self._known = committed_in(self._journals, self._on_damage, self._run, self._names)
         return self._known
 
     def logs(self) -> list[MessageLog]:

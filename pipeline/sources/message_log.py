@@ -1,4 +1,4 @@
-"""What a job reads: logs of messages, cut into pieces, each of which one task reads."""
+"""Logs of messages, which jobs read: cut into pieces, each of which one task reads."""
 
 from __future__ import annotations
 

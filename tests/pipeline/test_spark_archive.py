@@ -4,21 +4,52 @@ for bit (F8).
 
 from __future__ import annotations
 
+import json
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pika
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from deltalake import DeltaTable
 
+from cluster.cli.main import main
+from pipeline.archive.job import ArchiveError, WrittenFile, archive_messages
+from pipeline.archive.parquet import ARCHIVE_COLUMNS, WritesPiece
+from pipeline.archive.table import DeltaArchive
 from pipeline.jobs.archive import archive
+from pipeline.jobs.replay import replay
+from pipeline.jobs.report import report
 from pipeline.log.client import LogClient
+from pipeline.log.nodes import LogApiError
+from pipeline.log.options import checked_options
 from pipeline.log.rows import Topic, TopicRow, rows_of_blocks
-from tests.processes.nodes import Cluster
+from pipeline.log.sink_options import checked_sink_options
+from pipeline.log.sinks import FAIL, BranchWriter, SinkClient, SinkPlace
+from pipeline.message.encoding import encode_content, encode_properties
+from pipeline.options import OptionError
+from pipeline.replay.job import Target
+from pipeline.replay.selection import Selection
+from pipeline.replay.staging import StagesPiece
+from pipeline.sources.message_log import Piece
+from pipeline.sources.topics import TopicMessages
+from tests.pipeline.test_spark_sink import channel
+from tests.processes.nodes import Cluster, until
+from tests.structure.tree import ROOT
+from tests.wire.amqp10.sections import application, message
 
-pytestmark = [pytest.mark.spark]
+__all__ = ["channel"]
+
+pytestmark = pytest.mark.spark
 
 COUNT = 2000
 LARGE = 3 << 20
@@ -36,15 +67,6 @@ def options(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> dict[
     secret = tmp_path_factory.mktemp("secret") / "password"
     secret.write_text("guest\n", encoding="utf-8")
     return {"url": cluster[0].http, "user": "guest", "passwordFile": str(secret)}
-
-
-@pytest.fixture(scope="module")
-def channel(cluster: Cluster) -> Iterator[Any]:
-    connection = cluster[0].connect()
-    channel = connection.channel()
-    channel.confirm_delivery()
-    yield channel
-    connection.close()
 
 
 @pytest.fixture
@@ -66,7 +88,7 @@ def publish(channel: Any, name: str, *bodies: bytes, **properties: Any) -> None:
 
 
 def read(options: dict[str, str], stream: str) -> list[TopicRow]:
-    """What the log API has of a stream."""
+    """The messages of a stream, over the log API."""
     client = LogClient([options["url"]], "guest", "guest")
     plan = client.plan("/", stream)
     blocks = [block for one in plan.ranges for block in client.blocks("/", stream, one.first, one.end)]
@@ -79,6 +101,7 @@ def table_of(directory: Path) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["bookmark"])
 
 
+@pytest.mark.requirement("F8.5")
 def test_every_message_is_archived_once_and_read_without_spark(
     options: dict[str, str], channel: Any, stream: str, tmp_path: Path
 ) -> None:
@@ -100,3 +123,349 @@ def test_every_message_is_archived_once_and_read_without_spark(
     publish(channel, stream, b"more")
     assert archive(str(tmp_path / "t"), wanted).added.rows == 1
     assert [row["body"] for row in table_of(tmp_path / "t")] == [*bodies, b"more"]
+
+
+def stage(options: dict[str, str], stream: str, *raws: bytes) -> None:
+    """Publish messages of either protocol bit for bit."""
+    client = SinkClient([options["url"]], "guest", "guest")
+    client.make("/", "test")
+    epoch = client.show("/", "test")["committed"]
+    place = SinkPlace("/", "test", 0 if epoch is None else epoch + 1, FAIL, 1 << 20)
+    writer = BranchWriter(client, place, 0, random.getrandbits(63))
+    for raw in raws:
+        writer.write("", stream, raw)
+    client.commit("/", "test", place.epoch, [writer.finish()])
+
+
+def mixed() -> list[bytes]:
+    """Messages of both protocols, from empty ones to some of several MiB."""
+    found = []
+    for length in (0, 1, 2, 255, 4096, 131_064, 131_065, 1 << 20, LARGE):
+        body = random.Random(length).randbytes(length)
+        properties = encode_properties({"message_id": str(length), "priority": 3}, {"n": "ä", "none": None})
+        found += [encode_content(properties, body), message(application(n=str(length)), body=body)]
+    return found
+
+
+@pytest.mark.requirement("F8.5", "F8.8")
+def test_messages_of_both_protocols_come_back_bit_for_bit(
+    options: dict[str, str], channel: Any, stream: str, tmp_path: Path
+) -> None:
+    copy, again = f"{stream} copy", f"{stream} again"
+    for name in (copy, again):
+        declare_stream(channel, name)
+    raws = mixed()
+    stage(options, stream, *raws)
+    assert [one.raw for one in read(options, stream)] == raws
+    archive(str(tmp_path / "t"), {**options, "topic": stream})
+    wanted = {**options, "archive": str(tmp_path / "t"), "batchRows": "5"}
+    dry = replay({**wanted, "toQueue": copy, "dryRun": "true"})
+    assert [(one.log, one.messages, one.octets) for one in dry] == [(stream, len(raws), sum(map(len, raws)))]
+    assert read(options, copy) == [] and ledger(options, dry[0].sink) is None
+    for messages in (len(raws), 0):
+        done = replay({**wanted, "toQueue": copy})
+        assert [(one.messages, one.skipped is None) for one in done] == [(messages, messages > 0)]
+        assert [one.raw for one in read(options, copy)] == raws
+    replay({**options, "topic": stream, "toQueue": again})
+    assert [one.raw for one in read(options, again)] == raws
+    assert [one.routing_key for one in read(options, again)] == [again] * len(raws)
+
+
+def ledger(options: dict[str, str], sink: str) -> Any:
+    try:
+        return SinkClient([options["url"]], "guest", "guest").show("/", sink)
+    except LogApiError as error:
+        assert error.status == 404
+        return None
+
+
+@pytest.mark.requirement("F8.8")
+def test_a_part_is_replayed_by_key_time_and_bookmark(
+    options: dict[str, str], channel: Any, stream: str, tmp_path: Path
+) -> None:
+    channel.exchange_declare("in", "topic", durable=True)
+    channel.queue_bind(stream, "in", "#")
+    for number in range(100):
+        key = f"a.{'odd' if number % 2 else 'even'}.c"
+        channel.basic_publish("in", key, b"%d" % number, pika.BasicProperties(delivery_mode=2))
+    rows = read(options, stream)
+    archive(str(tmp_path / "t"), {**options, "topic": stream, "columns": "body"})
+
+    def replayed(**wanted: str) -> list[int]:
+        name = f"{stream} {len(wanted)} {random.random()}"
+        channel.queue_declare(name, durable=True)
+        replay({**options, "archive": str(tmp_path / "t"), "toQueue": name, **wanted})
+        found = []
+        while (got := channel.basic_get(name, auto_ack=True))[0] is not None:
+            found.append(int(got[2]))
+        return found
+
+    assert replayed(key="a.odd.*") == list(range(1, 100, 2))
+    assert replayed(first=rows[10].bookmark, last=rows[19].bookmark) == list(range(10, 20))
+    assert replayed(since="2001-01-01", before="2002-01-01") == []
+    assert replayed(since="2001-01-01", fromQueue=stream, key="#.c") == list(range(100))
+    assert replayed(fromQueue="none") == []
+
+
+@pytest.mark.requirement("F8.8")
+def test_a_replay_keeps_its_rate(options: dict[str, str], channel: Any, stream: str, tmp_path: Path) -> None:
+    publish(channel, stream, *[b"%d" % number for number in range(95)])
+    channel.queue_declare(f"{stream} slow", durable=True)
+    now, paused = [100.0], list[float]()
+
+    def pause(seconds: float) -> None:
+        """Time goes on by itself, too."""
+        paused.append(round(seconds, 3))
+        now[0] += seconds
+
+    wanted = {**options, "topic": stream, "toQueue": f"{stream} slow", "rate": "10"}
+    (done,) = replay(wanted, clock=lambda: now[0], pause=pause)
+    assert (done.messages, done.batches) == (95, 10)
+    assert now[0] == pytest.approx(109.5) and max(paused) == 1.0
+
+
+@pytest.mark.requirement("F8.5", "F8.8")
+def test_a_compaction_keeps_every_message(
+    options: dict[str, str], channel: Any, stream: str, tmp_path: Path
+) -> None:
+    table, others = str(tmp_path / "t"), f"{stream} others"
+    declare_stream(channel, others)
+    for number in range(4):
+        publish(channel, stream, *[b"%d" % one for one in range(number * 50, number * 50 + 50)])
+        publish(channel, others, b"other %d" % number)
+        archive(table, {**options, "topic": stream})
+        archive(table, {**options, "topic": others})
+    before = table_of(tmp_path / "t")
+    orphan = next((tmp_path / "t").glob("*/*/*.parquet")).with_name("orphan.parquet")
+    orphan.write_bytes(b"of a batch that was never committed")
+    week = 8 * 24 * 3600
+    os.utime(orphan, (orphan.stat().st_mtime - week,) * 2)
+    done = archive(table, {**options, "topic": stream, "compact": "true"})
+    assert done.compacted is not None
+    files_before, files_after, removed = done.compacted
+    assert (files_before, files_after) == (8, 2)
+    assert removed == 1 and not orphan.exists()
+    assert table_of(tmp_path / "t") == before
+    publish(channel, stream, b"200")
+    assert archive(table, {**options, "topic": stream}).added.rows == 1
+    channel.queue_declare(f"{stream} queue", durable=True)
+    replay({**options, "archive": table, "fromQueue": stream, "toQueue": f"{stream} queue"})
+    found = [int(channel.basic_get(f"{stream} queue", auto_ack=True)[2]) for _ in range(201)]
+    assert found == list(range(201))
+
+
+class Store(DeltaArchive):
+    """A table whose driver is lost behind a commit, or in front of it."""
+
+    lost = "nowhere"
+
+    def commit(self, batch: Any) -> bool:
+        if self.lost == "before":
+            raise ConnectionError("lost")
+        done = super().commit(batch)
+        if self.lost == "behind":
+            raise ConnectionError("lost")
+        return done
+
+
+@pytest.mark.requirement("F8.5")
+@pytest.mark.parametrize("lost", ["before", "behind"])
+def test_a_batch_that_is_run_again_adds_nothing(
+    lost: str, options: dict[str, str], channel: Any, stream: str, tmp_path: Path
+) -> None:
+    publish(channel, stream, *[b"%d" % number for number in range(300)])
+    source = TopicMessages(checked_options({**options, "topic": stream}))
+    store = Store(str(tmp_path / "t"), "archive", list(ARCHIVE_COLUMNS), "zstd")
+    store.make()
+    write = WritesPiece(store.directory, source, ARCHIVE_COLUMNS, "zstd")
+    store.lost = lost
+    with pytest.raises(ConnectionError):
+        archive_messages(source, store, write)
+    store.lost = "nowhere"
+    assert archive_messages(source, store, write).rows == (300 if lost == "before" else 0)
+    assert [int(row["body"]) for row in table_of(tmp_path / "t")] == list(range(300))
+
+    batches = []
+    publish(channel, stream, b"300")
+    store.commit = batches.append  # type: ignore[method-assign]  # the batch is to be committed later
+    archive_messages(source, store, write)
+    del store.commit
+    other = DeltaArchive(store.directory, "archive", list(ARCHIVE_COLUMNS), "zstd")
+    assert [store.commit(batches[0]), other.commit(batches[0])] == [True, False]
+    assert len(table_of(tmp_path / "t")) == 301
+    with pytest.raises(ArchiveError, match="another job of the same name has written meanwhile"):
+        later = batches[0]._replace(ends={key: end + 5 for key, end in batches[0].ends.items()})
+        store.commit(later)
+
+
+class DiesOnce(WritesPiece):
+    """A task whose process is killed when the task has read its piece, and has written a part of a file."""
+
+    def __init__(self, marker: Path, *others: Any) -> None:
+        super().__init__(*others)
+        self._marker = marker
+
+    def __call__(self, piece: Piece) -> list[WrittenFile]:
+        found = super().__call__(piece)
+        if not self._marker.exists():
+            self._marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+
+@pytest.mark.requirement("F8.1", "F8.5", "F8.8")
+def test_executors_archive_and_replay_and_may_be_killed(
+    spark: Any, options: dict[str, str], channel: Any, stream: str, tmp_path: Path, monkeypatch: Any
+) -> None:
+    from pipeline.spark.runner import run_with
+
+    publish(channel, stream, *[b"%d" % number for number in range(COUNT)])
+    source = TopicMessages(checked_options({**options, "topic": stream, "taskBytes": "40000"}))
+    store = DeltaArchive(str(tmp_path / "t"), "archive", list(ARCHIVE_COLUMNS), "snappy")
+    store.make()
+    write = DiesOnce(tmp_path / "killed", store.directory, source, ARCHIVE_COLUMNS, "snappy")
+    done = archive_messages(source, store, write, run_with(spark), 900)
+    assert (tmp_path / "killed").exists() and done.rows == COUNT and done.batches > 1
+    assert [int(row["body"]) for row in table_of(tmp_path / "t")] == list(range(COUNT))
+
+    monkeypatch.setattr("pipeline.spark.runner.opened", lambda master: nullcontext(spark))
+    channel.queue_declare(f"{stream} queue", durable=True)
+    wanted = {**options, "archive": str(tmp_path / "t"), "toQueue": f"{stream} queue", "batchRows": "700"}
+    (replayed,) = replay(wanted, master="local[2]")
+    assert (replayed.messages, replayed.batches) == (COUNT, 3)
+    found = [int(channel.basic_get(f"{stream} queue", auto_ack=True)[2]) for _ in range(COUNT)]
+    assert sorted(found) == list(range(COUNT))
+
+
+def test_no_task_has_the_password(options: dict[str, str], tmp_path: Path) -> None:
+    """Tasks go to executors, and into event logs."""
+    secret = tmp_path / "password"
+    secret.write_text("a very secret word", encoding="utf-8")
+    source = TopicMessages(checked_options({**options, "topic": "t", "passwordFile": str(secret)}))
+    sink = checked_sink_options({**options, "passwordFile": str(secret)})
+    for task in (
+        WritesPiece(str(tmp_path), source, ARCHIVE_COLUMNS, "zstd"),
+        StagesPiece(source, Selection(), Target("q"), sink),
+    ):
+        assert b"very secret" not in pickle.dumps(task)
+
+
+WRONG: dict[str, dict[str, str]] = {
+    "the option topik is not known; topic is": {"topik": "t"},
+    "a secret is no option, as plans and event logs show password": {"password": "guest"},
+    "an archive has no column bodi; body is": {"columns": "bodi"},
+    "codec is one of zstd, snappy, none, not gzip": {"codec": "gzip"},
+    "journals and topic: messages are read from journals, or from topics": {"journals": "/tmp"},
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_wrong_options_of_an_archive_are_refused(options: dict[str, str], text: str, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=text):
+        archive(str(tmp_path / "t"), {**options, "topic": "t", **WRONG[text]})
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.requirement("F8.5", "F8.8")
+def test_the_commands_archive_and_replay(
+    options: dict[str, str], channel: Any, stream: str, tmp_path: Path
+) -> None:
+    publish(channel, stream, b"1", b"2")
+    place = [f"--url={options['url']}", "--user=guest", f"--password-file={options['passwordFile']}"]
+
+    def run(*arguments: str) -> Any:
+        done = CliRunner().invoke(main, ["pipeline", *arguments, *place])
+        assert done.exit_code == 0, done.output
+        return done
+
+    table = str(tmp_path / "t")
+    told = json.loads(run("archive", table, f"--topic={stream}", "--json", "--compact").output)
+    assert (told["rows"], told["batches"], told["compacted"]["files_after"]) == (2, 1, 1)
+    done = run("archive", table, f"--topic={stream}", "--progress")
+    assert done.output == "0 files with 0 messages and 0 octets in 0 batches\n"
+    channel.queue_declare(f"{stream} queue", durable=True)
+    done = run("replay", f"--archive={table}", f"--to-queue={stream} queue", "--progress")
+    assert f"{stream}: 2 messages in 1 batches (replay-" in done.output
+    assert "behind what was replayed up to" in run(
+        "replay", f"--archive={table}", f"--to-queue={stream} queue"
+    ).output  # fmt: skip
+    assert [channel.basic_get(f"{stream} queue", auto_ack=True)[2] for _ in range(3)] == [b"1", b"2", None]
+
+
+@pytest.mark.requirement("F8.2", "F8.5", "F8.8")
+def test_the_journal_of_a_node_is_archived_and_replayed(
+    options: dict[str, str], cluster: Cluster, channel: Any, stream: str, tmp_path: Path
+) -> None:
+    """Queues that are no streams, too, and while the node runs."""
+    queue, copy = f"{stream} queue", f"{stream} copy"
+    channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "quorum"})
+    declare_stream(channel, copy)
+    raws = mixed()[:10]
+    stage(options, stream, *raws)
+    bodies = [b"%d" % number for number in range(50)]
+    publish(channel, queue, *bodies)
+    for _ in bodies[:20]:
+        channel.basic_get(queue, auto_ack=True)
+    # A node writes that an entry is committed with a later one.
+    for name in (stream, queue):
+        publish(channel, name, b"later")
+    journal = f"n1={cluster[0].local.config.data_dir}"
+    table = str(tmp_path / "t")
+    added = archive(table, {"journals": journal})
+    assert archive(table, {"journals": journal}).added.rows == 0
+    rows = table_of(tmp_path / "t")
+    assert added.added.rows == len(rows)
+    assert [row["raw"] for row in rows if row["routing_key"] == stream][: len(raws)] == raws
+    found = [row for row in rows if row["routing_key"] == queue]
+    assert [row["body"] for row in found][:50] == bodies
+    assert {row["day"] for row in found} == {None}
+    assert None not in {row["day"] for row in rows if row["routing_key"] == stream}
+    (done,) = [
+        one
+        for one in replay({**options, "journals": journal, "key": stream, "toQueue": copy})
+        if one.messages
+    ]
+    assert [one.raw for one in read(options, copy)][: len(raws)] == raws and done.messages >= len(raws)
+
+
+@pytest.mark.requirement("F8.1", "F8.5")
+def test_spark_submit_runs_a_job(options: dict[str, str], channel: Any, stream: str, tmp_path: Path) -> None:
+    publish(channel, stream, *[b"%d" % number for number in range(20)])
+    events = tmp_path / "events"
+    events.mkdir()
+    settings = {
+        "spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri(),
+        "spark.eventLog.compress": "false",
+    }  # fmt: skip
+    command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
+    for name, value in settings.items():
+        command += ["--conf", f"{name}={value}"]
+    command += [str(ROOT / "pipeline" / "spark" / "submit.py"), "archive", str(tmp_path / "t"), "--json"]
+    command += [f"--topic={stream}", f"--url={options['url']}", "--user=guest"]
+    environment = {
+        **os.environ, "QUORATE_PASSWORD": "guest", "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(ROOT),
+    }  # fmt: skip
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout[done.stdout.index("{") :])["rows"] == 20
+    assert [int(row["body"]) for row in table_of(tmp_path / "t")] == list(range(20))
+    logs = [path for path in events.rglob("events*") if path.is_file()]
+    text = "".join(path.read_text(encoding="utf-8") for path in logs)
+    assert "SparkListenerTaskEnd" in text and "QUORATE_PASSWORD" not in text
+
+
+@pytest.mark.requirement("F8.7")
+def test_a_report_has_metrics_of_nodes_that_run(options: dict[str, str], channel: Any, stream: str) -> None:
+    publish(channel, stream, b"1", b"2", b"3")
+
+    def seen() -> Any:
+        """Pages of metrics are rendered now and then."""
+        made = report(options).as_json()
+        return made if made["running"].get(stream, {}).get("ready") == 3 else None
+
+    made = until(seen, "the metrics have the stream")
+    (node,) = made["nodes"].values()
+    assert node["disk_free_bytes"] > 0 and node["latency"]["confirm"]["p50_s"] > 0

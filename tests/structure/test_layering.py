@@ -128,8 +128,12 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "pipeline.archive": frozenset(
         {"pipeline.archive", "pipeline.arrow", "pipeline.log", "pipeline.message", "pipeline.sources"}
     ),
+    "pipeline.report": frozenset(
+        {"pipeline.report", "pipeline.journal", "pipeline.message", "pipeline.octets", "pipeline.sources"}
+    ),
     "pipeline.replay": frozenset({"pipeline.replay", "pipeline.log", "pipeline.options", "pipeline.sources"}),
     "pipeline.log": frozenset({"pipeline.log", "pipeline.message", "pipeline.octets", "pipeline.options"}),
+    "pipeline.jobs": frozenset({"pipeline"}),
     "pipeline.spark": frozenset({"pipeline"}),
 }
 
