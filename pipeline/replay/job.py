@@ -125,13 +125,14 @@ def _replay_log(replay: Replay, log: MessageLog, stage: Callable[[StageTask], St
     rows = min(PIECE_ROWS, replay.batch_rows)
     for pieces in batches_of(replay.source.pieces(log, begin, rows), replay.batch_rows):
         epoch = pieces[-1].end
+        replay.pace.wait()
         tasks = [StageTask(sink, epoch, number, piece) for number, piece in enumerate(pieces)]
         staged = list(replay.run(stage, tasks))
         messages = sum(one.rows - one.unroutable for one in staged)
-        replay.pace.wait(messages)
         if replay.ledger.committed(sink) != done:
             raise ReplayError(f"another run replays {log.name}, too: let one of them end")
         replay.ledger.commit(sink, epoch, staged)
+        replay.pace.passed(messages)
         done = epoch
         unroutable = found.unroutable + sum(one.unroutable for one in staged)
         found = found._replace(

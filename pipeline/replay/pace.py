@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 
 class Pace:
-    """Messages become visible at a rate at most, over any time from the begin on. `clock` and `pause` are in
-    seconds.
+    """Batches become visible at a rate at most: over any time so many messages as the rate allows, and one
+    batch more. `clock` and `pause` are in seconds.
     """
 
     def __init__(
@@ -15,14 +15,14 @@ class Pace:
     ) -> None:
         """`rate` in messages a second; None for as fast as it goes."""
         self._rate, self._clock, self._pause = rate, clock, pause
-        self._due: float | None = None
+        self._due = 0.0
 
-    def wait(self, messages: int) -> None:
-        """Wait until so many messages may become visible."""
-        if self._rate is None:
-            return
-        now = self._clock()
-        begin = now if self._due is None else max(self._due, now)
-        self._due = begin + messages / self._rate
-        if self._due > now:
-            self._pause(self._due - now)
+    def wait(self) -> None:
+        """Wait until the next batch may be staged: no staged message waits for the rate."""
+        if self._rate is not None and (left := self._due - self._clock()) > 0:
+            self._pause(left)
+
+    def passed(self, messages: int) -> None:
+        """A batch of so many messages is visible."""
+        if self._rate is not None:
+            self._due = self._clock() + messages / self._rate

@@ -91,3 +91,29 @@ def test_an_audit_with_spark_says_which_extra_is_missing(
     done = run("audit", "--master", "local[1]", journal(tmp_path / "n1", entry(1, b"\x01"), commit(1)))
     assert done.exit_code == 2
     assert "pip install 'quorate[spark]'" in done.output
+
+
+@pytest.mark.requirement("F8.5", "F8.8")
+@pytest.mark.parametrize("job", [["archive", "t"], ["replay", "--archive=t"]])
+def test_archives_say_which_extra_is_missing(
+    job: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("QUORATE_PASSWORD", "p")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for name in ("parquet", "source", "table"):
+        monkeypatch.delitem(sys.modules, f"pipeline.archive.{name}", raising=False)
+    topic = ["--topic=s"] if job[0] == "archive" else []
+    done = run(*job, *topic, "--url=http://127.0.0.1:1", "--user=u")
+    assert done.exit_code == 2 and "pip install 'quorate[spark]'" in done.output
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.requirement("F8.5", "F8.7", "F8.8")
+def test_the_nearest_option_of_a_job_is_named() -> None:
+    for job, wrong, right in (
+        (["archive", "t"], "--tpoic=s", "--topic"), (["replay"], "--to-queu=q", "--to-queue"),
+        (["report"], "--jornal=d", "--journal"),
+    ):  # fmt: skip
+        done = run(*job, wrong)
+        assert done.exit_code == 2 and right in done.output.partition("No such option")[2]

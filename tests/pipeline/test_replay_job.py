@@ -97,11 +97,11 @@ def test_two_runs_at_a_time_are_refused() -> None:
     sinks, source = Sinks(), Numbered(a=25)
 
     def other(seconds: float) -> None:
-        sinks.ledgers = {sink_of(source.logs()[0], Selection(), Target("q"), None): 7}
+        sinks.ledgers = {sink_of(source.logs()[0], Selection(), Target("q"), None): 17}
 
     with pytest.raises(ReplayError, match="another run replays a, too"):
         run(sinks, source, pace=Pace(1.0, float, other))
-    assert sinks.queue == []
+    assert sinks.queue == list(range(10))
 
 
 def test_another_selection_or_target_is_another_replay() -> None:
@@ -135,12 +135,21 @@ def test_a_rate_is_kept_over_any_time() -> None:
         now[0] += seconds
 
     pace = Pace(10.0, lambda: now[0], pause)
-    pace.wait(20)
-    assert now[0] == 52.0
-    now[0] += 1.5
-    pace.wait(20)
-    pace.wait(5)
-    assert now[0] == 56.0 and paused == [2.0, 2.0, 0.5]
+    for messages, meanwhile in ((20, 0.5), (20, 5.0), (5, 0.0), (1, 0.0)):
+        pace.wait()
+        pace.passed(messages)
+        now[0] += meanwhile
+    assert paused == [1.5, 0.5] and now[0] == 57.5
+
+
+def test_the_pause_is_in_front_of_the_staging() -> None:
+    sinks, source = Sinks(), Numbered(a=25)
+
+    def pause(seconds: float) -> None:
+        assert sinks.staged == {} and seconds == 1.0
+
+    run(sinks, source, pace=Pace(10.0, float, pause))
+    assert sinks.queue == list(range(25))
 
 
 def taken(**wishes: Any) -> list[int]:
