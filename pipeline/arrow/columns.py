@@ -44,10 +44,43 @@ def record_batch(kinds: Mapping[str, str], columns: Mapping[str, Sequence[Any]])
     names = list(columns)
     schema, fit = arrow_schema(kinds, names), converters(kinds, names)
     arrays = [
-        pa.array(list(map(convert, values)) if convert else values, field.type)
+        _converted(values, convert, field.type) if convert else pa.array(values, field.type)
         for values, field, convert in zip(columns.values(), schema, fit, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _converted(values: Sequence[Any], convert: Callable[[Any], Any], kind: pa.DataType) -> pa.Array:
+    """Values as an array. Messages with the same properties mostly share them: each is converted once."""
+    if not pa.types.is_nested(kind):
+        try:
+            return pa.array(values, kind)
+        except (OverflowError, pa.ArrowInvalid):
+            return pa.array(list(map(convert, values)), kind)
+    places: dict[int, int] = {}
+    numbers = [places.setdefault(id(value), len(places)) for value in values]
+    if 2 * len(places) > len(values):
+        return _nested(values, convert, kind)
+    shared: list[Any] = [None] * len(places)
+    for number, value in zip(numbers, values, strict=True):
+        shared[number] = value
+    return _nested(shared, convert, kind).take(pa.array(numbers, pa.int32()))
+
+
+def _nested(values: Sequence[Any], convert: Callable[[Any], Any], kind: pa.DataType) -> pa.Array:
+    """An array of maps; or of properties, of which most are in no message, column by column."""
+    if not pa.types.is_struct(kind):
+        return pa.array(list(map(convert, values)), kind)
+    rows = [value or _NOTHING for value in values]
+    present = {name for row in rows for name in row}
+    arrays = [
+        pa.array([_PROPERTY_VALUES[field.type](row.get(field.name)) for row in rows], field.type)
+        if field.name in present
+        else pa.nulls(len(rows), field.type)
+        for field in kind
+    ]
+    mask = pa.array([value is None for value in values])
+    return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=mask)
 
 
 def converters(kinds: Mapping[str, str], names: Sequence[str]) -> list[Callable[[Any], Any] | None]:
@@ -81,4 +114,16 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int) and -_HALF <= value < _WHOLE
 
 
+def _number(value: Any) -> int | None:
+    return _signed(int(value)) if _is_number(value) else None
+
+
+def _flag(value: Any) -> bool | None:
+    return None if value is None else bool(value)
+
+
+_NOTHING: Final[dict[str, Any]] = {}
+_PROPERTY_VALUES: Final[dict[pa.DataType, Callable[[Any], Any]]] = {
+    pa.string(): _text, pa.int64(): _number, pa.bool_(): _flag,
+}  # fmt: skip
 _CONVERTERS: Final[dict[str, Callable[[Any], Any]]] = {LONG: _signed, PAIRS: _pairs}
