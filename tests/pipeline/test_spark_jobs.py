@@ -1,0 +1,132 @@
+"""The jobs as commands and with Spark, their options, and no password where others see it (F8)."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from cluster.cli.main import main
+from pipeline.archive.parquet import ARCHIVE_COLUMNS, WritesPiece
+from pipeline.jobs.archive import archive
+from pipeline.jobs.report import report
+from pipeline.log.options import checked_options
+from pipeline.log.sink_options import checked_sink_options
+from pipeline.options import OptionError
+from pipeline.replay.job import Target
+from pipeline.replay.selection import Selection
+from pipeline.replay.staging import StagesPiece
+from pipeline.sources.topics import TopicMessages
+from tests.pipeline.test_spark_archive import publish, stream, table_of
+from tests.pipeline.test_spark_sink import channel, cluster, options
+from tests.processes.nodes import until
+from tests.structure.tree import ROOT
+
+__all__ = ["channel", "cluster", "options", "stream"]
+
+pytestmark = pytest.mark.spark
+
+
+def test_no_task_has_the_password(options: dict[str, str], tmp_path: Path) -> None:
+    """Tasks go to executors, and into event logs."""
+    secret = tmp_path / "password"
+    secret.write_text("a very secret word", encoding="utf-8")
+    source = TopicMessages(checked_options({**options, "topic": "t", "passwordFile": str(secret)}))
+    sink = checked_sink_options({**options, "passwordFile": str(secret)})
+    for task in (
+        WritesPiece(str(tmp_path), source, ARCHIVE_COLUMNS, "zstd"),
+        StagesPiece(source, Selection(), Target("q"), sink),
+    ):
+        assert b"very secret" not in pickle.dumps(task)
+
+
+WRONG: dict[str, dict[str, str]] = {
+    "the option topik is not known; topic is": {"topik": "t"},
+    "a secret is no option, as plans and event logs show password": {"password": "guest"},
+    "an archive has no column bodi; body is": {"columns": "bodi"},
+    "codec is one of zstd, snappy, none, not gzip": {"codec": "gzip"},
+    "journals and topic: messages are read from journals, or from topics": {"journals": "/tmp"},
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_wrong_options_of_an_archive_are_refused(options: dict[str, str], text: str, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=text):
+        archive(str(tmp_path / "t"), {**options, "topic": "t", **WRONG[text]})
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.requirement("F8.5", "F8.8")
+def test_the_commands_archive_and_replay(
+    options: dict[str, str], channel: Any, stream: str, tmp_path: Path
+) -> None:
+    publish(channel, stream, b"1", b"2")
+    place = [f"--url={options['url']}", "--user=guest", f"--password-file={options['passwordFile']}"]
+
+    def run(*arguments: str) -> Any:
+        done = CliRunner().invoke(main, ["pipeline", *arguments, *place])
+        assert done.exit_code == 0, done.output
+        return done
+
+    table = str(tmp_path / "t")
+    told = json.loads(run("archive", table, f"--topic={stream}", "--json", "--compact").output)
+    assert (told["rows"], told["batches"], told["compacted"]["files_after"]) == (2, 1, 1)
+    done = run("archive", table, f"--topic={stream}", "--progress")
+    assert done.output == "0 files with 0 messages and 0 octets in 0 batches\n"
+    channel.queue_declare(f"{stream} queue", durable=True)
+    done = run("replay", f"--archive={table}", f"--to-queue={stream} queue", "--progress")
+    assert f"{stream}: 2 messages in 1 batches (replay-" in done.output
+    assert "behind what was replayed up to" in run(
+        "replay", f"--archive={table}", f"--to-queue={stream} queue"
+    ).output  # fmt: skip
+    assert [channel.basic_get(f"{stream} queue", auto_ack=True)[2] for _ in range(3)] == [b"1", b"2", None]
+
+
+@pytest.mark.requirement("F8.1", "F8.5")
+def test_spark_submit_runs_a_job(options: dict[str, str], channel: Any, stream: str, tmp_path: Path) -> None:
+    publish(channel, stream, *[b"%d" % number for number in range(20)])
+    events = tmp_path / "events"
+    events.mkdir()
+    settings = {
+        "spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri(),
+        "spark.eventLog.compress": "false",
+    }  # fmt: skip
+    command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
+    for name, value in settings.items():
+        command += ["--conf", f"{name}={value}"]
+    command += [str(ROOT / "pipeline" / "spark" / "submit.py"), "archive", str(tmp_path / "t"), "--json"]
+    command += [f"--topic={stream}", f"--url={options['url']}", "--user=guest"]
+    environment = {
+        **os.environ, "QUORATE_PASSWORD": "guest", "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(ROOT),
+    }  # fmt: skip
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout[done.stdout.index("{") :])["rows"] == 20
+    assert [int(row["body"]) for row in table_of(tmp_path / "t")] == list(range(20))
+    logs = [path for path in events.rglob("events*") if path.is_file()]
+    text = "".join(path.read_text(encoding="utf-8") for path in logs)
+    assert "SparkListenerTaskEnd" in text and "QUORATE_PASSWORD" not in text
+
+
+@pytest.mark.requirement("F8.7")
+def test_a_report_has_metrics_of_nodes_that_run(options: dict[str, str], channel: Any, stream: str) -> None:
+    publish(channel, stream, b"1", b"2", b"3")
+
+    def seen() -> Any:
+        """Pages of metrics are rendered now and then."""
+        made = report(options).as_json()
+        return made if made["running"].get(stream, {}).get("ready") == 3 else None
+
+    made = until(seen, "the metrics have the stream")
+    (node,) = made["nodes"].values()
+    assert node["disk_free_bytes"] > 0 and node["latency"]["confirm"]["p50_s"] > 0
