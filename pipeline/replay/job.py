@@ -66,7 +66,7 @@ class StageTask(NamedTuple):
 
 class Replayed(NamedTuple):
     """The figures of one log, of a replay or a dry run. `skipped`: the replay began there, since a
-    former run has replayed what is in front.
+    former run has replayed what is in front. `octets`: of a dry run.
     """
 
     log: str
@@ -74,7 +74,7 @@ class Replayed(NamedTuple):
     skipped: int | None
     batches: int
     messages: int
-    octets: int
+    octets: int | None
     unroutable: int
 
 
@@ -121,7 +121,7 @@ def _wanted(logs: Iterable[MessageLog], selection: Selection) -> list[MessageLog
 def _replay_log(replay: Replay, log: MessageLog, stage: Callable[[StageTask], Staged]) -> Replayed:
     sink = sink_of(log, replay.selection, replay.target, replay.name)
     done = begin = replay.ledger.open(sink)
-    found = Replayed(log.name, sink, begin, 0, 0, 0, 0)
+    found = Replayed(log.name, sink, begin, 0, 0, None, 0)
     rows = min(PIECE_ROWS, replay.batch_rows)
     for pieces in batches_of(replay.source.pieces(log, begin, rows), replay.batch_rows):
         epoch = pieces[-1].end
