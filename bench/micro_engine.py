@@ -261,6 +261,12 @@ class _Entries:
     def data(self, index: int) -> bytes:
         return self._entries[index - 2]
 
+    def octets_from(self, index: int) -> int:
+        return sum(map(len, self._entries[index - 2 :]))
+
+    def last_within(self, octets: int) -> int:
+        return 0
+
 
 def _search_run(first: int) -> Run:
     """Messages of AMQP 1.0, each with its number in the application property `number`, and 256 octets."""

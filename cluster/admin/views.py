@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,6 +11,7 @@ from cluster.config.models import NodeConfig
 from cluster.gateway.broker_port import FrontEnd
 from cluster.gateway.local_queues import LocalQueues
 from cluster.owner.cuts import Position
+from cluster.owner.readers import ReaderRow
 from cluster.peers.latencies import Latencies
 from node.queue.delivery_state import Tally
 from node.queue.dispatch import QueueOwner
@@ -52,6 +53,13 @@ class OwnedPartition(Protocol):
         """Call `leads` once a majority has confirmed that this node owns the partition, if it does."""
 
     @property
+    def counts(self) -> bool:
+        """Whether owners count the messages that retention removes from streams."""
+
+    def reader_rows(self) -> Iterator[tuple[int, ReaderRow]]:
+        """The subscriptions of the streams, by the stream's id."""
+
+    @property
     def past(self) -> Tally:
         """The tallies of queues that are gone, added up."""
 
@@ -63,8 +71,8 @@ class LostMessages(Protocol):
     def messages(self) -> int: ...
 
 
-class Overdue(Protocol):
-    """Epochs of sinks that no client decided in time."""
+class EventCount(Protocol):
+    """Epochs of sinks that no client decided in time, or readers that retention has passed."""
 
     @property
     def count(self) -> int: ...
@@ -81,8 +89,10 @@ class PartitionsView:
     local: LocalQueues
     queue_name: Callable[[int], tuple[str, str] | None]
     """Virtual host and name of a queue; None where they are not known here."""
-    overdue: Overdue
+    overdue: EventCount
     """The epochs of sinks that this node's owners have dropped."""
+    overtaken: EventCount
+    """The readers of streams that retention has passed at this node's owners."""
 
 
 @dataclass(frozen=True, slots=True)

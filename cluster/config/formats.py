@@ -20,7 +20,7 @@ from node.message.streams import (
 )
 from node.queue.placement_arguments import X_DOMAIN, X_INITIAL_OWNER, X_OWNERS, X_REPLICATION
 
-FORMAT_LEVEL: Final = 27
+FORMAT_LEVEL: Final = 29
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
@@ -50,6 +50,7 @@ With level 25 queues may have several owners, which lend each other messages.
 With level 26 the catalog carries out batches of commands, and queues that decide about each message have the
 past of their stream.
 With level 27 partitions have the ledgers of sinks, and decide branches of epochs.
+With level 29 streams have readers for which retention waits, and count the messages that it removes.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -167,6 +168,11 @@ ERRORS_OF_REJECTIONS: Final = 23
 EPOCHS: Final = 27
 """From this level on nodes read logs and snapshots with the steps of epochs (`node.queue.epoch_operations`),
 and owners keep the branches of epochs until their ledger decides them.
+"""
+
+READERS_OF_STREAMS: Final = 29
+"""From this level on nodes read logs and snapshots with the readers of streams, and with the number of
+messages that retention has removed (`node.queue.subscriptions`).
 """
 
 LINKS_IN_LOGS: Final = 14

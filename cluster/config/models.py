@@ -158,6 +158,13 @@ class ClusterConfig(Section):
         description="Seconds that the branches of an epoch of a sink wait for a decision, from the last one "
         "on. Then the epoch is dropped, with a log event.",
     )
+    reader_max_lag_octets: int = Field(
+        default=1 << 30,
+        ge=1,
+        le=1 << 50,
+        description="How far a reader of a stream may be behind before retention passes it, in octets of the "
+        "stream's log, where the reader states no limit of its own.",
+    )
     server_product: ServerProduct = Field(
         default="RabbitMQ",
         description="The product name that nodes give clients of AMQP 0-9-1. Some clients read the protocol "

@@ -30,6 +30,7 @@ from cluster.gateway.lost_memory import LostMemory
 from cluster.gateway.owner_requests import Browsed, OwnerRequests
 from cluster.gateway.queue_declarations import QueueDeclarations, reachable
 from cluster.gateway.queue_deletions import QueueDeletions
+from cluster.gateway.readers import FrontEndReaders
 from cluster.gateway.redirects import Redirects
 from cluster.gateway.routes import Routes, Targets
 from cluster.gateway.shared_queues import SharedQueues
@@ -97,14 +98,14 @@ class FrontEnd:
         self.links: LinkPort = FindingLinks(catalog.state, links)
         self._commits = Commits(self._number, catalog.state, targets)
         self._exchanges = ExchangeChanges(catalog, local, self._placing)
-        self._routes = Routes(context, access, local)
+        self._routes, self._cancellations = Routes(context, access, local), Cancellations(context, local)
         self.epochs = FrontEndEpochs(self._number, links, formats)
+        self.readers = FrontEndReaders(links, formats)
         self._requests = OwnerRequests(links, self._routes, self._commits, formats)
         self._access, self._connections, self._redirects = access, connections, Redirects(context)
         self.permissions: Permissions = access
         self._descriptions = Descriptions(catalog.state, links, local, self._placing)
         self.batches: BatchPort = FrontEndBatches(context, self._declarations, self._descriptions)
-        self._cancellations = Cancellations(context, local)
         self._browsing = BrowsingConsumers(links, Streams(catalog.state, formats))
         self._consumers: dict[int, Attached] = {}
         self._attaching = Attaching(

@@ -258,6 +258,14 @@ EVENTS: Final = (
         "longer.",
     ),
     Event(
+        "Q212",
+        "reader_overtaken",
+        "Retention has removed messages of a stream that a reader has not read: the reader was further "
+        "behind than its max lag. `lost` messages by then; the reader may lose more.",
+        "The program that reads under this name is gone, or slower than the publishers.",
+        "Start the program, or delete the reader. Raise its max lag where the program needs more time.",
+    ),
+    Event(
         "Q301",
         "negotiation_failed",
         "A client's connection was closed before it was open.",

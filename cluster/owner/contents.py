@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import OrderedDict
-from typing import Protocol
+from itertools import accumulate
+from typing import Final, Protocol
 
 from node.message.run import Run, gather
 from node.queue.entry_format import EntryMessages
@@ -19,12 +21,21 @@ CACHED_OCTETS = 8 * 1024 * 1024
 """Most octets of decoded entries that are kept, unless a single entry has more. The log's own cache may have
 dropped them."""
 
+LENGTHS_AT_ONCE: Final = 4096
+"""Entries whose octets are added up at once."""
+
 
 class EntrySource(Protocol):
     """The log from which the contents of applied entries are read."""
 
     def data(self, index: int) -> bytes | memoryview:
         """The octets of a live entry. Raises DamagedEntryError where the journal cannot read them."""
+
+    def octets_from(self, index: int) -> int:
+        """The octets of all live entries from a log index on."""
+
+    def last_within(self, octets: int) -> int:
+        """The lowest log index from which on the live entries have no more than so many octets; 0: all."""
 
 
 class JournalEntries:
@@ -36,13 +47,30 @@ class JournalEntries:
     def data(self, index: int) -> bytes:
         return self._log.entry(index).data
 
+    def octets_from(self, index: int) -> int:
+        table = self._log.table
+        first = table.row_from(index)
+        return sum(table.lengths[first:])
+
+    def last_within(self, octets: int) -> int:
+        table, end = self._log.table, len(self._log.table)
+        while end:
+            begin = max(0, end - LENGTHS_AT_ONCE)
+            lengths = table.lengths[begin:end]
+            octets -= sum(lengths)
+            if octets < 0:
+                row = begin + bisect_left([*accumulate(lengths)], -octets) + 1
+                return table.indexes[row - 1] + 1
+            end = begin
+        return 0
+
 
 class Contents:
     """The contents of one partition's messages. Methods raise DamagedEntryError as `EntrySource.data`."""
 
     def __init__(self, machine: PartitionMachine, source: EntrySource) -> None:
         self._machine = machine
-        self._source = source
+        self.source = source
         self._decoded: OrderedDict[int, EntryMessages] = OrderedDict()
         self._octets = 0
 
@@ -75,7 +103,7 @@ class Contents:
     def _entry(self, index: int) -> EntryMessages:
         decoded = self._decoded.get(index)
         if decoded is None:
-            decoded = self._decoded[index] = EntryMessages(self._source.data(index))
+            decoded = self._decoded[index] = EntryMessages(self.source.data(index))
             self._octets += decoded.size
             while len(self._decoded) > CACHED_ENTRIES or (
                 self._octets > CACHED_OCTETS and len(self._decoded) > 1

@@ -64,6 +64,32 @@ class OverdueEpochs:
         self._told(epoch)
 
 
+class OvertakenReader(NamedTuple):
+    """A reader of a stream, by the number of the stream's queue, that retention has passed, and how many
+    messages it has lost by then, or at most so many.
+    """
+
+    queue: int
+    name: bytes
+    lost: int
+
+
+class OvertakenReaders:
+    """The readers that retention has passed at this node's owners; `count` of them, each once for each time
+    at which it was passed.
+
+    `known`: whether logs may have readers (`node.queue.subscriptions`).
+    """
+
+    def __init__(self, known: Callable[[], bool], told: Callable[[OvertakenReader], None]) -> None:
+        self.known, self.count, self._told = known, 0, told
+
+    def note(self, reader: OvertakenReader) -> None:
+        """Retention has passed a reader."""
+        self.count += 1
+        self._told(reader)
+
+
 class DeadLetterRoutes(Protocol):
     """Routes dead letters, and has the links to other partitions."""
 
@@ -165,6 +191,10 @@ class OwnerContext(Protocol):
     @property
     def overdue_epochs(self) -> OverdueEpochs:
         """Which epochs of sinks come to their end, and which have."""
+
+    @property
+    def overtaken_readers(self) -> OvertakenReaders:
+        """Which readers of streams retention has passed."""
 
     def propose(self, partition: int, data: bytes) -> int | None:
         """Append an entry to the partition's log. Returns its index; None where this node does not lead, or

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cluster.owner.annotating import annotated_from, change, changes
+from cluster.owner.readers import retention_passes
 from cluster.owner.state import OwnerState
 from node.delivery.settlements import NO_TOKEN
 from node.message.deaths import encode_death
@@ -41,23 +42,27 @@ def discard(
     queue.delivery.tally.discarded(reason, count, dead_letters=dead_letters)
     soft = _soft(queue, ranges) if dead_letters else []
     durable = [part for one in ranges for part in queue.lifecycle.take_out(*one)]
-    if durable and dead_letters:
+    if durable and is_stream(queue.delivery.settings):
+        _remove_from_stream(owner, number, queue, durable, reason)
+    elif durable and dead_letters:
         spans = _deaths(durable, reason, owner.wall_ms())
         owner.operation(encode_annotate(number, Aspect.DEATH, spans))
     elif durable:
         owner.operation(encode_remove(number, reason, durable))
-    if durable and is_stream(queue.delivery.settings):
-        owner.operation(encode_mark(number, _passed(queue, durable)))
     owner.dead_letter_soft(number, soft, reason)
 
 
-def _passed(queue: QueueOwner, removed: Sequence[Range]) -> int:
-    """The mark of a stream that loses these messages: replicas tell readers by the mark which positions
-    retention has passed. No message is left in front of it, as new owners hold those up to the mark back.
+def _remove_from_stream(
+    owner: OwnerState, number: int, queue: QueueOwner, durable: list[Range], reason: Reason
+) -> None:
+    """Retention removes messages. Replicas tell readers by the stream's mark which positions it has passed.
+    No message is left in front of the mark, as new owners hold those up to the mark back.
     """
-    withheld = queue.delivery.state.withheld.front()
-    last = max(last for _, last in removed)
-    return last if withheld is None else min(last, withheld[0] - 1)
+    if owner.overtaken_readers.known():
+        owner.operation(retention_passes(owner, number, queue, durable))
+    else:
+        owner.operation(encode_mark(number, max(last for _, last in durable)))
+    owner.operation(encode_remove(number, reason, durable))
 
 
 def remove_replaced(owner: OwnerState, number: int, queue: QueueOwner, ranges: list[Range]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from cluster.owner.barriers import release_barrier, show_barrier
 from cluster.owner.discarding import discard, remove_replaced
+from cluster.owner.readers import held_from
 from cluster.owner.state import OwnerState
 from node.message.reason import Reason
 from node.message.run import Run
@@ -49,6 +50,9 @@ class QueueContext:
 
     def discard(self, ranges: list[Range], reason: Reason) -> None:
         discard(self._owner, self._number, self._owner.queues[self._number], ranges, reason)
+
+    def held_from(self) -> int:
+        return held_from(self._owner, self._number)
 
     def remove_replaced(self, ranges: list[Range]) -> None:
         remove_replaced(self._owner, self._number, self._owner.queues[self._number], ranges)

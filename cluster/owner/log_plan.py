@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from cluster.owner.log_reading import NotAppliedError, check_there, stable_end
+from cluster.owner.log_reading import NotAppliedError, check_there, count_before, stable_end
 from node.message.streams import OffsetKind, StreamOffset
 from node.queue.operations import Aspect
 from node.queue.partition import PartitionMachine
@@ -39,7 +39,8 @@ class PositionAheadError(Exception):
 
 class Wish(NamedTuple):
     """A plan from one position to another, with `rows` messages and `octets` of entries at most, in ranges of
-    about `range_octets`. A single entry may have more octets.
+    about `range_octets`. A single entry may have more octets. `first_count` is that of the position
+    `first`, as an earlier plan has told it; None where it is not known.
     """
 
     first: StreamOffset
@@ -47,6 +48,7 @@ class Wish(NamedTuple):
     rows: int = UNLIMITED
     octets: int = UNLIMITED
     range_octets: int = UNLIMITED
+    first_count: int | None = None
 
 
 class PlannedRange(NamedTuple):
@@ -60,7 +62,8 @@ class PlannedRange(NamedTuple):
 
 class LogPlan:
     """One plan, which is complete when its steps are over. `first` and `wanted` are the positions that were
-    wished for, `end` is where the ranges end, and `stable` the stable end.
+    wished for, `end` is where the ranges end, and `stable` the stable end. `first_count` is the number of
+    messages in front of `first` (`cluster.owner.log_reading.count_before`).
     """
 
     def __init__(
@@ -75,7 +78,8 @@ class LogPlan:
         self.stable = stable_end(machine, state)
         self.oldest = state.alive.first
         self.first = self._resolved(wish.first)
-        check_there(machine, state, self.first)
+        check_there(machine, state, self.first, wish.first_count)
+        self.first_count = count_before(state, self.first)
         self.wanted = max(self.first, self._resolved(wish.end))
         self.end = self.first
         self.ranges: list[PlannedRange] = []

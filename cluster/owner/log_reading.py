@@ -20,6 +20,7 @@ from node.queue.entry_scan import publishes_in
 from node.queue.operations import Aspect
 from node.queue.partition import PartitionMachine
 from node.queue.queue import QueueState
+from node.queue.subscriptions import Subscriptions
 from node.ranges.range_map import Span
 from node.ranges.range_set import Range
 from replication.journal import PartitionLog
@@ -39,11 +40,13 @@ LOOKED_AT: Final = 32
 
 
 class PositionGoneError(Exception):
-    """Retention has passed a position. `oldest` is the number of the oldest message, None without any."""
+    """Retention has passed a position. `oldest` is the number of the oldest message, None without any. At
+    most `lost` messages behind the position are gone; as many as that where it is `exact`.
+    """
 
-    def __init__(self, oldest: int | None) -> None:
+    def __init__(self, oldest: int | None, lost: int, exact: bool) -> None:
         super().__init__(f"the oldest message is {oldest}")
-        self.oldest = oldest
+        self.oldest, self.lost, self.exact = oldest, lost, exact
 
 
 class NotAppliedError(Exception):
@@ -56,14 +59,29 @@ def stable_end(machine: PartitionMachine, state: QueueState) -> int:
     return machine.next_sequence if withheld is None else withheld[0]
 
 
-def check_there(machine: PartitionMachine, state: QueueState, position: int) -> None:
-    """Raises PositionGoneError where retention has passed messages behind the position.
+def check_there(
+    machine: PartitionMachine, state: QueueState, position: int, count: int | None = None
+) -> None:
+    """Raises PositionGoneError where retention has passed messages behind the position, of which
+    `count_before` was `count`.
 
     The mark of a stream, which no reader leases messages of, is the last number that retention has passed.
     """
     oldest = state.alive.first
     if position <= state.mark and position < (machine.next_sequence if oldest is None else oldest):
-        raise PositionGoneError(oldest)
+        known = state.subscriptions or Subscriptions()
+        most = known.most_lost(max(0, position - 1), state.mark)
+        lost = 0 if count is None else known.passed - count
+        exact = 0 < lost <= most
+        raise PositionGoneError(oldest, lost if exact else most, exact)
+
+
+def count_before(state: QueueState, position: int) -> int:
+    """The messages of a stream in front of a position that is not gone, with those that retention has
+    removed. The number stays what it is, wherever retention comes to, and over failovers.
+    """
+    passed = 0 if state.subscriptions is None else state.subscriptions.passed
+    return passed + (state.alive.count_in(0, position - 1) if position else 0)
 
 
 class LogStep(NamedTuple):

@@ -8,7 +8,7 @@ after the commit delivers messages to consumers. Pure: its outputs are calls of 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from cluster.owner.configuring import configure, take_over
@@ -26,6 +26,7 @@ from cluster.owner.proposal import (
     SEQUENCES_PER_TERM_BITS,
     Proposal,
 )
+from cluster.owner.readers import ReaderRow, reader_rows_of
 from cluster.owner.referring import refer_past
 from cluster.owner.serving import Serving, serve
 from cluster.owner.sessions import FrontEndSessions
@@ -307,6 +308,18 @@ class PartitionOwner:
         """Call `leads` once a majority has confirmed that this node owns the partition, if it does."""
         if self.active:
             self._state.linearizable_reads.when_confirmed(leads)
+
+    @property
+    def counts(self) -> bool:
+        """Whether owners count the messages that retention removes from streams."""
+        return self._state.overtaken_readers.known()
+
+    def reader_rows(self) -> Iterator[tuple[int, ReaderRow]]:
+        """The subscriptions of the partition's streams, by the stream's number; none where this node does not
+        own the partition.
+        """
+        for queue in [number for number in self.queues if self._state.described(number).stream]:
+            yield from ((queue, row) for row in reader_rows_of(self._state, queue))
 
     def _in_use(self, queue: int) -> bool:
         return queue in self.queues and self.queues[queue].delivery.consumers.count > 0

@@ -12,6 +12,7 @@ from cluster.owner.browsing import BrowsingQuestion, filtered_page, next_page, p
 from cluster.owner.filling import is_filling, leave_out, on_the_way
 from cluster.owner.links import abandon, close_link, find_link
 from cluster.owner.proposal import FrontEndState
+from cluster.owner.readers import ask_reader
 from cluster.owner.renewals import renew
 from cluster.owner.serving import Serving, regrant
 from cluster.owner.settling import NamedMessages, Search, find_named, settle_named
@@ -32,6 +33,7 @@ from cluster.peers.link_messages import (
     TOO_MANY_FILTERS,
     Ranges,
 )
+from cluster.peers.reader_requests import READER_REQUEST
 from node.delivery.deeds import Deed
 from node.expressions.nodes import TreeError
 from node.message.streams import OffsetKind, StreamOffset
@@ -146,7 +148,7 @@ class FrontEndRequests:
             self._front_ends.answer(front_end, request, None)
         elif name in ("renew", "settle_named", "find_named", "find_undone", "show_waiting"):
             self._take_naming(name, front_end, found, arguments)
-        elif name in ("last", "stream_place", "advance", "view", "find_link"):
+        elif name in ("last", "stream_place", "advance", "view", "find_link", READER_REQUEST):
             self._take_reading(name, found, arguments)
         else:
             # A request of a later release.
@@ -156,6 +158,10 @@ class FrontEndRequests:
         """Carry out a request of a reader of a stream or a view, or of a consumer that browses, or find a
         link.
         """
+        if name == READER_REQUEST:
+            number, deed, *rest = arguments
+            ask_reader(self._owner, number, deed, rest, found)
+            return
         if name == "view":
             ask_view(self._owner, self._serving, ViewQuestion(*arguments), found)
             return

@@ -31,8 +31,15 @@ from node.queue.hooks import Rules
 from node.queue.operations import Aspect
 from node.queue.partition import PartitionMachine
 from node.queue.settings import PLAIN, QueueSettings
+from node.queue.subscriptions import MaxLag
 from node.queue.weights import Weights
 from node.ranges.range_map import Span
+
+ReaderKey = tuple[int, bytes]
+"""A stream, and the name of a reader."""
+
+LagFloor = tuple[MaxLag, float, int]
+"""A max lag, until when the owner remembers where it leads, and the message up to which it leads."""
 
 
 class OwnerState:
@@ -43,7 +50,9 @@ class OwnerState:
     messages that are taken and not applied yet. `marked` has the queues that may have messages to hand out.
     `stale` has the queues that wait for a catalog which shows their present limits, and `filled` the queues
     over streams that this owner has created and filled with their streams' past. `borrowed` counts, by queue,
-    the messages of loans that are taken and not applied yet.
+    the messages of loans that are taken and not applied yet. `new_readers` has, by stream, the places of
+    readers whose entries are not applied yet, `passing_readers` has those that the next removals pass, and
+    `lag_floors` has up to where their max lags lead (`cluster.owner.readers`).
     """
 
     def __init__(
@@ -68,13 +77,14 @@ class OwnerState:
         self.cut: Cut | None = None
         self.awaiting_marks, self.watched, self.stale, self.filled = (set[int]() for _ in range(4))
         self.upcoming, self.filling = dict[int, Weights](), dict[int, bool]()
-        self.borrowed = Counter[int]()
+        self.borrowed, self.new_readers = Counter[int](), dict[int, list[int]]()
+        self.passing_readers, self.lag_floors = set[ReaderKey](), dict[ReaderKey, LagFloor]()
         self.alarms, self.unused_queues = Alarms(), UnusedQueues(context.auto_delete_after_s)
         self.tells_failures, self.catalog_fresh = context.queues.tells_failures, context.catalog_fresh
         self.queues_over, self.topic_of = context.queues.over, context.queues.topic_of
         self.keeps_remarks, self.knows_links = context.keeps_remarks, context.knows_links
         self.knows_targets, self.logs_links = context.knows_targets, context.logs_links
-        self.knows_loans = context.knows_loans
+        self.knows_loans, self.overtaken_readers = context.knows_loans, context.overtaken_readers
         self.histories, self.entries = HistoryNotes(self.machine, context), Contents(self.machine, source)
         self.marked, self.front_ends = dict[int, None](), FrontEnds()
         self.dead_messages, self.barriers = DeadMessages(), BarriersUnderWay()
@@ -95,6 +105,9 @@ class OwnerState:
         self.watched.clear()
         self.stale.clear()
         self.borrowed.clear()
+        self.new_readers.clear()
+        self.passing_readers.clear()
+        self.lag_floors.clear()
         self.alarms.clear()
         self.upcoming.clear()
         self.unused_queues.clear()

@@ -38,7 +38,7 @@ def tell_place(owner: OwnerState, number: int, offset: StreamOffset, subscriptio
     queue, upto = owner.queues.get(number), owner.next_sequence - 1
     if queue is None:
         return [*NOT_FOUND]
-    if subscription and not _has_room(owner, number, subscription):
+    if subscription and not has_room(owner, number, subscription):
         return [*TOO_MANY_SUBSCRIPTIONS]
     if offset.kind is not OffsetKind.MOST_RECENT:
         return [place_of(queue.delivery, offset, upto, owner.wall_ms())]
@@ -51,12 +51,12 @@ def tell_place(owner: OwnerState, number: int, offset: StreamOffset, subscriptio
 def advance(owner: OwnerState, number: int, subscription: bytes, place: int) -> None:
     """A subscription has read a stream up to a message."""
     queue = owner.queues.get(number)
-    if queue is not None and 0 < place < owner.next_sequence and _has_room(owner, number, subscription):
+    if queue is not None and 0 < place < owner.next_sequence and has_room(owner, number, subscription):
         owner.operation(encode_advance(Advance(number, subscription, place)))
 
 
-def _has_room(owner: OwnerState, number: int, subscription: bytes) -> bool:
-    """Whether the stream has the subscription, or room for it."""
+def has_room(owner: OwnerState, number: int, subscription: bytes) -> bool:
+    """Whether the stream has the subscription, or room for it, which a stale one may make."""
     state = owner.queues[number].delivery.state
     known = state.subscriptions
     if known is None or known.place(subscription) is not None or len(known) < MOST_SUBSCRIPTIONS:

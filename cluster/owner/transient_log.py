@@ -27,6 +27,13 @@ class TransientLog:
     def data(self, index: int) -> bytes:
         return self._entries[index]
 
+    def octets_from(self, index: int) -> int:
+        return sum(len(data) for at, data in self._entries.items() if at >= index)
+
+    def last_within(self, octets: int) -> int:
+        """Everything: partitions in memory have no streams."""
+        return 0
+
     @property
     def collection_due(self) -> bool:
         """Whether to call `collect` now: it goes through all entries, so it runs once in many entries."""

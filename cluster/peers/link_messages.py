@@ -142,7 +142,7 @@ class OwnerPort(Protocol):
         """Carry out a request by name: `get`, `purge`, `count`, `redeliver`, `browse`, `browse_next`,
         `close`, `stop`, `drain`, `undeliverable_here`, `last`, `abandoned`, `close_link`, `attach_target`,
         `renew`, `settle_named`, `find_named`, `find_undone`, `show_waiting`, `barrier_received`,
-        `stream_place`, `advance`, `view`, `find_link`, `epoch`. `result` answers it.
+        `stream_place`, `advance`, `view`, `find_link`, `epoch`, `reader`. `result` answers it.
         """
 
 

@@ -29,7 +29,7 @@ from cluster.config.models import NodeConfig
 from cluster.gateway.broker_port import FrontEnd
 from cluster.gateway.client_limits import client_memory, container_links, gate, session_limits
 from cluster.log.event_log import EventLog
-from cluster.owner.context import OverdueEpoch
+from cluster.owner.context import OverdueEpoch, OvertakenReader
 from cluster.peers import tags
 from cluster.process.administration import Administration
 from cluster.process.damage import DamageLog
@@ -146,7 +146,13 @@ class NodeProcess:
             self.config,
             self.clock,
             PartitionsView(
-                state, broker.host, broker.owners, broker.local_queues, names, broker.overdue_epochs
+                state,
+                broker.host,
+                broker.owners,
+                broker.local_queues,
+                names,
+                broker.overdue_epochs,
+                broker.overtaken_readers,
             ),
             StorageView(
                 self.journal, broker.host.repair, broker.lost_entries, lambda: self.directory.set_aside
@@ -271,6 +277,7 @@ class NodeProcess:
             damage=RepairEvents(damage.found, damage.repaired),
             messages_lost=damage.lost,
             epoch_overdue=self._epoch_overdue,
+            reader_overtaken=self._reader_overtaken,
         )
 
     def _epoch_overdue(self, epoch: OverdueEpoch) -> None:
@@ -278,6 +285,11 @@ class NodeProcess:
         self.log.warning(
             "epoch_overdue", vhost=vhost, ledger=ledger, epoch=epoch.epoch, branches=epoch.branches
         )
+
+    def _reader_overtaken(self, reader: OvertakenReader) -> None:
+        vhost, stream = self.broker.catalog.state.queue_name(reader.queue) or ("", str(reader.queue))
+        name = reader.name.decode("utf-8", "replace")
+        self.log.warning("reader_overtaken", vhost=vhost, stream=stream, reader=name, lost=reader.lost)
 
     def _rewrite(self, partition: int, entry: Entry) -> bytes | None:
         return self.broker.rewrite(partition, entry)

@@ -12,6 +12,9 @@
     target      kind u8, queue u64, front end u64, number u64, step u8, length of the link u16, tag count u32,
                 link, lengths of the tags u8 each, tags
     advance     kind u8, queue u64, number u64, length of the subscription u8, subscription
+    reader      kind u8, step u8, queue u64, number u64; then
+                1 made: messages, octets and milliseconds u64, length of the subscription u8, subscription
+                2 passed: messages u64
     lent        kind u8, queue u64, failures u32, range count u32, firsts and lasts u64 each
     note        kind u8, kind of note u8, queue, first and second u64, range count u32, firsts and lasts u64
                 each
@@ -22,6 +25,7 @@ All numbers are little-endian.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import IntEnum
 from struct import Struct
 from typing import Final
 
@@ -45,7 +49,7 @@ from node.queue.operations import (
 )
 from node.queue.remarks import Remark, Subject
 from node.queue.seen_ids import DIGEST_OCTETS
-from node.queue.subscriptions import Advance
+from node.queue.subscriptions import Advance, MakeReader, MaxLag, RetentionPassed
 from node.queue.targets import TargetStep, UpdateTarget, decode_tags, encode_tags
 from node.queue.transfers import Transfer, decode_transfer_body, encode_transfer_body
 from node.ranges.columns import Buffer, decode_columns, encode_columns, ranges_of_columns
@@ -61,8 +65,18 @@ _REFUSE = Struct("<BQQI")
 _REMARK = Struct("<BQBII")
 _TARGET = Struct("<BQQQBHI")
 _ADVANCE = Struct("<BQQB")
+_READER = Struct("<BBQQ")
+_MAX_LAG = Struct("<QQQB")
+_MESSAGES = Struct("<Q")
 _LENT = Struct("<BQII")
 _NOTE = Struct("<BBQQQI")
+
+
+class ReaderStep(IntEnum):
+    """The steps of an operation about readers. Journals have the numbers: never renumber."""
+
+    MADE = 1
+    PASSED = 2
 
 
 def encode_annotate(queue: int, aspect: Aspect, spans: Sequence[Span]) -> bytes:
@@ -112,6 +126,17 @@ def encode_remark(remark: Remark) -> bytes:
 def encode_advance(step: Advance) -> bytes:
     queue, subscription, number = step
     return _ADVANCE.pack(OpKind.ADVANCE, queue, number, len(subscription)) + subscription
+
+
+def encode_make_reader(step: MakeReader) -> bytes:
+    queue, subscription, number, max_lag = step
+    head = _READER.pack(OpKind.READER, ReaderStep.MADE, queue, number)
+    return head + _MAX_LAG.pack(*max_lag, len(subscription)) + subscription
+
+
+def encode_retention_passed(step: RetentionPassed) -> bytes:
+    queue, number, messages = step
+    return _READER.pack(OpKind.READER, ReaderStep.PASSED, queue, number) + _MESSAGES.pack(messages)
 
 
 def encode_lent(lent: Lent) -> bytes:
@@ -185,6 +210,17 @@ def _read_advance(data: Buffer, offset: int) -> tuple[Advance, int]:
     return Advance(queue, bytes(data[start : start + size]), number), start + size
 
 
+def _read_reader(data: Buffer, offset: int) -> tuple[MakeReader | RetentionPassed, int]:
+    _, step, queue, number = _READER.unpack_from(data, offset)
+    offset += _READER.size
+    if ReaderStep(step) is ReaderStep.PASSED:
+        (messages,) = _MESSAGES.unpack_from(data, offset)
+        return RetentionPassed(queue, number, messages), offset + _MESSAGES.size
+    *limits, size = _MAX_LAG.unpack_from(data, offset)
+    start = offset + _MAX_LAG.size
+    return MakeReader(queue, bytes(data[start : start + size]), number, MaxLag(*limits)), start + size
+
+
 def _read_lent(data: Buffer, offset: int) -> tuple[Lent, int]:
     _, queue, failures, count = _LENT.unpack_from(data, offset)
     (firsts, lasts), offset = decode_columns(data, offset + _LENT.size, count, 2)
@@ -227,6 +263,7 @@ DECISION_READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]
     OpKind.REMARK: _read_remark,
     OpKind.TARGET: _read_target,
     OpKind.ADVANCE: _read_advance,
+    OpKind.READER: _read_reader,
     OpKind.NOTE: _read_note,
     OpKind.LENT: _read_lent,
     OpKind.EPOCH: read_epoch,

@@ -65,6 +65,9 @@ class FeatureContext(Protocol):
     def discard(self, ranges: list[Range], reason: Reason) -> None:
         """Discard ready messages, as dead letters or for good."""
 
+    def held_from(self) -> int:
+        """The first message of a stream that retention has to leave, with all behind it."""
+
     def remove_replaced(self, ranges: list[Range]) -> None:
         """Remove ready messages for good, as newer ones have their keys."""
 

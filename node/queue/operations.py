@@ -13,7 +13,7 @@ from node.message.reason import Reason
 from node.queue.epoch_operations import UpdateEpoch
 from node.queue.history_notes import HistoryNote
 from node.queue.remarks import Remark
-from node.queue.subscriptions import Advance
+from node.queue.subscriptions import Advance, MakeReader, RetentionPassed
 from node.queue.targets import UpdateTarget
 from node.queue.transaction_operations import LoggedTransactional, Transactional
 from node.queue.transfers import Transfer
@@ -140,6 +140,7 @@ class OpKind(IntEnum):
     EPOCH = 29
     REMEMBER_IDS = 30
     FORGET_IDS = 31
+    READER = 33
     PREPARE = 40
     DECIDE = 41
     PREPARED = 42
@@ -418,6 +419,8 @@ Operation = (
     | Remark
     | UpdateTarget
     | Advance
+    | MakeReader
+    | RetentionPassed
     | HistoryNote
     | UpdateEpoch
     | Transactional

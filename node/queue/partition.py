@@ -18,7 +18,6 @@ from typing import Any, Final
 from node.queue.chronicle import Chronicle
 from node.queue.entry_format import Buffer, OpBatch, read_batches, read_operations
 from node.queue.epoch_operations import UpdateEpoch
-from node.queue.epochs import WITH_EPOCHS
 from node.queue.history_notes import HistoryNote
 from node.queue.live_entries import first_needed, live_indexes, live_part, without_dead_records
 from node.queue.operations import (
@@ -50,10 +49,10 @@ from node.queue.operations import (
     Transferred,
     cause_of,
 )
-from node.queue.queue import PLAIN_VERSION, WITH_REMARKS, WITH_SUBSCRIPTIONS, WITH_TARGETS, QueueState
+from node.queue.queue import PLAIN_VERSION, WITH_READERS, QueueState
 from node.queue.refusal_format import decode_refusals, encode_refusals
 from node.queue.remarks import Remark
-from node.queue.subscriptions import Advance
+from node.queue.subscriptions import Advance, MakeReader, RetentionPassed
 from node.queue.targets import UpdateTarget
 from node.queue.transaction_operations import LoggedTransactional
 from node.queue.transactions import LOGGED, TransactionTable
@@ -110,7 +109,7 @@ class Refusals:
         return made, offset
 
 
-READABLE_VERSIONS: Final = (1, 2, PLAIN_VERSION, WITH_REMARKS, WITH_TARGETS, WITH_SUBSCRIPTIONS, WITH_EPOCHS)
+READABLE_VERSIONS: Final = (*range(1, 8), WITH_READERS)
 PRUNE_RECORDS: Final = 1024
 
 _HEAD, _QUEUE_ID = Struct("<BQQIII"), Struct("<Q")
@@ -312,7 +311,9 @@ class PartitionMachine:
         if state is not None:
             state.update_target(operation)
 
-    def _advance(self, operation: Advance, front_end: int, applied: Applied) -> None:
+    def _advance(
+        self, operation: Advance | MakeReader | RetentionPassed, front_end: int, applied: Applied
+    ) -> None:
         state = self.queues.get(operation.queue)
         if state is not None:
             state.advance(operation)
@@ -423,9 +424,8 @@ class PartitionMachine:
     def restore(self, data: bytes) -> None:
         """Replace the state with a snapshot's. Raises SnapshotFormatError, and changes nothing then."""
         if not data or data[0] not in READABLE_VERSIONS:
-            raise SnapshotFormatError(
-                f"snapshot of format version {data[:1].hex()}, this release reads up to {WITH_EPOCHS}"
-            )
+            readable = f"this release reads up to {max(READABLE_VERSIONS)}"
+            raise SnapshotFormatError(f"snapshot of format version {data[:1].hex()}, {readable}")
         try:
             version, applied_index, next_sequence, number_count, queue_count, records = _HEAD.unpack_from(
                 data
@@ -483,6 +483,8 @@ _APPLIERS: Final[dict[type, Callable[[PartitionMachine, Any, int, Applied], None
     Remark: PartitionMachine._note,
     UpdateTarget: PartitionMachine._update_target,
     Advance: PartitionMachine._advance,
+    MakeReader: PartitionMachine._advance,
+    RetentionPassed: PartitionMachine._advance,
     HistoryNote: PartitionMachine._take_note,
     UpdateEpoch: PartitionMachine._update_epoch,
     **dict.fromkeys(LOGGED, PartitionMachine._transact),

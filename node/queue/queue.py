@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from node.queue.operations import Annotate, Aspect, Cause, ForgetIds, Lent, RememberIds, Semantics
 from node.queue.remarks import Remark, Remarks, Subject, drop_remarks, put_remark
 from node.queue.seen_ids import SeenIds
-from node.queue.subscriptions import Advance, Subscriptions
+from node.queue.subscriptions import Advance, MakeReader, RetentionPassed, Subscriptions
 from node.queue.targets import TargetStates, UpdateTarget
 from node.ranges.octet_map import OctetMap
 from node.ranges.range_map import RangeMap, Span
@@ -38,6 +38,11 @@ WITH_TARGETS: Final = 5
 
 WITH_SUBSCRIPTIONS: Final = 6
 """The version of snapshots with the subscriptions of streams; as `WITH_REMARKS`."""
+
+WITH_READERS: Final = 9
+"""The version of snapshots with readers of streams, and with the number of messages that retention has
+removed; as `WITH_REMARKS`.
+"""
 
 NONE: Final = RangeSet()
 """The withheld messages of most queues; never changed."""
@@ -208,11 +213,20 @@ class QueueState:
         targets.update(step)
         self.targets = targets if len(targets) else None
 
-    def advance(self, step: Advance) -> None:
-        """Carry out a step of a subscription."""
+    def advance(self, step: Advance | MakeReader | RetentionPassed) -> None:
+        """Carry out a step of a subscription, or of a stream's retention.
+
+        No reader leases messages of a stream, whose mark is the last message that retention has passed.
+        """
         subscriptions = self.subscriptions or Subscriptions()
-        subscriptions.advance(step)
-        self.subscriptions = subscriptions if len(subscriptions) else None
+        if isinstance(step, RetentionPassed):
+            subscriptions.retention_passed(step, self.mark, self.alive)
+            self.mark = max(self.mark, step.number)
+        elif isinstance(step, MakeReader):
+            subscriptions.make_reader(step)
+        else:
+            subscriptions.advance(step, self.mark)
+        self.subscriptions = subscriptions if subscriptions else None
 
     def forget(self, front_end: int) -> None:
         """A front end is dead for good."""
@@ -287,7 +301,7 @@ class QueueState:
     def version(self) -> int:
         """The version that a snapshot needs for this queue."""
         if self.subscriptions is not None:
-            return WITH_SUBSCRIPTIONS
+            return WITH_READERS if self.subscriptions.has_readers else WITH_SUBSCRIPTIONS
         if self.targets is not None:
             return WITH_TARGETS
         return WITH_REMARKS if self.remarks else PLAIN_VERSION
@@ -313,6 +327,8 @@ class QueueState:
             parts.append((self.targets or TargetStates()).encode())
         if version >= WITH_SUBSCRIPTIONS:
             parts.append((self.subscriptions or Subscriptions()).encode())
+        if version >= WITH_READERS:
+            parts.append((self.subscriptions or Subscriptions()).encode_readers())
         return b"".join(parts)
 
     @classmethod
@@ -345,7 +361,9 @@ class QueueState:
             state.targets = targets if len(targets) else None
         if version >= WITH_SUBSCRIPTIONS:
             subscriptions, offset = Subscriptions.decode(data, offset)
-            state.subscriptions = subscriptions if len(subscriptions) else None
+            if version >= WITH_READERS:
+                offset = subscriptions.decode_readers(data, offset)
+            state.subscriptions = subscriptions if subscriptions else None
         return state, offset
 
 

@@ -31,6 +31,9 @@ ARGUMENTS_OF_STREAMS: Final = frozenset(
 )
 """The arguments that a stream may have. Policies set no others of a stream either, and no expiration."""
 
+LOOK_AGAIN_MS: Final = 1000
+"""Milliseconds after which retention looks again at messages that readers hold."""
+
 
 def is_stream(settings: QueueSettings) -> bool:
     """Whether the queue is a stream."""

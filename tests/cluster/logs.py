@@ -74,9 +74,11 @@ class LogReading:
         octets: int = UNLIMITED,
         range_octets: int = UNLIMITED,
         nodes: Sequence[str] = (),
+        first_count: int | None = None,
     ) -> Any:
         """The owner, and its plan. Raises ApiError."""
-        return asyncio.run(self.replicas(nodes).plan(Wish(first, end, rows, octets, range_octets)))
+        wish = Wish(first, end, rows, octets, range_octets, first_count)
+        return asyncio.run(self.replicas(nodes).plan(wish))
 
     def blocks(self, first: int, end: int, *nodes: str) -> list[Block]:
         """The blocks of a range. Raises ApiError."""

@@ -42,6 +42,12 @@ class Log:
         self.reads += 1
         return memoryview(octets)
 
+    def octets_from(self, index: int) -> int:
+        return 0
+
+    def last_within(self, octets: int) -> int:
+        return 0
+
     @property
     def kept(self) -> int:
         return sum(map(len, self._alive))

@@ -261,7 +261,8 @@ def test_positions_that_retention_passed_are_gone(site: Site) -> None:
         with pytest.raises(ApiError) as caught:
             refused()
         assert (caught.value.status, caught.value.error) == (410, "gone")
-        assert caught.value.facts == {"oldest": kept[0].bookmark} and kept[0].bookmark in caught.value.reason
+        facts = {"oldest": kept[0].bookmark, "lost": None, "lost_at_most": 6}
+        assert caught.value.facts == facts and kept[0].bookmark in caught.value.reason
     with pytest.raises(ApiError) as caught:
         reading.plan(at(plan["end"] + 1000))
     assert caught.value.status == 400 and "behind the end" in str(caught.value.reason)

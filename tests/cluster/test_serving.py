@@ -30,6 +30,12 @@ class NoEntries:
     def data(self, index: int) -> bytes:
         raise KeyError(index)
 
+    def octets_from(self, index: int) -> int:
+        return 0
+
+    def last_within(self, octets: int) -> int:
+        return 0
+
 
 class Queue:
     """A queue of soft messages with one consumer on each of two front ends."""

@@ -27,6 +27,7 @@ VIEWS: dict[tuple[str, str], dict[str, str]] = {
         "lost_entries": "cluster/process/node.py",
         "mover": "cluster/process/node.py",
         "overdue_epochs": "cluster/owner/epochs.py",
+        "overtaken_readers": "cluster/owner/state.py",
         "owners": "cluster/process/node.py",
         "partitions": "cluster/process/node.py",
         "queues": "cluster/owner/state.py",
@@ -35,6 +36,7 @@ VIEWS: dict[tuple[str, str], dict[str, str]] = {
     },
     OWNER: {
         "active": "cluster/broker/partitions.py",
+        "counts": "cluster/admin/api/log_answers.py",
         "lost_front_ends": "cluster/broker/partitions.py",
         "machine": "cluster/admin/api/explain_answers.py",
         "partition": "cluster/broker/broker.py",

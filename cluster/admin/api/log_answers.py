@@ -32,7 +32,8 @@ LEADING_S: Final = 0.5 * ANSWER_TIMEOUT_S
 class LogAnswers:
     """See the module's docstring. The answers are plain values; one with a `refused` has nothing else:
     `busy`, `owner` (the replica is to be spared), `follower` (the replica does not own the partition),
-    `behind` (it has not applied the range), `damaged`, or `gone`, with the `oldest` message.
+    `behind` (it has not applied the range), `damaged`, or `gone`, with the `oldest` message and how many are
+    `lost`, at most or in an `exact` number.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class LogAnswers:
         except PositionAheadError as error:
             return {"refused": "ahead", "end": error.end}
         except PositionGoneError as error:
-            return {"refused": "gone", "oldest": error.oldest}
+            return _gone(error)
 
     async def _leads(self, owner: OwnedPartition) -> bool:
         """Whether a majority confirms in time that the owner leads."""
@@ -86,7 +87,9 @@ class LogAnswers:
             return None
         async with self._share.turn():
             first, end = (StreamOffset(OffsetKind(kind), value) for kind, value in argument["between"])
-            wish = Wish(first, end, *argument["limits"])
+            rows, octets, range_octets = argument["limits"]
+            count = argument.get("count") if owner.counts else None
+            wish = Wish(first, end, rows, octets, range_octets, count)
             plan = LogPlan(owner.machine, group.log, argument["queue"], wish, self._wall_ms())
             for _ in plan.steps():
                 await self._share.breath()
@@ -97,6 +100,7 @@ class LogAnswers:
             "stable": plan.stable,
             "oldest": plan.oldest,
             "ranges": [tuple(one) for one in plan.ranges],
+            "counts": (plan.first_count, plan.first_count + plan.rows) if owner.counts else None,
         }
 
     async def read(self, argument: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -116,7 +120,7 @@ class LogAnswers:
         except NotAppliedError:
             return {"refused": "behind"}
         except PositionGoneError as error:
-            return {"refused": "gone", "oldest": error.oldest}
+            return _gone(error)
         except DamagedEntryError as error:
             self._host.repair.found(error, self._clock())
             self._wanted()
@@ -137,3 +141,7 @@ class LogAnswers:
                 blocks.append(block)
             await self._share.breath()
         return {"blocks": b"".join(blocks), "next": step.next}
+
+
+def _gone(error: PositionGoneError) -> dict[str, Any]:
+    return {"refused": "gone", "oldest": error.oldest, "lost": error.lost, "exact": error.exact}

@@ -39,6 +39,7 @@ class LogReplicas:
             **self._asked,
             "between": [tuple(wish.first), tuple(wish.end)],
             "limits": [wish.rows, wish.octets, wish.range_octets],
+            "count": wish.first_count,
         }
         refusals: list[Mapping[str, Any]] = []
         for node in self._nodes:
@@ -74,7 +75,7 @@ class LogReplicas:
         """The answer where no replica has given one."""
         told = {one["refused"]: one for one in refusals}
         if "gone" in told:
-            return self._gone(told["gone"]["oldest"])
+            return self._gone(told["gone"])
         if "ahead" in told:
             end = bookmark_of(self._queue.id, told["ahead"]["end"])
             return ApiError(
@@ -85,8 +86,13 @@ class LogReplicas:
                 return ApiError(status, error, reason)
         return ApiError(NO_REPLICA, "service_unavailable", "no node with the stream answers: ask again")
 
-    def _gone(self, oldest: int | None) -> ApiError:
+    def _gone(self, told: Mapping[str, Any]) -> ApiError:
+        """The answer where retention has passed a position. A node of the release before tells no number."""
+        oldest, most = told["oldest"], told.get("lost")
         bookmark = None if oldest is None else bookmark_of(self._queue.id, oldest)
         has = "it has no message" if bookmark is None else f"the oldest is {bookmark}"
-        reason = f"messages behind the position have left stream '{self._queue.name}': {has}"
-        return ApiError(POSITION_GONE, "gone", reason, oldest=bookmark)
+        lost = most if told.get("exact") else None
+        count = f"{lost} messages" if lost is not None else "messages"
+        reason = f"{count} behind the position have left stream '{self._queue.name}': {has}"
+        facts = {"oldest": bookmark, "lost": lost, "lost_at_most": most}
+        return ApiError(POSITION_GONE, "gone", reason, **facts)

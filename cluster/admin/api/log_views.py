@@ -6,16 +6,16 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final
 
 from cluster.admin.api.call import Call
-from cluster.admin.api.errors import ApiError, bad_request, no_such_object, not_authorised
-from cluster.admin.api.internal_channel import internal_channel
+from cluster.admin.api.errors import ApiError, bad_request
 from cluster.admin.api.log_replicas import LogReplicas
 from cluster.admin.api.responses import Streamed, to_json
 from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
+from cluster.admin.api.stream_positions import check_names, read_position, readable_stream
 from cluster.catalog.definitions import QueueDefinition
 from cluster.owner.log_plan import UNLIMITED, Wish
-from node.message.bookmarks import BookmarkError, bookmark_of, is_bookmark, number_of_bookmark
-from node.message.streams import FROM_NEXT, OffsetKind, StreamOffset, age_ms, moment_ms
+from node.message.bookmarks import bookmark_of, is_bookmark
+from node.message.streams import StreamOffset
 from node.queue.block_format import END_BLOCK, REFUSAL_BLOCK, encode_block
 
 endpoints = Endpoints()
@@ -25,30 +25,33 @@ BLOCKS_TYPE: Final = "application/vnd.quorate.blocks"
 RANGE_OCTETS: Final = 64 * 1024 * 1024
 """The octets of entries that a range has, unless the client asks for more or fewer."""
 
-_NAMED: Final = {"earliest": StreamOffset(OffsetKind.FIRST), "latest": FROM_NEXT}
-_OF_PLANS: Final = ("from", "to", "rows", "octets", "range_octets")
+_OF_PLANS: Final = ("from", "to", "rows", "octets", "range_octets", "from_count")
 _OF_BLOCKS: Final = ("from", "to")
 
 
 @endpoints.on("GET", "/log/{vhost}/{name}/plan")
 async def plan_log(services: Services, call: Call) -> dict[str, Any]:
     """Ranges of the stream's log between two positions, cut at entries, with their messages and octets."""
-    _check_names(call, _OF_PLANS)
-    queue = await _stream(services, call)
+    check_names(call, _OF_PLANS)
+    queue = await readable_stream(services, call, call.path["name"])
     wish = Wish(
         _position(queue, call.query, "from", "earliest"),
         _position(queue, call.query, "to", "latest"),
         _limit(call.query, "rows", UNLIMITED),
         _limit(call.query, "octets", UNLIMITED),
         _limit(call.query, "range_octets", RANGE_OCTETS),
+        _count(call.query),
     )
     owner, plan = await _replicas(services, queue).plan(wish)
     nodes = [one for one in _nodes(services, queue) if one != owner]
+    first_count, end_count = plan.get("counts") or (None, None)
     return {
         "vhost": queue.vhost,
         "stream": queue.name,
         "partition": queue.partition,
         **{name: _bookmark(queue, plan[key]) for name, key in _POSITIONS.items()},
+        "from_count": first_count,
+        "end_count": end_count,
         "ranges": [_range(queue, one) for one in plan["ranges"]],
         "replicas": [{"node": one, "http": services.members[one].http} for one in (*nodes, owner)],
     }
@@ -57,11 +60,11 @@ async def plan_log(services: Services, call: Call) -> dict[str, Any]:
 @endpoints.on("GET", "/log/{vhost}/{name}/blocks")
 async def read_log(services: Services, call: Call) -> Streamed:
     """The messages of the stream between two positions, as blocks."""
-    _check_names(call, _OF_BLOCKS)
+    check_names(call, _OF_BLOCKS)
     for name in _OF_BLOCKS:
         if not is_bookmark(call.query.get(name, "")):
             raise bad_request(f"{name} is missing, or no bookmark: blocks are read between two bookmarks")
-    queue = await _stream(services, call)
+    queue = await readable_stream(services, call, call.path["name"])
     first, end = (_position(queue, call.query, name, "").value for name in _OF_BLOCKS)
     if end < first:
         raise bad_request(f"to, {call.query['to']}, is in front of from, {call.query['from']}")
@@ -87,20 +90,6 @@ async def _blocks(
         yield encode_block(queue.id, first, first, [told], kind=REFUSAL_BLOCK)
         return
     yield encode_block(queue.id, end, end, [], kind=END_BLOCK)
-
-
-async def _stream(services: Services, call: Call) -> QueueDefinition:
-    """The stream of the path, which the user may read. Raises ApiError and Refusal."""
-    name = call.path["name"]
-    queue = services.state.queues.get((call.vhost, name))
-    if queue is None:
-        raise no_such_object()
-    if not queue.stream:
-        raise bad_request(f"queue '{name}' in vhost '{call.vhost}' is no stream: streams alone are read so")
-    async with internal_channel(services.front_end, call.identity, call.vhost) as channel:
-        if channel.readable(name):
-            raise not_authorised("the user may read some messages of the stream only")
-    return queue
 
 
 def _nodes(services: Services, queue: QueueDefinition) -> list[str]:
@@ -136,31 +125,9 @@ def _range(queue: QueueDefinition, row: tuple[int, int, int, int]) -> dict[str, 
     return {**positions, "rows": rows, "octets": octets}
 
 
-def _check_names(call: Call, known: tuple[str, ...]) -> None:
-    for name in call.query:
-        if name not in known:
-            raise bad_request(f"there is no parameter {name}; these are: {', '.join(known)}")
-
-
 def _position(queue: QueueDefinition, query: Mapping[str, str], name: str, default: str) -> StreamOffset:
     """Raises ApiError."""
-    text = query.get(name, default)
-    if text in _NAMED:
-        return _NAMED[text]
-    try:
-        if is_bookmark(text):
-            return StreamOffset(OffsetKind.NUMBER, number_of_bookmark(queue.id, text))
-    except BookmarkError as error:
-        raise bad_request(f"{name}: {error}") from None
-    age, moment = age_ms(text), moment_ms(text)
-    if age is not None:
-        return StreamOffset(OffsetKind.AGE, age)
-    if moment is not None:
-        return StreamOffset(OffsetKind.TIME, moment)
-    raise bad_request(
-        f"{name}, {text!r}, is no position: earliest, latest, a bookmark, a time as in ISO 8601, or an age "
-        "such as 12h"
-    )
+    return read_position(queue, name, query.get(name, default))
 
 
 def _limit(query: Mapping[str, str], name: str, default: int) -> int:
@@ -170,4 +137,14 @@ def _limit(query: Mapping[str, str], name: str, default: int) -> int:
         return default
     if not (text.isascii() and text.isdigit() and len(text) < 19 and int(text)):
         raise bad_request(f"{name}, {text!r}, is no number above 0")
+    return int(text)
+
+
+def _count(query: Mapping[str, str]) -> int | None:
+    """Raises ApiError."""
+    text = query.get("from_count")
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise bad_request(f"from_count, {text!r}, is no number")
     return int(text)

@@ -46,6 +46,7 @@ SESSIONS: Final = "management.sessions"
 CLOSE: Final = "management.close"
 PARTITIONS: Final = "management.partitions"
 HAND_OVER: Final = "management.hand_over"
+READER_ROWS: Final = "management.readers"
 CONSUMER_NAMES: Final = "management.consumer_names"
 
 CHURN_NAMES: Final = ("connection_created", "connection_closed", "channel_created", "channel_closed")
@@ -92,12 +93,18 @@ class NodeReport:
             (DIGESTS, explaining.digests),
             (LOG_PLAN, logs.plan),
             (LOG_READ, logs.read),
+            (READER_ROWS, lambda _: self._readers()),
         ):
             inquiry.answer(question, answerer)
 
     def wall_ms(self, at: float) -> int:
         """A time of the node's clock as milliseconds since 1970."""
         return int((time.time() - self._node.clock() + at) * 1000)
+
+    def _readers(self) -> list[list[Any]]:
+        """The subscriptions of the streams that this node owns, each behind the stream's id."""
+        owners = list(self._node.partitions.owners.values())
+        return [[queue, *row] for owner in owners for queue, row in owner.reader_rows()]
 
     # -- counters -------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from cluster.admin.metrics.metric import (
     with_label,
 )
 from cluster.admin.metrics.rabbitmq import RabbitMQNames
+from cluster.admin.metrics.reader_metrics import reader_metrics
 from cluster.admin.metrics.sweep import Sweep, swept
 from cluster.admin.round_trips import RoundTrips
 from cluster.admin.views import NodeView
@@ -147,6 +148,8 @@ class NodeMetrics:
         for piece in (self._raft, self._epochs, self._journal, self._peers, self._state):
             yield None
             yield from piece()
+        yield None
+        yield from reader_metrics(self._node.partitions)
         yield None
         yield from self._rabbitmq.aggregated(sweep)
 

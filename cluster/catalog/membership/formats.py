@@ -36,6 +36,7 @@ from cluster.config.formats import (
     MOVED_MESSAGES,
     NOTES_IN_LOGS,
     QUEUE_EXPRESSIONS,
+    READERS_OF_STREAMS,
     REMARKS,
     SEVERAL_OWNERS,
     UNDONE,
@@ -184,6 +185,10 @@ class Formats:
     def know_epochs(self) -> bool:
         """Whether all members carry out the epochs of sinks."""
         return self.everywhere >= EPOCHS
+
+    def know_readers(self) -> bool:
+        """Whether all members read logs and snapshots with readers of streams."""
+        return self.everywhere >= READERS_OF_STREAMS
 
     def know_targets(self) -> bool:
         """Whether all members read the targets that queues keep, which logs and operations of front ends may

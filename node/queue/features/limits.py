@@ -25,6 +25,7 @@ from node.queue.feature import (
 )
 from node.queue.operations import Aspect
 from node.queue.settings import QueueSettings
+from node.queue.stream_settings import LOOK_AGAIN_MS, is_stream
 from node.queue.weights import Weights
 from node.ranges.range_map import ABOVE_ALL, RangeMap, Span
 from node.ranges.range_set import Range, RangeSet
@@ -164,6 +165,11 @@ class Limits(Feature):
             victims = ready.lowest()
             gone = None if victims is None else enough(self._sizes(*victims), messages, octets)
             if gone is None:
+                break
+            if is_stream(settings) and gone[1] >= (held := context.held_from()):
+                context.wake(context.wall_ms() + LOOK_AGAIN_MS)
+                if gone[0] < held:
+                    context.discard([(gone[0], held - 1)], Reason.MAXLEN)
                 break
             context.discard([gone], Reason.MAXLEN)
             messages, octets = surplus(settings, len(ready), self.ready_octets())

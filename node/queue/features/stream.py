@@ -16,7 +16,8 @@ from node.queue.delivery_state import DeliveryState
 from node.queue.feature import Declaration, Description, Feature, FeatureContext, Incoming, Notes, Rule
 from node.queue.operations import Aspect
 from node.queue.settings import QueueSettings
-from node.queue.stream_settings import is_stream, read_age
+from node.queue.stream_settings import LOOK_AGAIN_MS, is_stream, read_age
+from node.ranges.range_set import Range
 
 SPANS_AT_ONCE: Final = 1024
 """Retention looks at so many spans of messages of one time in one turn."""
@@ -47,10 +48,16 @@ class StreamRetention(Feature):
         max_age = MAX_AGE.of(delivery.settings)
         if max_age is None:
             return
-        old = []
+        old, held = list[Range](), -1
         for looked_at, (first, last, came) in enumerate(delivery.annotations.logged(Aspect.ARRIVAL).all()):
             if came + max_age > now:
                 context.wake(came + max_age)
+                break
+            if held < 0:
+                held = context.held_from()
+            if last >= held:
+                context.wake(now + LOOK_AGAIN_MS)
+                old += delivery.ready.intersection(first, held - 1) if first < held else []
                 break
             old += delivery.ready.intersection(first, last)
             if looked_at == SPANS_AT_ONCE:
