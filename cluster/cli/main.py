@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "exchanges": "exchanges",
     "bindings": "bindings",
     "policies": "policies",
+    "readers": "readers",
     "views": "views",
     "connections": "connections",
     "definitions": "definitions",

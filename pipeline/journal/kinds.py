@@ -40,6 +40,7 @@ class OpKind(IntEnum):
     EPOCH = 29
     REMEMBER_IDS = 30
     FORGET_IDS = 31
+    READER = 33
     PREPARE = 40
     DECIDE = 41
     PREPARED = 42
@@ -70,6 +71,9 @@ REASON_BITS: Final = 4
 
 LINK: Final = 2
 """The subject of a REMARK that leases messages to a link."""
+
+READER_MADE: Final = 1
+"""The step of a READER that gives a subscription a max lag."""
 
 STAGED: Final = 1
 """The step of an EPOCH that has a branch."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from pipeline.journal.kinds import STAGED, OpKind
+from pipeline.journal.kinds import READER_MADE, STAGED, OpKind
 from pipeline.message.runs import OWN_METHODS, UNIFORM
 from pipeline.octets.cursor import Cursor, MalformedError, Range
 
@@ -180,6 +180,15 @@ def _advance(cursor: Cursor, at: int, kind: int) -> Operation:
     return Operation(at, kind, queue, [], {"number": number, "name": cursor.octets(size)})
 
 
+def _reader(cursor: Cursor, at: int, kind: int) -> Operation:
+    step, queue, number = cursor.u8(), cursor.u64(), cursor.u64()
+    fields: dict[str, Any] = {"step": step, "number": number, "messages": cursor.u64()}
+    if step == READER_MADE:
+        fields |= {"octets": cursor.u64(), "milliseconds": cursor.u64()}
+        fields["name"] = cursor.octets(cursor.u8())
+    return Operation(at, kind, queue, [], fields)
+
+
 def _epoch(cursor: Cursor, at: int, kind: int) -> Operation:
     cursor.u8()
     step, queue, epoch = cursor.u8(), cursor.u64(), cursor.u64()
@@ -315,6 +324,7 @@ _READERS: Final[dict[int, Callable[[Cursor, int, int], Publish | Operation]]] = 
     OpKind.TARGET: _target,
     OpKind.REFER: _refer,
     OpKind.ADVANCE: _advance,
+    OpKind.READER: _reader,
     OpKind.NOTE: _note,
     OpKind.LENT: _lent,
     OpKind.EPOCH: _epoch,

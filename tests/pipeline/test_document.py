@@ -9,11 +9,12 @@ import pytest
 
 from cluster.config.formats import FORMAT_LEVEL
 from node.message.reason import Reason
-from node.queue.epochs import WITH_EPOCHS
 from node.queue.operations import Aspect, OpKind
 from node.queue.partition import READABLE_VERSIONS
+from node.queue.queue import WITH_READERS
 from node.queue.remarks import Subject
 from node.queue.targets import TargetStep
+from pipeline.journal.states import _VERSIONS
 from replication.journal.records import RECORD, SEGMENT_HEADER, RecordKind
 from tests.structure.tree import ROOT
 
@@ -47,5 +48,5 @@ def test_versions_and_sizes_are_those_of_the_broker() -> None:
     assert f"format levels up to {FORMAT_LEVEL} " in PAGE
     assert f"A record is a header of {RECORD.size} octets" in PAGE
     assert f"| {SEGMENT_HEADER.size} | 16 octets | key" in PAGE
-    assert f"| u8 | version: 1 to {WITH_EPOCHS} |" in PAGE
-    assert max(READABLE_VERSIONS) == WITH_EPOCHS
+    assert f"| u8 | version: 1 to 7, and {WITH_READERS} |" in PAGE
+    assert READABLE_VERSIONS == (*range(1, 8), WITH_READERS) == _VERSIONS

@@ -17,12 +17,14 @@ from node.queue.decision_format import (
     encode_annotate,
     encode_forget_ids,
     encode_lent,
+    encode_make_reader,
     encode_note,
     encode_refer,
     encode_refuse,
     encode_remark,
     encode_remember_ids,
     encode_remove,
+    encode_retention_passed,
     encode_target,
     encode_transfer,
     encode_transferred,
@@ -47,7 +49,7 @@ from node.queue.epoch_operations import BranchName, EpochStep, UpdateEpoch, enco
 from node.queue.history_notes import HistoryNote, NoteKind
 from node.queue.operations import Aspect, Lent, Semantics
 from node.queue.remarks import Remark, Subject
-from node.queue.subscriptions import Advance
+from node.queue.subscriptions import Advance, MakeReader, MaxLag, RetentionPassed
 from node.queue.targets import TargetStep, UpdateTarget
 from node.queue.transaction_format import (
     encode_abandon,
@@ -116,6 +118,10 @@ KINDS: dict[str, tuple[bytes, int | None, list[tuple[int, int]], Mapping[str, An
     ),
     "refer": (encode_refer(5, 6, 1, 9), 5, [(1, 9)], {"source": 6}),
     "advance": (encode_advance(Advance(5, b"reader", 77)), 5, [], {"number": 77, "name": b"reader"}),
+    "reader": (
+        encode_make_reader(MakeReader(5, b"reader", 77, MaxLag(1, 2, 3))), 5, [],
+        {"step": 1, "number": 77, "messages": 1, "octets": 2, "milliseconds": 3, "name": b"reader"},
+    ),
     "note": (
         encode_note(HistoryNote(NoteKind.LEASED, 5, 9, 16, tuple(PARTS))), 5, PARTS,
         {"note": 3, "first": 9, "second": 16},
@@ -170,6 +176,13 @@ def test_an_operation_has_the_fields_that_the_broker_wrote(name: str) -> None:
 
     assert dict(found.fields) == dict(fields)
     assert kind_name(behind.kind) == "forget"
+
+
+@pytest.mark.requirement("F8.2")
+def test_the_removals_of_retention_have_a_number_and_a_count() -> None:
+    (found,) = read(encode_retention_passed(RetentionPassed(5, 77, 9)))
+    assert (found.kind, found.queue, found.ranges) == (OpKind.READER, 5, [])
+    assert dict(found.fields) == {"step": 2, "number": 77, "messages": 9}
 
 
 @pytest.mark.requirement("F8.2")

@@ -13,13 +13,16 @@ from scripts.metrics_page import OUTPUT, document, families, fetch
 from tests.processes.amqp10_client import Amqp10Client
 from tests.processes.conftest import Connect
 from tests.processes.hostile import HEADER
+from tests.processes.management_client import Management, path_of
 from tests.processes.nodes import Cluster, Node, read_page, until
 from tests.wire.amqp10.performatives import credit
 
 
 @pytest.fixture
 def owner(cluster: Cluster, channel: Connect, name: str) -> Node:
-    """The owner of a queue that had ten messages confirmed: two settled, one leased, seven waiting."""
+    """The owner of a queue that had ten messages confirmed: two settled, one leased, seven waiting; and of a
+    stream with a reader.
+    """
     publisher = channel(0)
     publisher.confirm_delivery()
     publisher.queue_declare(name, durable=True)
@@ -37,6 +40,13 @@ def owner(cluster: Cluster, channel: Connect, name: str) -> Node:
         ),
         "the acknowledgements are in the log",
     )
+    stream = f"{name}-stream"
+    streaming = channel(cluster.nodes.index(node))
+    streaming.queue_declare(
+        stream, durable=True, arguments={"x-queue-type": "stream", "x-initial-owner": node.name}
+    )
+    put = Management(node).call("PUT", path_of("readers", "/", stream, "job"), {})
+    assert put.status == 200 and cluster.owner(stream) == node
     return node
 
 

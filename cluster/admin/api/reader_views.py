@@ -17,7 +17,7 @@ from cluster.admin.api.internal_channel import InternalChannel, internal_channel
 from cluster.admin.api.log_replicas import POSITION_GONE
 from cluster.admin.api.names import visible_vhosts
 from cluster.admin.api.node_report import READER_ROWS
-from cluster.admin.api.responses import Rows
+from cluster.admin.api.responses import DONE, Rows, Status
 from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 from cluster.admin.api.stream_positions import read_bookmark, read_position, readable_stream
@@ -109,11 +109,12 @@ async def advance_reader(services: Services, call: Call) -> dict[str, Any]:
 
 
 @endpoints.on("DELETE", _PATH)
-async def delete_reader(services: Services, call: Call) -> None:
+async def delete_reader(services: Services, call: Call) -> Status:
     """Forget a reader: retention does not wait for it any more."""
     stream = await readable_stream(services, call, call.path["stream"])
     _check_known(services)
     await _rows(stream, partial(services.front_end.readers.forget, _ref(stream), _name(call)))
+    return DONE
 
 
 # -- answers --------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from cluster.admin.metrics.metric import (
     with_label,
 )
 from cluster.admin.metrics.rabbitmq import RabbitMQNames
-from cluster.admin.metrics.reader_metrics import reader_metrics
+from cluster.admin.metrics.reader_metrics import reader_metrics, reader_sums
 from cluster.admin.metrics.sweep import Sweep, swept
 from cluster.admin.round_trips import RoundTrips
 from cluster.admin.views import NodeView
@@ -149,7 +149,7 @@ class NodeMetrics:
             yield None
             yield from piece()
         yield None
-        yield from reader_metrics(self._node.partitions)
+        yield from reader_sums(self._node.partitions)
         yield None
         yield from self._rabbitmq.aggregated(sweep)
 
@@ -185,6 +185,8 @@ class NodeMetrics:
                 for reason in REASONS
             )
             yield Metric(f"quorate_queue_messages_{name}_total", "counter", help_, samples)
+        yield None
+        yield from reader_metrics(self._node.partitions)
 
     # -- clients --------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import { getPanel, publishMessage } from "../messages.js";
 import { morph } from "../morph.js";
 import { bringBack, moveMessages, replayMessages } from "../moving.js";
 import { Plot } from "../plot.js";
+import { readersOf, readerTable } from "../readers.js";
 import { facts } from "../table.js";
 
 const DEPTHS = [
@@ -49,15 +50,16 @@ export function queue(context) {
         get(at`/queues/${vhost}/${name}`, {}, { signal }),
         get(at`/queues/${vhost}/${name}/bindings`, {}, { signal }),
       ]);
-      return { row, bindings };
+      return { row, bindings, readers: await readersOf(row, signal) };
     },
-    show({ row, bindings }) {
+    show({ row, bindings, readers }) {
       view.ready = row.messages_ready ?? 0;
       const key = JSON.stringify([vhost, name]);
       depths.show(remember(`depth of ${key}`, row));
       rates.show(remember(`rates of ${key}`, ratesOf(row.message_stats)));
       morph(told, h("div", {}, placeOf(row), countsOf(row)));
-      morph(lists, h("div", {}, consumersOf(row), bindingsOf(vhost, name, bindings, context)));
+      const ends = bindingsOf(vhost, name, bindings, context);
+      morph(lists, h("div", {}, consumersOf(row), readersSection(row, readers, context), ends));
     },
   };
 }
@@ -157,6 +159,11 @@ function consumersOf(row) {
   const rows = row.consumer_details;
   const shown = consumerTable(rows, { withQueue: false, empty: "Nobody consumes from this queue." });
   return h("section", {}, h("h2", {}, "Consumers"), shown);
+}
+
+function readersSection(row, readers, context) {
+  const shown = readerTable(readers, context.refresh);
+  return row.type === "stream" ? h("section", {}, h("h2", {}, "Readers"), shown) : false;
 }
 
 function bindingsOf(vhost, name, bindings, context) {
