@@ -42,9 +42,8 @@ of the medians 1.006; 0.95 to 1.00 with nothing changed).
 _PATHS = {
     "/metrics": "Metrics of the node. The page also has `process_…` and `python_…` of the Python client "
     "library, and the metrics of the last section.",
-    "/metrics/queues": "Metrics of each queue that the node owns: 24 series for each queue, and 4 for each reader of a "
-    "stream. "
-    "Scrape the page less often, or not at all, if there are very many queues.",
+    "/metrics/queues": "Metrics of each queue that the node owns: 24 series for each queue, and 4 for each "
+    "reader of a stream. Scrape the page less often, or not at all, if there are very many queues.",
 }
 _OTHERS = "/metrics/per-object"
 

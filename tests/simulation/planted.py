@@ -33,6 +33,7 @@ from tests.simulation import (
     planted_histories,
     planted_owners,
     planted_queues,
+    planted_readers,
 )
 from tests.simulation.focus import Focus
 from tests.simulation.node import SimulatedNode
@@ -258,6 +259,7 @@ BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[o
     "forgotten chains": (SimulatedNode, planted_histories.forgotten_chains),
     "entries in part": (SimulatedNode, planted_histories.entries_in_part),
     "an epoch committed twice": (SimulatedNode, planted_epochs.unlogged_commits),
+    "retention overtaking a reader": (SimulatedNode, planted_readers.retention_overtaking),
     "deltas side by side": (SimulatedNode, planted_queues.deltas_side_by_side),
     "replacements that are not logged": (SimulatedNode, planted_queues.unlogged_replacements),
     "readers ahead of transactions": (SimulatedNode, planted_queues.readers_ahead),
@@ -307,6 +309,7 @@ FOCUS = {
     "gaps behind the past": Focus.CONSUMERS,
     "back beside themselves": Focus.CONSUMERS,
     "an epoch committed twice": Focus.CONSUMERS,
+    "retention overtaking a reader": Focus.CONSUMERS,
     "deltas side by side": Focus.CONSUMERS,
     "leases that do not linger": Focus.CONSUMERS,
     "leased messages in views": Focus.CONSUMERS,

@@ -75,6 +75,7 @@ SHOWN_BY = {
     "back beside themselves": 256,
     "places ahead of settlements": 128,
     "an epoch committed twice": 40,
+    "retention overtaking a reader": 32,
     "deltas side by side": 228,
     "leases that do not linger": 372,
     "leased messages in views": 159,
