@@ -46,7 +46,7 @@ OF_ONE_KIND = (
     (64, 40, "epochs"),
     (32, 8, "cuts"),
     (64, 0, "streams"),
-    (128, 32, "readers"),
+    (256, 160, "readers"),
     (32, 12, "moves"),
     (128, 127, "filling"),
     (256, 32, "filling"),

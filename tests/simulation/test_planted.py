@@ -19,6 +19,7 @@ from tests.simulation.test_seeds import (
     OF_HISTORIES,
     OF_LINGERING,
     OF_LOANS,
+    OF_READERS,
     OF_VALUES,
     OF_VIEWS,
     SEEDS_A_BLOCK,
@@ -75,7 +76,7 @@ SHOWN_BY = {
     "back beside themselves": 256,
     "places ahead of settlements": 128,
     "an epoch committed twice": 40,
-    "retention overtaking a reader": 32,
+    "retention overtaking a reader": 160,
     "deltas side by side": 228,
     "leases that do not linger": 372,
     "leased messages in views": 159,
@@ -104,7 +105,7 @@ SHOWN_TO_KEEP = {
     **FOCUSED,
     Focus.CONSUMERS: (
         *FOCUSED[Focus.CONSUMERS], *OF_FILLING, *OF_FILTERS, *OF_HISTORIES, *OF_LINGERING, *OF_LOANS,
-        *OF_VALUES, *OF_VIEWS,
+        *OF_READERS, *OF_VALUES, *OF_VIEWS,
     ),
 }  # fmt: skip
 """Seeds of which other tests show that every promise is kept where no bug is planted."""

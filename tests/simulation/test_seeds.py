@@ -43,6 +43,9 @@ OF_FILLING = (288, 383)
 OF_HISTORIES = (352, 480)
 """Seeds about consumers that are about histories."""
 
+OF_READERS = (160, 672)
+"""Seeds about consumers that are about readers of streams."""
+
 OF_VALUES = (228, 420)
 """Seeds about consumers that are about the last values of keys."""
 
@@ -154,6 +157,13 @@ def test_no_value_of_a_key_is_lost_and_none_comes_back(seed: int) -> None:
 @pytest.mark.parametrize("seed", OF_FILLING)
 def test_queues_have_the_past_once_and_in_order(seed: int) -> None:
     """Those that decide about each message, while owners move; a purge removes all of the past."""
+    kept(seed, Focus.CONSUMERS)
+
+
+@pytest.mark.requirement("F8.3")
+@pytest.mark.parametrize("seed", OF_READERS)
+def test_retention_passes_no_reader_within_its_max_lag(seed: int) -> None:
+    """No place goes back, and what readers lose beyond their max lag is counted to the message."""
     kept(seed, Focus.CONSUMERS)
 
 
