@@ -4,14 +4,17 @@ client asks another one.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from http.client import HTTPException
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
 from pipeline.log.blocks import CRC, END, HEAD, REFUSAL, Block, CutShortError, read_block, refusal_in
 from pipeline.log.nodes import LogApiError, NodesClient
 from pipeline.message.runs import bookmark_of
+
+_ABSENT: Final = 404
 
 
 class LogRange(NamedTuple):
@@ -25,7 +28,8 @@ class LogRange(NamedTuple):
 
 class Plan(NamedTuple):
     """The answer to a request for a plan. Positions are bookmarks. `wanted` is the end that was asked for;
-    `replicas` has the HTTP addresses of the nodes to read from, the owner's last.
+    `replicas` has the HTTP addresses of the nodes to read from, the owner's last. `end_count` is the count of
+    the position `end`, `first_count` that of `first`; None where nodes do not know counts.
     """
 
     partition: int
@@ -35,16 +39,23 @@ class Plan(NamedTuple):
     stable_end: str
     ranges: list[LogRange]
     replicas: list[str]
+    first_count: int | None = None
+    end_count: int | None = None
 
 
 class Planner(Protocol):
     """Plans the reading of streams. Methods raise LogApiError and NoNodeError."""
 
     def plan(self, vhost: str, topic: str, **parameters: Any) -> Plan:
-        """A plan. The parameters are those of the API; `first` and `end` stand for `from` and `to`."""
+        """A plan. The parameters are those of the API; `first`, `end` and `first_count` stand for `from`,
+        `to` and `from_count`.
+        """
 
     def streams(self, vhost: str) -> list[str]:
         """The names of the streams that the user sees in a virtual host."""
+
+    def advance(self, vhost: str, topic: str, reader: str, position: str) -> None:
+        """Advance the reader of a stream to a position. A reader that is not there begins there."""
 
 
 class LogClient(NodesClient):
@@ -54,19 +65,37 @@ class LogClient(NodesClient):
 
     def plan(self, vhost: str, topic: str, **parameters: Any) -> Plan:
         """See `Planner`."""
-        names = {"first": "from", "end": "to"}
+        names = {"first": "from", "end": "to", "first_count": "from_count"}
         query = {names.get(name, name): one for name, one in parameters.items() if one is not None}
         told = self.json("GET", _path(vhost, topic, "plan", query))
         ranges = [LogRange(one["from"], one["to"], one["rows"], one["octets"]) for one in told["ranges"]]
         replicas = [one["http"] for one in told["replicas"]]
         return Plan(
-            told["partition"], told["from"], told["to"], told["end"], told["stable_end"], ranges, replicas
+            told["partition"],
+            told["from"],
+            told["to"],
+            told["end"],
+            told["stable_end"],
+            ranges,
+            replicas,
+            told.get("from_count"),
+            told.get("end_count"),
         )
 
     def streams(self, vhost: str) -> list[str]:
         """See `Planner`."""
         rows = self.json("GET", f"/api/queues/{quote(vhost, safe='')}?columns=name,type")
         return sorted(one["name"] for one in rows if one.get("type") == "stream")
+
+    def advance(self, vhost: str, topic: str, reader: str, position: str) -> None:
+        """See `Planner`."""
+        path = "/api/readers/" + "/".join(quote(one, safe="") for one in (vhost, topic, reader))
+        try:
+            self.json("POST", path + "/advance", json.dumps({"to": position}).encode())
+        except LogApiError as error:
+            if error.status != _ABSENT:
+                raise
+            self.json("PUT", path, json.dumps({"from": position}).encode())
 
     def blocks(
         self, vhost: str, topic: str, first: str, end: str, replicas: Sequence[str] = ()

@@ -16,7 +16,7 @@ PASSWORD_VARIABLE: Final = "QUORATE_PASSWORD"
 
 TOPIC_OPTIONS: Final = (
     "url", "user", "passwordFile", "caFile", "vhost", "topic", "startingAt", "endingAt", "maxRows",
-    "taskBytes", "onGone",
+    "maxBytes", "taskBytes", "onGone", "reader",
 )  # fmt: skip
 GONE_FAILS, GONE_CONTINUES = "fail", "continue"
 """The values of `onGone`."""
@@ -25,11 +25,15 @@ _DEFAULTS: Final = {"vhost": "/", "startingAt": "earliest", "endingAt": "latest"
 _SECRET: Final = re.compile("password|passwd|secret|token|credential", re.IGNORECASE)
 _BOOKMARK: Final = re.compile("[0-9a-f]{24}")
 
+MOST_OCTETS_OF_READER: Final = 255
+
 DEFAULT_TASK_OCTETS: Final = 64 * 1024 * 1024
 
 
 class TopicOptions(NamedTuple):
-    """Checked options. `starting` is a position, `ending` is one that the last message is in front of."""
+    """Checked options. `starting` is a position, `ending` is one that the last message is in front of.
+    `reader` is a name under which a streaming query advances; empty for none.
+    """
 
     urls: list[str]
     user: str
@@ -42,6 +46,8 @@ class TopicOptions(NamedTuple):
     max_rows: int | None
     task_octets: int
     on_gone: str
+    max_octets: int | None = None
+    reader: str = ""
 
 
 class TopicRange(NamedTuple):
@@ -98,7 +104,17 @@ def checked_options(given: Mapping[str, str]) -> TopicOptions:
         number_option(found, "maxRows"),
         number_option(found, "taskBytes") or DEFAULT_TASK_OCTETS,
         found["onGone"],
+        number_option(found, "maxBytes"),
+        _reader(found),
     )
+
+
+def _reader(found: Mapping[str, str]) -> str:
+    """Raises OptionError."""
+    name = found.get("reader", "")
+    if "reader" in found and not 1 <= len(name.encode()) <= MOST_OCTETS_OF_READER:
+        raise OptionError(f"reader is a name of 1 to {MOST_OCTETS_OF_READER} octets")
+    return name
 
 
 def node_urls(text: str) -> list[str]:
@@ -175,17 +191,31 @@ def ranges_of(options: TopicOptions, client: Planner) -> Iterator[TopicRange]:
 
 
 def ranges_between(
-    options: TopicOptions, client: Planner, topic: str, first: str, end: str, left: int | None = None
+    options: TopicOptions,
+    client: Planner,
+    topic: str,
+    first: str,
+    end: str,
+    left: int | None = None,
+    count: int | None = None,
 ) -> Iterator[TopicRange]:
-    """The ranges of one topic between two positions, with `left` messages at most. Raises as `ranges_of`."""
+    """The ranges of one topic between two positions, with `left` messages at most. `count` is that of the
+    position `first`. Raises as `ranges_of`.
+    """
     while left is None or left > 0:
         plan = client.plan(
-            options.vhost, topic, first=first, end=end, rows=left, range_octets=options.task_octets
+            options.vhost,
+            topic,
+            first=first,
+            end=end,
+            rows=left,
+            range_octets=options.task_octets,
+            first_count=count,
         )
         for one in plan.ranges:
             yield TopicRange(topic, plan.partition, one.first, one.end, one.rows, plan.replicas)
         left = None if left is None else left - sum(one.rows for one in plan.ranges)
-        first, end = plan.end, plan.wanted
+        first, end, count = plan.end, plan.wanted, plan.end_count
         if plan.end >= plan.wanted or left == 0:
             return
         if plan.end >= plan.stable_end:

@@ -48,7 +48,7 @@ class TopicSource(DataSource):
     """Reads streams, and writes to queues (`pipeline.spark.sink`).
 
     Options of the source: `url`, `user`, `passwordFile`, `caFile`, `vhost`, `topic`, `startingAt`,
-    `endingAt`, `maxRows`, `taskBytes`, `onGone`; docs/pipeline.md has them.
+    `endingAt`, `maxRows`, `maxBytes`, `taskBytes`, `onGone`, `reader`; docs/pipeline.md has them.
 
     `.schema(…)` with a subset of the columns is the projection: only these are decoded.
     """
@@ -67,6 +67,9 @@ class TopicSource(DataSource):
         """The reader of the columns that `schema` has. Raises OptionError."""
         options = checked_options(self.options)
         check_columns("a topic", TOPIC_COLUMNS, schema)
+        for given, name in ((options.max_octets, "maxBytes"), (options.reader, "reader")):
+            if given:
+                raise OptionError(f"{name} is for streaming queries: a batch query has no progress")
         return TopicReader(options, schema.names)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -124,7 +127,9 @@ class TopicReader(DataSourceReader):
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads topics batch by batch. `maxRows` limits a batch, unless Spark asks for all."""
+    """Reads topics batch by batch. `maxRows` limits a batch, unless Spark asks for all; `maxBytes` does
+    always.
+    """
 
     def __init__(self, options: TopicOptions, columns: Sequence[str]) -> None:
         self._options = options
@@ -153,6 +158,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next batch ends. Raises OptionError, and as LogClient."""
         return self._offsets.latest(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """The batch that ends there is written. Raises OptionError, and as LogClient."""
+        self._offsets.committed(end)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """A partition for each range of a batch. Raises OptionError, NotThereYetError, and as LogClient."""

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.log.client import LogRange, Plan
 from pipeline.log.nodes import LogApiError
-from pipeline.log.offsets import TopicOffsets, offset_of
+from pipeline.log.offsets import Position, TopicOffsets, offset_of
 from pipeline.log.options import checked_options
 from pipeline.options import OptionError
 
@@ -39,6 +39,9 @@ class Topics:
         at = [self.position(topic, number) for number in (begin, stop, max(begin, last), self.ends[topic])]
         ranges = [LogRange(at[0], at[2], last - begin, 100)] if last > begin else []
         return Plan(7, at[0], at[1], at[2], at[3], ranges, [])
+
+    def advance(self, vhost: str, topic: str, reader: str, position: str) -> None:
+        raise AssertionError("no reader is asked for")
 
     def position(self, topic: str, number: int) -> str:
         return f"{self.identities[topic]:08x}{number:016x}"
@@ -117,7 +120,10 @@ def test_a_query_that_stops_reads_what_there_was_when_it_began() -> None:
 
 def test_positions_that_are_gone_fail_or_are_left_out() -> None:
     topics = Topics(t=9)
-    start, end = offset_of({"t": topics.position("t", 2)}), offset_of({"t": topics.position("t", 9)})
+    start, end = (
+        offset_of({"t": Position(topics.position("t", 2))}),
+        offset_of({"t": Position(topics.position("t", 9))}),
+    )
     topics.oldest["t"] = 6
     for refused in (
         lambda: offsets(topics).latest(start, None),
@@ -146,3 +152,119 @@ def test_a_topic_that_was_made_anew_takes_no_old_offset() -> None:
 def test_offsets_of_a_newer_release_are_refused() -> None:
     with pytest.raises(OptionError, match="offsets of version 2; this release reads 1"):
         offsets(Topics(t=9)).latest({"version": 2, "topics": {}}, None)
+
+
+# -- counts, losses and readers ---------------------------------------------------------------------
+
+
+class Counted(Topics):
+    """Streams whose every second number is another queue's, with counts, and readers."""
+
+    def __init__(self, **ends: int) -> None:
+        super().__init__(**ends)
+        self.readers: dict[tuple[str, str], int] = {}
+        self.octets: list[Any] = []
+
+    def plan(self, vhost: str, topic: str, **parameters: Any) -> Plan:
+        self.octets.append(parameters.pop("octets", None))
+        known = parameters.pop("first_count", None)
+        begin = self._number(topic, parameters["first"])
+        try:
+            plan = super().plan(vhost, topic, **parameters)
+        except LogApiError:
+            most = self.oldest[topic] - begin
+            lost = None if known is None else self.oldest[topic] // 2 - known
+            facts = {"reason": f"{lost} messages are gone", "lost": lost, "lost_at_most": most}
+            raise LogApiError(410, facts) from None
+        counts = (self._number(topic, one) // 2 for one in (plan.first, plan.end))
+        return plan._replace(**dict(zip(("first_count", "end_count"), counts, strict=True)))
+
+    def advance(self, vhost: str, topic: str, reader: str, position: str) -> None:
+        self.requests += 1
+        self.readers[topic, reader] = self._number(topic, position)
+
+
+def test_offsets_have_the_counts_of_their_positions() -> None:
+    found = offsets(Counted(t=9))
+    start = found.initial()
+    assert start == {"version": 1, "topics": {"t": f"{1:08x}{1:016x}"}, "counts": {"t": 0}}
+    end = found.latest(start, 5)
+    assert end["counts"] == {"t": 3}
+    assert json.dumps(found.latest(found.latest(end, None), None)) == json.dumps(found.latest(end, None))
+    # An offset of the release before has no counts, and keeps its text while nothing comes.
+    former = {"version": 1, "topics": {"t": f"{1:08x}{9:016x}"}}
+    assert json.dumps(found.latest(former, None)) == json.dumps(former)
+
+
+def test_a_query_fails_with_the_number_of_lost_messages() -> None:
+    topics = Counted(t=100)
+    found = offsets(topics)
+    end = found.latest(found.initial(), 9)
+    topics.oldest["t"] = 50
+    with pytest.raises(LogApiError, match="20 messages are gone"):
+        found.latest(end, None)
+
+
+def test_a_query_that_goes_on_counts_each_lost_message_once(caplog: pytest.LogCaptureFixture) -> None:
+    topics = Counted(t=100)
+    found = offsets(topics, onGone="continue")
+    start = found.latest(found.initial(), 9)
+    topics.oldest["t"] = 50
+    end = found.latest(start, 9)
+    assert (found.losses.messages, found.losses.exact) == (20, True)
+    # Retention passes the whole batch, and the position where the next one begins.
+    topics.oldest["t"] = 80
+    assert batch(found, start, end) == {}
+    assert found.losses.messages == 35
+    found.latest(end, None)
+    found.latest(end, None)
+    assert (found.losses.messages, found.losses.exact) == (35, True)
+    assert "retention has passed 20 messages behind" in caplog.text
+    assert "retention has passed 15 messages behind" in caplog.text
+
+
+def test_losses_without_counts_are_bounds() -> None:
+    topics = Counted(t=100)
+    found = offsets(topics, onGone="continue")
+    topics.oldest["t"] = 50
+    for _ in range(3):
+        found.latest(offset_of({"t": Position(topics.position("t", 10))}), None)
+    assert (found.losses.messages, found.losses.exact) == (40, False)
+
+
+def test_the_reader_of_a_query_follows_what_is_written() -> None:
+    topics = Counted(a=9, b=9)
+    found = offsets(topics, topic="^.$", reader="job")
+    start = found.initial()
+    assert topics.readers == {("a", "job"): 1, ("b", "job"): 1}
+    end = found.latest(start, 4)
+    assert topics.readers == {("a", "job"): 1, ("b", "job"): 1}
+    found.committed(end)
+    assert topics.readers == {("a", "job"): 3, ("b", "job"): 3}
+    topics.ends["c"], topics.oldest["c"], topics.identities["c"] = 9, 4, 7
+    last = found.latest(end, None)
+    assert topics.readers == {("a", "job"): 3, ("b", "job"): 3, ("c", "job"): 4}
+    # Spark does not tell the commit of the last batch of `availableNow`: the next query begins there.
+    again = offsets(topics, topic="^.$", reader="job")
+    assert numbers(again.latest(last, None)) == {"a": 9, "b": 9, "c": 9}
+    assert topics.readers == {("a", "job"): 9, ("b", "job"): 9, ("c", "job"): 4}
+    topics.requests = 0
+    again.latest(last, None)
+    assert topics.requests == 3
+
+
+def test_a_query_without_a_reader_advances_none() -> None:
+    topics = Counted(t=9)
+    found = offsets(topics)
+    found.committed(found.latest(found.initial(), None))
+    assert topics.readers == {}
+
+
+def test_the_octets_of_a_batch_are_shared_by_the_topics() -> None:
+    """A topic of these has 100 octets in each plan."""
+    topics = Counted(a=9, b=9, c=9)
+    found = offsets(topics, topic="^.$", maxBytes="150")
+    start = found.initial()
+    topics.octets.clear()
+    end = found.latest(start, None)
+    assert topics.octets[:2] == [50, 25] and numbers(end) == {"a": 9, "b": 9, "c": 1}

@@ -40,6 +40,9 @@ WRONG: dict[str, dict[str, str]] = {
     "the option url is missing": {"url": ","},
     "the option user is missing": {"user": ""},
     "maxRows is a number above 0, not 0": {"maxRows": "0"},
+    "maxBytes is a number above 0, not -1": {"maxBytes": "-1"},
+    "reader is a name of 1 to 255 octets": {"reader": ""},
+    "reader is a name of 1 to": {"reader": 128 * "ä"},
     "taskBytes is a number above 0, not 64m": {"taskBytes": "64m"},
 }
 

@@ -120,7 +120,9 @@ def test_the_reader_outlives_its_owner(cluster: Cluster, stream: str) -> None:
     cluster.wait_ready()
 
 
-def test_what_is_refused(cluster: Cluster, channel: Connect, stream: str, name: str) -> None:
+def test_what_requests_about_readers_are_refused(
+    cluster: Cluster, channel: Connect, stream: str, name: str
+) -> None:
     api = Management(cluster[0])
     channel(0).queue_declare(f"{name}-queue", durable=True)
     end = api.get("log", "/", stream, "plan")["end"]
