@@ -11,6 +11,7 @@ import pika
 import pytest
 
 from pipeline.log.rows import TOPIC_COLUMNS
+from tests.processes.management_client import Management
 from tests.processes.nodes import Cluster, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.requirement("F8.1", "F8.3")]
@@ -190,6 +191,35 @@ def test_a_stream_is_read_on_from_its_checkpoint(
     channel.basic_publish("", "other", b"another topic takes numbers", pika.BasicProperties(delivery_mode=2))
     second = publish(*range(10, 15))
     assert query.run() == [second]
+
+
+def test_retention_waits_for_the_reader_of_a_query(
+    spark: Any, cluster: Cluster, options: dict[str, str], live: Any, tmp_path: Path
+) -> None:
+    """Without a reader the query fails with the number of lost messages, or goes on."""
+    channel, _ = live
+    name = f"short-{len(cluster.status()['queues'])}"
+    short = {"x-queue-type": "stream", "x-max-length-bytes": 1000}
+    channel.queue_declare(name, durable=True, arguments=short)
+
+    def publish(*numbers: int) -> list[bytes]:
+        for number in numbers:
+            channel.basic_publish("", name, b"%0100d" % number, pika.BasicProperties(delivery_mode=2))
+        return [b"%0100d" % number for number in numbers]
+
+    reading = Query(spark, {**options, "topic": name, "reader": "job"}, tmp_path / "reading")
+    careless = Query(spark, {**options, "topic": name}, tmp_path / "careless")
+    api = Management(cluster[0])
+    first = publish(*range(5))
+    assert reading.run() == [first] and careless.run(maxRows="3") == [first[:3], first[3:]]
+    second = publish(*range(5, 40))
+    assert reading.run(maxBytes="1") == [[one] for one in second]
+    assert api.get("readers", "/", name, "job")["lag"]["messages"] == 0
+    publish(40)
+    until(lambda: api.get("log", "/", name, "plan")["from_count"] == 31, "retention has followed the reader")
+    with pytest.raises(Exception, match="26 messages behind the position have left"):
+        careless.run()
+    assert careless.run(onGone="continue") == [[b"%0100d" % number for number in range(31, 41)]]
 
 
 def test_wrong_streaming_queries_are_refused(
