@@ -200,5 +200,5 @@ class TopicOffsets:
 
 
 def _share(left: int | None, topics: int) -> int | None:
-    """What each of so many topics may have of a limit."""
+    """The part of a limit that each of so many topics may have."""
     return None if left is None else -(-left // topics)
