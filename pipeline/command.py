@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
 
@@ -16,7 +15,7 @@ from pipeline.audit.audit import audit as judge
 from pipeline.audit.verdict import Verdict
 from pipeline.jobs.commands import archive, replay, report
 from pipeline.journal.damage import FAIL, REPORT, DamageError
-from pipeline.journal.segments import Segment, segments_in
+from pipeline.journal.segments import OtherJournalError, Segment, directories_in, segments_in
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -30,15 +29,16 @@ pipeline.add_command(report)
 
 
 @pipeline.command()
-@click.argument("journals", nargs=-1, required=True, metavar="[NAME=]DIR…")
+@click.argument("journals", nargs=-1, required=True, metavar="[NAME=]DIR[,DIR]…")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 @click.option("--master", help="Have Spark at this master scan the journals, a task for each node.")
 @click.option("--on-damage", type=click.Choice([REPORT, FAIL]), default=REPORT, show_default=True)
 def audit(journals: Sequence[str], as_json: bool, master: str | None, on_damage: str) -> None:
     """Judge the journals of all nodes of a cluster together.
 
-    DIR is a node's data directory, its journal, or a copy of that. NAME is the node's name, by default that
-    of the data directory. The nodes may run.
+    DIR is a node's data directory, its journal, or a copy of that; the node's archive may stand behind it:
+    `n1=/data/n1,/archive/n1`. NAME is the node's name, by default that of the data directory. The nodes may
+    run.
     """
     found = [_journal(one) for one in journals]
     names = [segments[0].node for segments in found]
@@ -68,9 +68,13 @@ def _on_spark(master: str, journals: Sequence[Sequence[Segment]], on_damage: str
 def _journal(argument: str) -> list[Segment]:
     """The segments of a journal that the command line names. Raises click.BadParameter."""
     name, _, path = argument.rpartition("=")
-    if not Path(path).is_dir():
-        raise click.BadParameter(f"{path} is no directory")
-    segments = segments_in(path, name or None)
+    for one in directories_in(path):
+        if not one.is_dir():
+            raise click.BadParameter(f"{one} is no directory")
+    try:
+        segments = segments_in(path, name or None)
+    except OtherJournalError as error:
+        raise click.BadParameter(str(error)) from None
     if not segments:
         raise click.BadParameter(f"{path} has no segments of a journal")
     return segments

@@ -95,6 +95,21 @@ class PartitionsView:
     """The readers of streams that retention has passed at this node's owners."""
 
 
+@dataclass(slots=True)
+class ArchiveFigures:
+    """The archive of the journal. stored: segments that it has taken. lost: those that it has not taken, and
+    the journal could not keep. removed: those that have left it. octets: of all its segments, as far as
+    known. waiting_octets: of segments that wait in the journal. failing: the last try to store one failed.
+    """
+
+    stored: int = 0
+    lost: int = 0
+    removed: int = 0
+    octets: int = 0
+    waiting_octets: int = 0
+    failing: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class StorageView:
     """The journal, and the damage found in it."""
@@ -104,6 +119,7 @@ class StorageView:
     lost: LostMessages
     set_aside: Callable[[], bool]
     """Whether a damaged journal that a start has set aside is in the data directory."""
+    archive: ArchiveFigures
 
 
 @dataclass(frozen=True, slots=True)

@@ -283,6 +283,28 @@ class NodeConfig(Section):
         description="Directory of its journal, taken from the current directory when relative. "
         "Created when absent, readable by its owner only."
     )
+    archive_directory: PathField | None = Field(
+        default=None,
+        description="Directory in which segments of the journal are kept before their files are used again, "
+        "in `NAME/journal` for the node of that name ([pipeline.md](pipeline.md#archives)). Without it no "
+        "segment is kept.",
+    )
+    archive_max_age_s: float = Field(
+        default=7 * 86400.0,
+        ge=0,
+        description="Seconds that a segment stays in the archive, from its last record on; 0: for ever.",
+    )
+    archive_max_bytes: int = Field(
+        default=64 * GIB,
+        ge=0,
+        description="Octets of the archive above which the oldest segments leave it; 0: no limit.",
+    )
+    archive_waiting_bytes: int = Field(
+        default=GIB,
+        ge=0,
+        description="Octets of segments that the journal keeps while the archive does not take them. Above "
+        "this the oldest are used again without an archive, with a log event.",
+    )
     domains: tuple[Name, ...] = Field(
         default=(),
         strict=False,

@@ -178,6 +178,29 @@ EVENTS: Final = (
         "Correct the files in `[node.tokens]`.",
     ),
     Event(
+        "Q121",
+        "archive_failed",
+        "The node could not store a segment of its journal in the archive. The segment stays in the journal, "
+        "and the node tries again every 30 seconds.",
+        "The disk of the archive is full, fails, or is not there: see `error`.",
+        "Free space in `node.archive_directory`, or lower `node.archive_max_bytes`. Clients notice nothing.",
+    ),
+    Event(
+        "Q122",
+        "archive_works",
+        "The archive of the journal takes segments again.",
+        "The reason of `archive_failed` is gone.",
+        NO_REMEDY,
+    ),
+    Event(
+        "Q123",
+        "segment_not_archived",
+        "A segment of the journal was used again, and is in no archive: more than "
+        "`node.archive_waiting_bytes` waited for the archive.",
+        "The archive has failed for long (`archive_failed`), or its disk is slower than the journal.",
+        "Archives of other nodes have the same messages. Repair the archive's disk, or take a quicker one.",
+    ),
+    Event(
         "Q201",
         "rebuilding",
         "The node has lost its disk or its journal, and gets everything back from the others. Until then it "

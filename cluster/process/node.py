@@ -39,6 +39,7 @@ from cluster.process.fail_stop import FailStop, fall_silent
 from cluster.process.handover import Handover
 from cluster.process.hashing import HashingThreads
 from cluster.process.joining import Joining, add_command
+from cluster.process.journal_archive import JournalArchive
 from cluster.process.journal_directory import JournalDirectory
 from cluster.process.key_files import KeyFiles
 from cluster.process.machine_config import machine_config
@@ -96,6 +97,8 @@ class NodeProcess:
         self.peers = Peers(config, self.transport, self._send, self._members, self._left)
         self.broker = self._make_broker()
         self.writer = JournalWriter(self.journal, loop.call_soon_threadsafe, self._durable, self._disk_failed)
+        post = loop.call_soon_threadsafe
+        self.archive = JournalArchive(config, self.journal, self.log, post, self.wanted, self.clock, wall_ms)
         self.key_files = KeyFiles(config, self.log)
         self.hashing = HashingThreads(loop, self.fail_stop.of_hashing)
         self.access = self._make_access()
@@ -155,7 +158,11 @@ class NodeProcess:
                 broker.overtaken_readers,
             ),
             StorageView(
-                self.journal, broker.host.repair, broker.lost_entries, lambda: self.directory.set_aside
+                self.journal,
+                broker.host.repair,
+                broker.lost_entries,
+                lambda: self.directory.set_aside,
+                self.archive.figures,
             ),
             HealthView(
                 self.readiness.reasons,
@@ -234,7 +241,8 @@ class NodeProcess:
 
     def _open_journal(self) -> Journal:
         settings = self.config.cluster.journal
-        config = JournalConfig(segment_bytes=settings.segment_bytes, cache_bytes=settings.cache_bytes)
+        archived = self.config.archive_directory is not None
+        config = JournalConfig(settings.segment_bytes, cache_bytes=settings.cache_bytes, archived=archived)
         return self.directory.open(config, self._rewrite)
 
     def _make_transport(self) -> PeerTransport:
@@ -357,6 +365,7 @@ class NodeProcess:
         if not self._failed:
             self.transport.flush()
         self.transport.close()
+        self.archive.close()
         self.writer.close()
         self.journal.close()
         self.hashing.close()
@@ -418,6 +427,7 @@ class NodeProcess:
         if now >= self._next_collection:
             self._next_collection = now + COLLECT_INTERVAL_S
             self.journal.collect(COLLECT_BYTES)
+            self.archive.tick(now)
             self._end_rebuilding()
             if not self.directory.copied and self.broker.copies.complete:
                 self.directory.note_copied()

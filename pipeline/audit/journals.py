@@ -41,7 +41,7 @@ def _missing(replicas: Iterable[Replica]) -> None:
 def _read(segment: Segment, found: dict[int, Replica], verdict: Verdict, on_damage: str) -> bool:
     """Hand the records of a segment to replicas; whether all of it could be read."""
     try:
-        octets = FileOctets(segment.path)
+        octets = FileOctets.of(segment)
     except FileNotFoundError:
         verdict.unread.append(segment.path)
         return False
@@ -99,7 +99,7 @@ class Records:
         octets = self._open.get(key)
         if octets is None:
             try:
-                octets = FileOctets(self._segments[key].path)
+                octets = FileOctets.of(self._segments[key])
             except FileNotFoundError:
                 return None
             if len(self._open) >= _OPEN_FILES:

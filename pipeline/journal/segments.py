@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 from zlib import crc32
@@ -33,29 +33,70 @@ _LOST_BY_DISK: Final = (errno.EIO, errno.EBADMSG)
 
 
 class Segment(NamedTuple):
-    """A file of a node's journal. `newest`: no later one was there when the directory was read."""
+    """A file of a node's journal. `newest`: no later one was there when the directory was read. `elsewhere`:
+    where the file is if it has left `path`, such as in the node's archive.
+    """
 
     node: str
     path: str
     number: int
     newest: bool
+    elsewhere: tuple[str, ...] = ()
+
+
+class OtherJournalError(ValueError):
+    """Two directories that were named as one journal have different segments of one number."""
 
 
 def segments_in(directory: str | Path, node: str | None = None) -> list[Segment]:
     """The segments of a journal, oldest first. `directory` is the journal, an archive of its segments, or a
-    node's data directory; `node` is by default the name of that.
+    node's data directory, or several of these with commas between them; `node` is by default the name of the
+    first. A segment that is in several of them counts once.
 
-    Raises FileNotFoundError, NotADirectoryError.
+    Name a running node's archive behind its journal. Raises FileNotFoundError, NotADirectoryError,
+    OtherJournalError.
     """
-    path = Path(directory)
-    inner = path / "journal"
-    named = path.parent if path.name == "journal" else path
-    if inner.is_dir():
-        path = inner
-    found = {int(one.stem): one for one in path.iterdir() if one.suffix == _SUFFIX and one.stem.isdigit()}
+    directories = directories_in(directory)
+    paths = [inner if (inner := one / "journal").is_dir() else one for one in directories]
+    found = dict[int, list[Path]]()
+    # A segment may go from the journal to the archive between two looks: the journal is looked at again.
+    for path in (*paths, *paths[:-1]):
+        for one in path.iterdir():
+            if one.suffix == _SUFFIX and one.stem.isdigit():
+                places = found.setdefault(int(one.stem), [])
+                places += [] if one in places else [one]
     last = max(found, default=0)
-    name = node or named.resolve().name
-    return [Segment(name, str(found[number]), number, number == last) for number in sorted(found)]
+    named = directories[0]
+    name = node or (named.parent if named.name == "journal" else named).resolve().name
+    return [_segment(name, number, found[number], paths, number == last) for number in sorted(found)]
+
+
+def directories_in(text: str | Path) -> list[Path]:
+    """The directories that a text names, with commas between them."""
+    path = Path(text)
+    return [path] if path.is_dir() else [Path(one) for one in str(text).split(",") if one] or [path]
+
+
+def _segment(node: str, number: int, places: Sequence[Path], paths: Sequence[Path], newest: bool) -> Segment:
+    """Raises OtherJournalError."""
+    keys = {place: key for place in places if (key := _key_of(place, number))} if len(places) > 1 else {}
+    if len(set(keys.values())) > 1:
+        raise OtherJournalError(f"{' and '.join(map(str, keys))} are segments of different journals")
+    *_, best = places
+    name = best.name
+    return Segment(
+        node, str(best), number, newest, tuple(str(one / name) for one in paths if one != best.parent)
+    )
+
+
+def _key_of(path: Path, number: int) -> bytes | None:
+    """The key of a segment; None where the file has gone, or its head does not validate."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(FIRST_RECORD)
+        return key_in(head, number) if head_number(head) == number else None
+    except (FileNotFoundError, UnsupportedHeadError):
+        return None
 
 
 class Octets(Protocol):
@@ -73,6 +114,16 @@ class Octets(Protocol):
 
 class FileOctets:
     """An open file. Raises FileNotFoundError where it is not there, or no more."""
+
+    @classmethod
+    def of(cls, segment: Segment) -> FileOctets:
+        """The file of a segment, wherever it is by now. Raises FileNotFoundError, OSError."""
+        for path in (segment.path, *segment.elsewhere):
+            try:
+                return cls(path)
+            except FileNotFoundError:
+                continue
+        raise FileNotFoundError(errno.ENOENT, "No such segment any more", segment.path)
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -125,7 +125,7 @@ def read_table(
     Raises as `SegmentTables.rows`.
     """
     try:
-        octets = FileOctets(segment.path)
+        octets = FileOctets.of(segment)
     except FileNotFoundError:
         return
     try:

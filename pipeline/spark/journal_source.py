@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from pipeline.arrow.columns import arrow_schema, converters
 from pipeline.journal.damage import FAIL, REPORT
 from pipeline.journal.rows import ROWS, columns_of
-from pipeline.journal.segments import Segment, segments_in
+from pipeline.journal.segments import OtherJournalError, Segment, segments_in
 from pipeline.journal.tables import read_table
 from pipeline.options import OptionError, nearest
 from pipeline.spark.columns import check_columns, schema_of
@@ -35,7 +35,8 @@ class SegmentPartition(InputPartition):
 
 class JournalSource(DataSource):
     """Options: `path`, a journal or a data directory, or `journals`, several of `[NAME=]DIR` with a semicolon
-    between them; `table`, by default messages; `onDamage`, fail (the default) or report.
+    between them (`DIR,DIR` for a journal and its archive); `table`, by default messages; `onDamage`, fail
+    (the default) or report.
 
     `.schema(…)` with a subset of the columns is the projection: only these are decoded.
     """
@@ -73,6 +74,8 @@ class JournalReader(DataSourceReader):
                 segments = segments_in(path, node or None)
             except (FileNotFoundError, NotADirectoryError):
                 raise OptionError(f"{path} is no directory with a journal") from None
+            except OtherJournalError as error:
+                raise OptionError(str(error)) from None
             found += map(SegmentPartition, segments)
         return found
 

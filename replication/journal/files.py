@@ -55,6 +55,9 @@ class Files(Protocol):
     def names(self) -> list[str]:
         """Names of all files."""
 
+    def links(self, name: str) -> int:
+        """How many names the file has, those in other directories included."""
+
     def sync_directory(self) -> None:
         """Return once all creations, renames and removals are on stable storage."""
 
@@ -145,6 +148,9 @@ class DirectoryFiles:
 
     def names(self) -> list[str]:
         return [path.name for path in self.path.iterdir() if path.name != _LOCK]
+
+    def links(self, name: str) -> int:
+        return os.stat(name, dir_fd=self._directory).st_nlink
 
     def sync_directory(self) -> None:
         os.fsync(self._directory)

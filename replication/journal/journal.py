@@ -28,7 +28,8 @@ class JournalConfig:
     spare_segments: how many freed files are kept for reuse. cache_bytes: entries kept in memory over
     all partitions, those that are not durable yet aside. read_ahead_bytes: what one read of
     neighbouring entries takes. collect_share: a segment of which no more than this share is alive is
-    worth copying; the journal takes up to 1 / collect_share of what is alive in it.
+    worth copying; the journal takes up to 1 / collect_share of what is alive in it. archived: a segment in
+    which nothing is alive stays until `Journal.release` is told that an archive has it.
     """
 
     segment_bytes: int = 64 << 20
@@ -36,6 +37,7 @@ class JournalConfig:
     cache_bytes: int = 64 << 20
     read_ahead_bytes: int = 256 << 10
     collect_share: float = 0.5
+    archived: bool = False
 
     def __post_init__(self) -> None:
         if not FIRST_RECORD + 4 * RECORD_BYTES <= self.segment_bytes < 1 << 32:
@@ -54,7 +56,11 @@ class Journal:
         self._files = files
         self._segments = found.segments
         active = found.active
+        self._last_made: Segment | None = None
+        """The newest segment that has a file, where recovery has sealed it. It stays until the next one has
+        a file: without it a restart would give numbers again."""
         if active is None:
+            self._last_made = found.segments[max(found.segments)] if found.segments else None
             active = Segment(max(found.segments, default=0) + 1, config.segment_bytes)
             self._segments[active.number] = active
         self._stage = JournalStage(config.segment_bytes, self._segments, active)
@@ -71,6 +77,8 @@ class Journal:
         self._dropped = found.dropped
         self._last_generation = found.last_generation
         self._free: list[Segment] = []
+        self._archived = config.archived
+        self._unarchived: dict[int, Segment] = {}
         self._in_flight: WriteBatch | None = None
         self._release_drops()
         for segment in list(self._segments.values()):
@@ -185,9 +193,17 @@ class Journal:
             self.counters.segments_freed += 1
         if recheck_drops:
             touched |= self._release_drops()
+        if self._last_made is not None and batch.staged.records:
+            touched.add(self._last_made.number)
+            self._last_made = None
         for number in touched:
             self._free_if_dead(self._segments[number])
         return [(partition, *end) for partition, end in batch.staged.ends.items()]
+
+    @property
+    def newest(self) -> int:
+        """The number of the segment that is written now."""
+        return self._stage.active.number
 
     @property
     def failure(self) -> OSError | None:
@@ -214,6 +230,14 @@ class Journal:
             self._collector.probe(self._segments.values(), self._logs)
         self.counters.bytes_copied += copied
         return copied
+
+    def unarchived(self) -> list[tuple[int, int]]:
+        """Number and octets of the segments in which nothing is alive, and that wait for an archive."""
+        return [(number, segment.capacity) for number, segment in self._unarchived.items()]
+
+    def release(self, number: int) -> None:
+        """Let a segment go that waits for an archive: its file is recycled with one of the next batches."""
+        self._free.append(self._unarchived.pop(number))
 
     def take_damaged(self) -> list[DamagedEntryError]:
         """The entries that `collect` could not read since this was asked."""
@@ -264,9 +288,13 @@ class Journal:
         return touched
 
     def _free_if_dead(self, segment: Segment) -> None:
-        if segment.sealed and not segment.live_records and not segment.freed:
+        dead = segment.sealed and not segment.live_records and not segment.freed
+        if dead and segment is not self._last_made:
             segment.freed = True
-            self._free.append(segment)
+            if self._archived:
+                self._unarchived[segment.number] = segment
+            else:
+                self._free.append(segment)
 
     def _restored(self, replay: PartitionReplay) -> PartitionLog:
         log = PartitionLog(replay.partition, replay.generation, self._stage, self._reader)

@@ -110,7 +110,7 @@ class SegmentPool:
             file = self._files.open(name)
             fits = file.size() == self._segment_bytes and name.endswith(_SPARE)
             file.close()
-            if fits and len(self._spares) < self._limit:
+            if fits and self._files.links(name) == 1 and len(self._spares) < self._limit:
                 self._spares.append(name)
             else:
                 self._files.remove(name)
@@ -139,12 +139,16 @@ class SegmentPool:
         segment.file = file
 
     def recycle(self, segments: list[Segment]) -> None:
-        """Take the files of segments in which nothing is alive."""
+        """Take the files of segments in which nothing is alive.
+
+        A file with another name, in an archive or a backup of links, is never written again.
+        """
         for segment in segments:
             if segment.file is not None:
                 segment.file.close()
                 segment.file = None
-            if segment.capacity == self._segment_bytes and len(self._spares) < self._limit:
+            fits = segment.capacity == self._segment_bytes and len(self._spares) < self._limit
+            if fits and self._files.links(segment.name) == 1:
                 spare = spare_name(segment.number)
                 self._files.rename(segment.name, spare)
                 self._spares.append(spare)

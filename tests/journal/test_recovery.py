@@ -121,6 +121,23 @@ def test_a_torn_batch_is_cut_off_from_its_first_gap(disk: SimulatedDisk, lost: i
     assert reopened(disk).log(7).last_index() == 1 + lost
 
 
+def test_no_number_of_a_segment_is_given_twice(disk: SimulatedDisk) -> None:
+    """Recovery seals the newest segment, in which nothing is alive. It goes once the next one has a file."""
+    journal = written(disk, (1, 50), (51, 70))
+    table = journal.log(7).table
+    second = next(row for row in range(len(table)) if table.segments[row] == 2)
+    disk.corrupt("0000000002.segment", table.offsets[second] + 20, 0xFF)
+    for _ in range(3):
+        journal = reopened(disk)
+        assert journal.newest == 3
+        assert commit(journal) == []
+    journal.log(7).append(entries(second + 1, second + 1))
+    commit(journal)
+    names = [name for name in disk.names() if name.endswith(".segment")]
+    assert sorted(names) == [FIRST, "0000000003.segment"]
+    assert reopened(disk).log(7).last_index() == second + 1
+
+
 def test_what_a_torn_batch_left_never_comes_back(disk: SimulatedDisk) -> None:
     """Entry 2 is lost and 3 and 4 are not: a new entry 2 of the same length must not revive them."""
     journal = written(disk, (1, 1), (2, 4))

@@ -99,12 +99,14 @@ def entry(index: int, data: bytes, *, term: int = 1, kind: int = RecordKind.ENTR
     return Written(kind, index, term, data, **fields)
 
 
-def segment_of(batches: Sequence[Sequence[Written]], number: int = 1, *, sealed: bool = False) -> bytes:
+def segment_of(
+    batches: Sequence[Sequence[Written]], number: int = 1, *, sealed: bool = False, key: bytes = _KEY
+) -> bytes:
     """The octets of a segment with these records, each batch with its mark, in the broker's own encoding."""
     size = sum(len(one.payload) + 60 for batch in batches for one in batch) + 60 * len(batches) + 2048
-    segment = WrittenSegment(number, size, key=_KEY)
+    segment = WrittenSegment(number, size, key=key)
     made = bytearray(size)
-    for offset, octets in ((0, encode_segment_header(number)), (20, encode_segment_key(number, _KEY))):
+    for offset, octets in ((0, encode_segment_header(number)), (20, encode_segment_key(number, key))):
         made[offset : offset + len(octets)] = octets
     for batch in batches:
         _write(made, segment, [_staged(one) for one in batch], mark=True)

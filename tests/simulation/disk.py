@@ -126,6 +126,8 @@ class SimulatedDisk:
         self.capacity: int | None = None
         self.sync_seconds = 0.0
         self.chance = chance
+        self.others: list[SimulatedDisk] = []
+        """Other directories of the same file system."""
         self._secrets = random.Random("secrets")
         self._cached: dict[str, Inode] = {}
         self._durable: dict[str, Inode] = {}
@@ -149,6 +151,19 @@ class SimulatedDisk:
         self.operation(self.epoch)
         self._change({new: self._find(old), old: None})
 
+    def rename_all(self, names: dict[str, str]) -> None:
+        """Rename files as the rename of their directory does: all or none."""
+        self.operation(self.epoch)
+        moved = {new: self._find(old) for old, new in names.items()}
+        self._change({**dict.fromkeys(names), **moved})
+
+    def link(self, name: str, other: SimulatedDisk) -> None:
+        """Give a file of another directory of this disk a name here."""
+        self.operation(self.epoch)
+        if name in self._cached:
+            raise FileExistsError(errno.EEXIST, "The simulated file exists", name)
+        self._change({name: other._find(name)})
+
     def remove(self, name: str) -> None:
         self.operation(self.epoch)
         self._find(name)
@@ -156,6 +171,11 @@ class SimulatedDisk:
 
     def names(self) -> list[str]:
         return list(self._cached)
+
+    def links(self, name: str) -> int:
+        inode = self._find(name)
+        disks = (self, *self.others)
+        return sum(one is inode for disk in disks for one in disk._cached.values())
 
     def sync_directory(self) -> None:
         self.operation(self.epoch)

@@ -33,6 +33,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "replication.journal": frozenset(
         {"replication.journal", "replication.raft.types", "replication.raft.errors"}
     ),
+    "replication.archive": frozenset({"replication.archive", "replication.journal"}),
     "replication.transport": frozenset({"replication.transport"}),
     "node.ranges": frozenset({"node.ranges"}),
     "node.refusal": frozenset({"node.refusal"}),

@@ -300,7 +300,28 @@ class NodeMetrics:
             "quorate_journal_sync_duration_seconds", "Time of each fdatasync.", counters.sync_durations
         )
         yield gauge("quorate_journal_disk_bytes", "Size of the journal's files.", journal.disk_bytes())
+        yield from self._archive()
         yield from self._damage()
+
+    def _archive(self) -> Iterator[Metric]:
+        archive = self._node.storage.archive
+        for name, help_, value in (
+            ("stored", "Segments of the journal that the archive has taken.", archive.stored),
+            ("lost", "Segments that were used again although the archive has not taken them.", archive.lost),
+            ("removed", "Segments that have left the archive because of its limits.", archive.removed),
+        ):
+            yield counter(f"quorate_archive_segments_{name}_total", help_, value)
+        yield gauge("quorate_archive_bytes", "Size of the archive, when it was last used.", archive.octets)
+        yield gauge(
+            "quorate_archive_waiting_bytes",
+            "Octets of segments that stay in the journal until the archive takes them.",
+            archive.waiting_octets,
+        )
+        yield gauge(
+            "quorate_archive_failing",
+            "1 while the archive does not take segments.",
+            int(archive.failing),
+        )
 
     def _damage(self) -> Iterator[Metric]:
         storage, repair = self._node.storage, self._node.storage.repair
