@@ -11,10 +11,10 @@ from cluster.admin.views import ArchiveFigures
 from cluster.config.models import NodeConfig
 from cluster.log.event_log import EventLog
 from cluster.process.journal_directory import JOURNAL_NAME
-from replication.archive import Archive, ArchiveDirectory, Archiver, Archiving, Limits, Outcome
+from replication.archive import Archive, ArchiveDirectory, ArchiveLimits, Archiver, Archiving, StoreOutcome
 from replication.journal import Journal
 
-RETRY_S: Final = 30.0
+ARCHIVE_RETRY_S: Final = 30.0
 """Seconds between two tries to store a segment while the archive fails."""
 
 
@@ -51,8 +51,10 @@ class JournalArchive:
         self._journal = journal
         self._wanted = wanted
         self._clock = clock
-        limits = Limits(config.archive_max_age_s, config.archive_max_bytes, config.archive_waiting_bytes)
-        self._archiving = Archiving(limits, RETRY_S)
+        limits = ArchiveLimits(
+            config.archive_max_age_s, config.archive_max_bytes, config.archive_waiting_bytes
+        )
+        self._archiving = Archiving(limits, ARCHIVE_RETRY_S)
         self._archiver: Archiver | None = None
         if config.archive_directory is None:
             return
@@ -86,7 +88,7 @@ class JournalArchive:
         if self._archiver is not None:
             self._archiver.close()
 
-    def _told(self, outcome: Outcome) -> None:
+    def _told(self, outcome: StoreOutcome) -> None:
         archiving, was_failing = self._archiving, self._archiving.failing
         if outcome.error is not None:
             if not was_failing:

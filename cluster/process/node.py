@@ -97,8 +97,7 @@ class NodeProcess:
         self.peers = Peers(config, self.transport, self._send, self._members, self._left)
         self.broker = self._make_broker()
         self.writer = JournalWriter(self.journal, loop.call_soon_threadsafe, self._durable, self._disk_failed)
-        post = loop.call_soon_threadsafe
-        self.archive = JournalArchive(config, self.journal, self.log, post, self.wanted, self.clock, wall_ms)
+        self.archive = self._make_archive()
         self.key_files = KeyFiles(config, self.log)
         self.hashing = HashingThreads(loop, self.fail_stop.of_hashing)
         self.access = self._make_access()
@@ -112,8 +111,7 @@ class NodeProcess:
         self.add_command = add_command(config, self.transport.config.keys.public)
         self.joining = self._make_joining(restores_users)
         self.readiness = self._make_readiness()
-        view, services = self._make_view(), self._make_services()
-        self.administration = Administration(view, services, self.key_files.certificates, self.wanted)
+        self.administration = self._make_administration()
 
     # -- parts ----------------------------------------------------------------------------------
 
@@ -244,6 +242,14 @@ class NodeProcess:
         archived = self.config.archive_directory is not None
         config = JournalConfig(settings.segment_bytes, cache_bytes=settings.cache_bytes, archived=archived)
         return self.directory.open(config, self._rewrite)
+
+    def _make_administration(self) -> Administration:
+        view, services = self._make_view(), self._make_services()
+        return Administration(view, services, self.key_files.certificates, self.wanted)
+
+    def _make_archive(self) -> JournalArchive:
+        post = self.loop.call_soon_threadsafe
+        return JournalArchive(self.config, self.journal, self.log, post, self.wanted, self.clock, wall_ms)
 
     def _make_transport(self) -> PeerTransport:
         config = self.config

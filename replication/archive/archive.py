@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import Final, Protocol
 
-from replication.archive.decisions import PRESENT, Archived, Limits, expired
+from replication.archive.decisions import PRESENT, Archived, ArchiveLimits, expired
 from replication.journal.files import File
 from replication.journal.records import FIRST_RECORD
 from replication.journal.segments import is_spare, new_name, segment_name
@@ -98,7 +98,7 @@ class Archive:
                 self._copy(name, new_name(number))
         files.sync_directory()
 
-    def prune(self, limits: Limits, now_s: float) -> list[Archived]:
+    def prune(self, limits: ArchiveLimits, now_s: float) -> list[Archived]:
         """Remove the segments that have no place any more; returns them. Raises OSError."""
         files = self._files
         gone = expired(files.kept(), limits, now_s, files.short_octets())

@@ -11,14 +11,14 @@ from threading import Thread
 from typing import Final, NamedTuple
 
 from replication.archive.archive import Archive
-from replication.archive.decisions import Limits
+from replication.archive.decisions import ArchiveLimits
 
 PRUNE_S: Final = 60.0
 """Seconds between two looks for segments that have become too old."""
 
 
-class Outcome(NamedTuple):
-    """What came of one look at the archive. number: the segment that was to be stored, 0 without one.
+class StoreOutcome(NamedTuple):
+    """The outcome of one look at the archive. number: the segment that was to be stored, 0 without one.
     octets: of all segments in the archive. removed: segments that had no place any more.
     """
 
@@ -39,9 +39,9 @@ class Archiver:
     def __init__(
         self,
         open_archive: Callable[[], Archive],
-        limits: Limits,
+        limits: ArchiveLimits,
         post: Callable[[Callable[[], None]], object],
-        on_outcome: Callable[[Outcome], None],
+        on_outcome: Callable[[StoreOutcome], None],
         wall_s: Callable[[], float],
         prune_s: float = PRUNE_S,
     ) -> None:
@@ -78,7 +78,7 @@ class Archiver:
         except Empty:
             return 0
 
-    def _look(self, number: int) -> Outcome:
+    def _look(self, number: int) -> StoreOutcome:
         """Store a segment, and prune. After an error the archive is opened anew: its disk may be back."""
         try:
             if self._archive is None:
@@ -87,9 +87,9 @@ class Archiver:
             if number:
                 archive.store(number)
             removed = len(archive.prune(self._limits, self._wall_s()))
-            return Outcome(number, None, archive.octets(), removed)
+            return StoreOutcome(number, None, archive.octets(), removed)
         except Exception as error:
             failed, self._archive = self._archive, None
             if failed is not None:
                 failed.close()
-            return Outcome(number, str(error) or repr(error), 0, 0)
+            return StoreOutcome(number, str(error) or repr(error), 0, 0)

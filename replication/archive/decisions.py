@@ -20,7 +20,7 @@ class Archived(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ArchiveLimits:
     """max_age_s: seconds since the last record, for each segment; 0: no limit. max_octets: of all segments
     together; 0: no limit. waiting_octets: of segments that stay in the journal because the archive has not
     taken them.
@@ -31,7 +31,9 @@ class Limits:
     waiting_octets: int = 1 << 30
 
 
-def expired(kept: Iterable[Archived], limits: Limits, now_s: float, short_octets: int = 0) -> list[Archived]:
+def expired(
+    kept: Iterable[Archived], limits: ArchiveLimits, now_s: float, short_octets: int = 0
+) -> list[Archived]:
     """The segments that leave an archive, oldest first.
 
     now_s: seconds since the epoch. short_octets: the room that the disk of the journal lacks and the archive
@@ -59,7 +61,7 @@ class Archiving:
     failure may be that of one segment. stored, lost: segments so far; those that were lost are in no archive.
     """
 
-    def __init__(self, limits: Limits, retry_s: float) -> None:
+    def __init__(self, limits: ArchiveLimits, retry_s: float) -> None:
         self.failing = False
         self.stored = self.lost = 0
         self._limits = limits

@@ -19,10 +19,10 @@ from replication.archive import (
     Archive,
     Archived,
     ArchiveDirectory,
+    ArchiveLimits,
     Archiver,
     Archiving,
-    Limits,
-    Outcome,
+    StoreOutcome,
     expired,
 )
 from replication.archive.decisions import PRESENT
@@ -37,7 +37,7 @@ PATIENCE_S = 10.0
 KEY_OFFSET = 20
 """In the head of a segment."""
 
-UNLIMITED = Limits()
+UNLIMITED = ArchiveLimits()
 
 
 def kept(number: int, octets: int = 10, changed_s: float = 0.0, life: int = PRESENT) -> Archived:
@@ -53,7 +53,7 @@ def test_without_limits_everything_stays() -> None:
 
 def test_segments_go_when_they_are_too_old() -> None:
     segments = [kept(3, changed_s=30.0), kept(1, changed_s=10.0), kept(2, changed_s=20.0)]
-    limits = Limits(max_age_s=100.0)
+    limits = ArchiveLimits(max_age_s=100.0)
     assert expired(segments, limits, 110.0) == []
     assert expired(segments, limits, 120.5) == [segments[1], segments[2]]
     assert len(expired(segments, limits, 131.0)) == 3
@@ -62,10 +62,10 @@ def test_segments_go_when_they_are_too_old() -> None:
 def test_the_oldest_segments_go_when_there_are_too_many_octets() -> None:
     """A segment of an earlier journal is older than all of the present one, whatever its number."""
     segments = [kept(1), kept(2), kept(7, life=1), kept(1, life=2)]
-    assert expired(segments, Limits(max_octets=40), 0.0) == []
-    assert expired(segments, Limits(max_octets=39), 0.0) == [segments[2]]
-    assert expired(segments, Limits(max_octets=20), 0.0) == [segments[2], segments[3]]
-    assert expired(segments, Limits(max_octets=1), 0.0) == [segments[2], segments[3], segments[0]]
+    assert expired(segments, ArchiveLimits(max_octets=40), 0.0) == []
+    assert expired(segments, ArchiveLimits(max_octets=39), 0.0) == [segments[2]]
+    assert expired(segments, ArchiveLimits(max_octets=20), 0.0) == [segments[2], segments[3]]
+    assert expired(segments, ArchiveLimits(max_octets=1), 0.0) == [segments[2], segments[3], segments[0]]
 
 
 def test_an_archive_on_the_disk_of_the_journal_gives_way() -> None:
@@ -83,7 +83,7 @@ def test_what_stays_is_within_the_limits_and_nothing_goes_without_need(
     sizes: list[tuple[int, int]], most: int, age: int
 ) -> None:
     segments = [kept(number, *one) for number, one in enumerate(sizes, 1)]
-    limits = Limits(max_age_s=float(age), max_octets=most)
+    limits = ArchiveLimits(max_age_s=float(age), max_octets=most)
     gone = expired(segments, limits, 100.0)
     left = [one for one in segments if one not in gone]
     assert sum(one.octets for one in left) <= most or len(left) <= 1 or not most
@@ -108,7 +108,7 @@ def test_segments_are_stored_one_after_the_other() -> None:
 
 
 def test_after_a_failure_another_segment_has_its_turn_after_a_while() -> None:
-    """What failed may be one segment that cannot be read."""
+    """The failure may be that of one segment, which cannot be read."""
     archiving = Archiving(UNLIMITED, 30.0)
     archiving.offer(1, 10)
     archiving.offer(2, 10)
@@ -121,7 +121,7 @@ def test_after_a_failure_another_segment_has_its_turn_after_a_while() -> None:
 
 
 def test_the_journal_lets_the_oldest_segments_go_when_too_many_wait() -> None:
-    archiving = Archiving(Limits(waiting_octets=25), 30.0)
+    archiving = Archiving(ArchiveLimits(waiting_octets=25), 30.0)
     for number in (4, 5, 6, 7):
         archiving.offer(number, 10)
     assert archiving.next(0.0) == 4
@@ -373,7 +373,7 @@ def test_a_real_directory_has_the_segments(
     assert {int(file.stem): file.read_bytes() for file in here.iterdir()} == contents
     assert not any((tmp_path / "journal" / segment_name(number)).exists() for number in waiting)
     assert archive.octets() == sum(map(len, contents.values()))
-    gone = archive.prune(Limits(max_octets=2 * CONFIG.segment_bytes), 0.0)
+    gone = archive.prune(ArchiveLimits(max_octets=2 * CONFIG.segment_bytes), 0.0)
     assert [one.number for one in gone] == sorted(waiting)[:-2]
     assert len(list(here.iterdir())) == 2
     journal.close()
@@ -392,7 +392,7 @@ def test_a_real_archive_of_a_lost_journal_is_kept_beside(tmp_path: Path) -> None
         journal.close()
         shutil.rmtree(tmp_path / "journal")
     archive = Archive(ArchiveDirectory(tmp_path / "archive", tmp_path, 0), 100)
-    archive.prune(Limits(max_octets=1), 0.0)
+    archive.prune(ArchiveLimits(max_octets=1), 0.0)
     assert [one.name for one in tmp_path.glob("archive/journal*")] == ["journal"]
     archive.close()
 
@@ -421,13 +421,13 @@ class Loop:
     """The event loop's part."""
 
     def __init__(self, open_archive: Callable[[], Archive], prune_s: float = 60.0) -> None:
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[StoreOutcome] = []
         self._posted: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.archiver = Archiver(
             open_archive, UNLIMITED, self._posted.put, self.outcomes.append, lambda: 0.0, prune_s
         )
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> StoreOutcome:
         self._posted.get(timeout=PATIENCE_S)()
         return self.outcomes[-1]
 
@@ -452,11 +452,11 @@ def test_the_thread_tells_what_came_of_each_segment(loop_of: Callable[..., Loop]
     loop = loop_of(lambda: machine.archive)
     (number, octets), *_ = machine.journal.unarchived()
     loop.archiver.store(number)
-    assert loop.outcome() == Outcome(number, None, octets, 0)
+    assert loop.outcome() == StoreOutcome(number, None, octets, 0)
     machine.other.capacity = 100
     (second, _), *_ = [one for one in machine.journal.unarchived() if one[0] != number]
     loop.archiver.store(second)
-    assert loop.outcome() == Outcome(
+    assert loop.outcome() == StoreOutcome(
         second, "[Errno 28] No space left on the simulated disk: '0000000002.new'", 0, 0
     )
 
@@ -484,4 +484,4 @@ def test_the_thread_opens_the_archive_anew_after_an_error(loop_of: Callable[...,
 def test_the_thread_prunes_while_nothing_is_stored(loop_of: Callable[..., Loop]) -> None:
     machine = Machine(1, links=False)
     loop = loop_of(lambda: machine.archive, 0.01)
-    assert loop.outcome() == Outcome(0, None, 0, 0)
+    assert loop.outcome() == StoreOutcome(0, None, 0, 0)
