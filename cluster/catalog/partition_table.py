@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from cluster.catalog.barriers import Barriers
 from cluster.catalog.definitions import (
     Move,
     PartitionDefinition,
@@ -52,8 +53,10 @@ class PartitionTable:
         self.queues: Counter[int] = Counter()
         """How many queues each partition holds."""
         self.last = FIRST_QUEUE_PARTITION - 1
+        self.barriers = Barriers()
         self._observer = observer
         self.commands: dict[str, Callable[..., Any]] = {
+            **self.barriers.commands,
             "begin_move": self._begin,
             "revise_move": self._revise,
             "settle_move": self._settle,

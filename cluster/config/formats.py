@@ -20,7 +20,7 @@ from node.message.streams import (
 )
 from node.queue.placement_arguments import X_DOMAIN, X_INITIAL_OWNER, X_OWNERS, X_REPLICATION
 
-FORMAT_LEVEL: Final = 29
+FORMAT_LEVEL: Final = 30
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
@@ -51,6 +51,7 @@ With level 26 the catalog carries out batches of commands, and queues that decid
 past of their stream.
 With level 27 partitions have the ledgers of sinks, and decide branches of epochs.
 With level 29 streams have readers for which retention waits, and count the messages that it removes.
+With level 30 the catalog keeps barriers under names, and nodes filter the messages of a log for its readers.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -173,6 +174,11 @@ and owners keep the branches of epochs until their ledger decides them.
 READERS_OF_STREAMS: Final = 29
 """From this level on nodes read logs and snapshots with the readers of streams, and with the number of
 messages that retention has removed (`node.queue.subscriptions`).
+"""
+
+BARRIERS_AND_FILTERS: Final = 30
+"""From this level on nodes carry out the catalog's commands about barriers (`cluster.catalog.barriers`), and
+filter the messages of a log for readers that ask so.
 """
 
 LINKS_IN_LOGS: Final = 14

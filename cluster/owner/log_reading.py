@@ -9,7 +9,7 @@ message comes between them any more: messages that a transaction withholds are b
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from cluster.owner.walking import EntriesGoneError
@@ -17,6 +17,7 @@ from node.message.run import Run
 from node.queue.block_format import MESSAGES_BLOCK, encode_block, encode_block_run, encode_stored_run
 from node.queue.entry_format import Buffer, read_batches, read_run
 from node.queue.entry_scan import publishes_in
+from node.queue.filtering import Looking
 from node.queue.operations import Aspect
 from node.queue.partition import PartitionMachine
 from node.queue.queue import QueueState
@@ -34,6 +35,9 @@ READ_ENTRIES: Final = 256
 
 BLOCK_OCTETS: Final = 256 * 1024
 """A block of so many octets gets no further message."""
+
+LOOK_STEPS: Final = 2000
+"""Steps in which a selector looks at messages before the work may be interrupted: a millisecond or so."""
 
 LOOKED_AT: Final = 32
 """Publishes that are looked at before the work may be interrupted."""
@@ -142,8 +146,12 @@ def _rows_with(
     return rows, min(at, end)
 
 
-def cut_blocks(step: LogStep) -> Iterator[bytes | None]:
-    """The blocks of a step. None: no block is ready, and the work may be interrupted."""
+def cut_blocks(step: LogStep, looking: Looking | None = None) -> Iterator[bytes | None]:
+    """The blocks of a step. None: no block is ready, and the work may be interrupted.
+
+    looking: only messages that its selector takes come into blocks. A step without such messages has an empty
+    block, which tells how far the reading has come.
+    """
     making, looked_at, at, spans = _Making(step.queue), 0, 0, step.spans
     for entry in step.entries:
         data = memoryview(entry.data)
@@ -157,18 +165,38 @@ def cut_blocks(step: LogStep) -> Iterator[bytes | None]:
                 if at == len(spans) or spans[at][0] >= start + count:
                     continue
                 first, last, time_ms = spans[at]
-                if first <= start and start + count <= last + 1 and behind - offset <= BLOCK_OCTETS:
+                whole = first <= start and start + count <= last + 1
+                if whole and looking is None and behind - offset <= BLOCK_OCTETS:
                     if making.full(behind - offset):
                         yield making.block(start)
                     parts = encode_stored_run(start, time_ms, data, offset, behind)
                     making.add(start, count, behind - offset, parts)
                     continue
-                for first, time_ms, run in _pieces(data, offset, start, count, spans, at):
+                pieces = _pieces(data, offset, start, count, spans, at)
+                for first, time_ms, run in pieces if looking is None else _matching(pieces, looking):
+                    if not run.count:
+                        yield None
+                        continue
                     if making.full(len(run.raw)):
                         yield making.block(first)
                     making.add(first, run.count, len(run.raw), encode_block_run(first, time_ms, run))
-    if making.messages:
+    if making.messages or looking is not None:
         yield making.block(step.next)
+
+
+def _matching(pieces: Iterable[tuple[int, int, Run]], looking: Looking) -> Iterator[tuple[int, int, Run]]:
+    """The parts of pieces that a selector takes. After about `LOOK_STEPS` each comes an empty run, where the
+    work may be interrupted.
+    """
+    for first, time_ms, piece in pieces:
+        at = 0
+        while at < piece.count:
+            rest = piece.slice(at, min(piece.count - at, max(1, LOOK_STEPS // looking.message_steps)))
+            some = rest.slice(0, looking.within(rest, LOOK_STEPS))
+            for low, high in looking.look(first + at, some)[0]:
+                yield low, time_ms, some.slice(low - first - at, high - low + 1)
+            at += some.count
+            yield first + at, time_ms, piece.slice(0, 0)
 
 
 def _pieces(

@@ -98,17 +98,21 @@ class LogClient(NodesClient):
             self.json("PUT", path, json.dumps({"from": position}).encode())
 
     def blocks(
-        self, vhost: str, topic: str, first: str, end: str, replicas: Sequence[str] = ()
+        self, vhost: str, topic: str, first: str, end: str, replicas: Sequence[str] = (), filter: str = ""
     ) -> Iterator[Block]:
         """The blocks of messages of a range. Where a node is lost, another one goes on behind the last whole
-        block. `replicas`: addresses as plans tell them, the nodes to ask first in front.
+        block. `replicas`: addresses as plans tell them, the nodes to ask first in front. `filter`: an
+        expression, of whose messages there are blocks alone; some of them are empty.
         """
+        asked = {"filter": filter} if filter else {}
         urls = sorted(self._urls, key=lambda url: _rank(url, replicas))
         attempts = self.attempts(urls)
         while first < end:
             url = attempts.next()
             try:
-                for block in self._read(url, _path(vhost, topic, "blocks", {"from": first, "to": end})):
+                for block in self._read(
+                    url, _path(vhost, topic, "blocks", {"from": first, "to": end, **asked})
+                ):
                     if block.kind == END:
                         return
                     first = bookmark_of(block.queue, block.next)

@@ -16,14 +16,21 @@ PASSWORD_VARIABLE: Final = "QUORATE_PASSWORD"
 
 TOPIC_OPTIONS: Final = (
     "url", "user", "passwordFile", "caFile", "vhost", "topic", "startingAt", "endingAt", "maxRows",
-    "maxBytes", "taskBytes", "onGone", "reader",
+    "maxBytes", "taskBytes", "onGone", "reader", "filter", "pushdown",
 )  # fmt: skip
 GONE_FAILS, GONE_CONTINUES = "fail", "continue"
 """The values of `onGone`."""
 
-_DEFAULTS: Final = {"vhost": "/", "startingAt": "earliest", "endingAt": "latest", "onGone": GONE_FAILS}
+_DEFAULTS: Final = {
+    "vhost": "/",
+    "startingAt": "earliest",
+    "endingAt": "latest",
+    "onGone": GONE_FAILS,
+    "filter": "",
+    "pushdown": "false",
+}
 _SECRET: Final = re.compile("password|passwd|secret|token|credential", re.IGNORECASE)
-_BOOKMARK: Final = re.compile("[0-9a-f]{24}")
+BOOKMARK: Final = re.compile("[0-9a-f]{24}")
 
 MOST_OCTETS_OF_READER: Final = 255
 
@@ -48,6 +55,8 @@ class TopicOptions(NamedTuple):
     on_gone: str
     max_octets: int | None = None
     reader: str = ""
+    filter: str = ""
+    pushdown: bool = False
 
 
 class TopicRange(NamedTuple):
@@ -100,12 +109,14 @@ def checked_options(given: Mapping[str, str]) -> TopicOptions:
         found["vhost"],
         found["topic"],
         found["startingAt"],
-        _behind(found["endingAt"]),
+        behind_bookmark(found["endingAt"]),
         number_option(found, "maxRows"),
         number_option(found, "taskBytes") or DEFAULT_TASK_OCTETS,
         found["onGone"],
         number_option(found, "maxBytes"),
         _reader(found),
+        found["filter"],
+        _flag(found, "pushdown"),
     )
 
 
@@ -115,6 +126,14 @@ def _reader(found: Mapping[str, str]) -> str:
     if "reader" in found and not 1 <= len(name.encode()) <= MOST_OCTETS_OF_READER:
         raise OptionError(f"reader is a name of 1 to {MOST_OCTETS_OF_READER} octets")
     return name
+
+
+def _flag(found: Mapping[str, str], name: str) -> bool:
+    """An option that is true or false. Raises OptionError."""
+    text = found[name].lower()
+    if text not in ("true", "false"):
+        raise OptionError(f"{name} is true or false, not {found[name]}")
+    return text == "true"
 
 
 def node_urls(text: str) -> list[str]:
@@ -131,9 +150,9 @@ def node_urls(text: str) -> list[str]:
     return urls
 
 
-def _behind(ending: str) -> str:
+def behind_bookmark(ending: str) -> str:
     """The position behind a bookmark: the message with that bookmark is in front. Other ends as they are."""
-    if _BOOKMARK.fullmatch(ending) and ending[8:] != 16 * "f":
+    if BOOKMARK.fullmatch(ending) and ending[8:] != 16 * "f":
         return f"{ending[:8]}{int(ending[8:], 16) + 1:016x}"
     return ending
 
@@ -181,10 +200,16 @@ def topics_of(options: TopicOptions, streams: Callable[[], list[str]]) -> list[s
     return found
 
 
-def ranges_of(options: TopicOptions, client: Planner) -> Iterator[TopicRange]:
-    """The ranges to read, topic by topic. Raises OptionError, NotThereYetError, and as LogClient."""
+def ranges_of(
+    options: TopicOptions, client: Planner, wanted: Callable[[str], bool] = bool
+) -> Iterator[TopicRange]:
+    """The ranges to read, topic by topic. `wanted` says which topics the query asks for, where `maxRows` does
+    not count over all of them. Raises OptionError, NotThereYetError, and as LogClient.
+    """
     left = options.max_rows
     for topic in topics_of(options, lambda: client.streams(options.vhost)):
+        if left is None and not wanted(topic):
+            continue
         for one in ranges_between(options, client, topic, options.starting, options.ending, left):
             yield one
             left = None if left is None else left - one.rows

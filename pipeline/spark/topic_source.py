@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
+    Filter,
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import (
@@ -26,6 +27,7 @@ from pyspark.sql.types import StructType
 from pipeline.arrow.columns import record_batch
 from pipeline.log.offsets import TopicOffsets
 from pipeline.log.options import TopicOptions, TopicRange, checked_options, client_of, ranges_of
+from pipeline.log.pushing import EVERYTHING, Condition, narrowing_of
 from pipeline.log.rows import TOPIC_COLUMNS, Columns, Topic
 from pipeline.log.sink_options import checked_sink_options
 from pipeline.options import OptionError
@@ -48,7 +50,8 @@ class TopicSource(DataSource):
     """Reads streams, and writes to queues (`pipeline.spark.sink`).
 
     Options of the source: `url`, `user`, `passwordFile`, `caFile`, `vhost`, `topic`, `startingAt`,
-    `endingAt`, `maxRows`, `maxBytes`, `taskBytes`, `onGone`, `reader`; docs/pipeline.md has them.
+    `endingAt`, `maxRows`, `maxBytes`, `taskBytes`, `onGone`, `reader`, `filter`, `pushdown`. docs/pipeline.md
+    has them.
 
     `.schema(…)` with a subset of the columns is the projection: only these are decoded.
     """
@@ -70,7 +73,7 @@ class TopicSource(DataSource):
         for given, name in ((options.max_octets, "maxBytes"), (options.reader, "reader")):
             if given:
                 raise OptionError(f"{name} is for streaming queries: a batch query has no progress")
-        return TopicReader(options, schema.names)
+        return (PushdownReader if options.pushdown else TopicReader)(options, schema.names)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer of a frame. Raises OptionError, and as SinkClient."""
@@ -91,15 +94,17 @@ class TopicSource(DataSource):
         return TopicStreamReader(options, schema.names)
 
 
-def _read(options: TopicOptions, names: Sequence[str], partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The messages of a range. Raises OptionError, and as LogClient."""
+def _read(
+    options: TopicOptions, names: Sequence[str], partition: InputPartition, filter: str
+) -> Iterator[pa.RecordBatch]:
+    """The messages of a range that `filter` takes. Raises OptionError, and as LogClient."""
     if partition.value is None:
         # A reader without partitions is asked for one all the same.
         return
     part = TopicRange(*partition.value)
     columns = Columns(Topic(part.topic, part.partition), names)
     client = client_of(options, os.environ)
-    for block in client.blocks(options.vhost, part.topic, part.first, part.end, part.replicas):
+    for block in client.blocks(options.vhost, part.topic, part.first, part.end, part.replicas, filter):
         columns.add(block)
         if columns.rows >= _BATCH_ROWS or columns.octets >= _BATCH_OCTETS:
             yield record_batch(TOPIC_COLUMNS, columns.taken())
@@ -115,15 +120,44 @@ class TopicReader(DataSourceReader):
     def __init__(self, options: TopicOptions, columns: Sequence[str]) -> None:
         self._options = options
         self._columns = list(columns)
+        self._narrowing = EVERYTHING
 
     def partitions(self) -> Sequence[InputPartition]:
         """A partition for each range of the plans. Raises OptionError, NotThereYetError, and as LogClient."""
-        client = client_of(self._options, os.environ)
-        return [TopicPartition(one) for one in ranges_of(self._options, client)]
+        options = self._options
+        client = client_of(options, os.environ)
+        ranges = ranges_of(options, client, self._narrowing.wants)
+
+        def position(topic: str, time: str) -> str:
+            return client.plan(options.vhost, topic, first=time, end=time).first
+
+        return [TopicPartition(one) for one in self._narrowing.clipped(ranges, position)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of a range. Raises OptionError, and as LogClient."""
-        return _read(self._options, self._columns, partition)
+        return _read(self._options, self._columns, partition, self._narrowing.filter(self._options.filter))
+
+
+class PushdownReader(TopicReader):
+    """A reader that takes the query's conditions. Spark fails a query whose reader does so while
+    `spark.sql.python.filterPushdown.enabled` is off, as it is by default: hence the option.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Note the conditions, all of which Spark evaluates again."""
+        known = [(one, _OPERATORS.get(type(one).__name__)) for one in filters]
+        self._narrowing = narrowing_of(
+            Condition(".".join(one.attribute), operator, one.value)
+            for one, operator in known
+            if operator is not None
+        )
+        return filters
+
+
+_OPERATORS: Final = {
+    "EqualTo": "=", "GreaterThan": ">", "GreaterThanOrEqual": ">=", "LessThan": "<", "LessThanOrEqual": "<=",
+    "In": "in",
+}  # fmt: skip
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -169,4 +203,4 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of a range. Raises OptionError, and as LogClient."""
-        return _read(self._options, self._columns, partition)
+        return _read(self._options, self._columns, partition, self._options.filter)

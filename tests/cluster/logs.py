@@ -11,6 +11,7 @@ from cluster.admin.api.log_answers import LOG_PLAN, LOG_READ, LogAnswers
 from cluster.admin.api.log_replicas import LogReplicas
 from cluster.catalog.definitions import QueueDefinition
 from cluster.owner.log_plan import UNLIMITED, Wish
+from node.expressions.condition import encoded_condition
 from node.message.streams import FROM_NEXT, OffsetKind, StreamOffset
 from pipeline.log.blocks import Block, read_block
 from pipeline.log.rows import Topic, TopicRow, rows_of_blocks
@@ -80,11 +81,12 @@ class LogReading:
         wish = Wish(first, end, rows, octets, range_octets, first_count)
         return asyncio.run(self.replicas(nodes).plan(wish))
 
-    def blocks(self, first: int, end: int, *nodes: str) -> list[Block]:
-        """The blocks of a range. Raises ApiError."""
+    def blocks(self, first: int, end: int, *nodes: str, taking: str = "") -> list[Block]:
+        """The blocks of a range, of the messages that an expression takes. Raises ApiError."""
+        filter = encoded_condition(taking) if taking else b""
 
         async def read() -> bytes:
-            told = [blocks async for _, blocks in self.replicas(nodes).blocks(first, end)]
+            told = [blocks async for _, blocks in self.replicas(nodes).blocks(first, end, filter)]
             return b"".join(told)
 
         octets = asyncio.run(read())
@@ -93,10 +95,10 @@ class LogReading:
             found.append(read_block(source.read, source.tell()))
         return found
 
-    def rows(self, first: int, end: int, *nodes: str) -> list[TopicRow]:
-        """The messages of a range."""
+    def rows(self, first: int, end: int, *nodes: str, taking: str = "") -> list[TopicRow]:
+        """The messages of a range, or those that an expression takes."""
         topic = Topic(self._stream, self.definition.partition)
-        return rows_of_blocks(topic, self.blocks(first, end, *nodes))
+        return rows_of_blocks(topic, self.blocks(first, end, *nodes, taking=taking))
 
     def all_rows(self, **wishes: Any) -> list[TopicRow]:
         """The messages of all ranges of a plan."""

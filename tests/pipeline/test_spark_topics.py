@@ -100,6 +100,64 @@ def test_a_part_is_read_by_bookmarks_rows_and_times(spark: Any, options: dict[st
     assert bodies(endingAt="2001-01-01") == []
 
 
+def test_the_broker_filters_what_a_task_reads(spark: Any, options: dict[str, str]) -> None:
+    frame = source(spark, options, filter="n >= 4990 AND n < 4995").schema("body binary").load()
+    assert sorted(int(bytes(row.body)) for row in frame.collect()) == list(range(4990, 4995))
+    with pytest.raises(Exception, match="invalid filter"):
+        source(spark, options, filter="n >=").schema("body binary").load().collect()
+
+
+@pytest.fixture
+def pushing(spark: Any) -> Iterator[None]:
+    """Spark hands conditions to readers that take them."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    yield
+    spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+CONDITIONS = (
+    "bookmark >= '{low}' AND bookmark < '{high}'",
+    "bookmark = '{low}'",
+    "queue = 'orders.us'",
+    "queue IN ('orders.eu', 'orders.us') AND bookmark > '{high}'",
+    "time > 1000 AND routing_key = 'orders.eu' AND sequence % 1000 = 7",
+    "routing_key IN ('orders.us', 'nothing')",
+    "time < 1000",
+    "headers['n'] = '17' AND exchange = ''",
+)
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_conditions_that_are_pushed_down_change_no_answer(
+    spark: Any, options: dict[str, str], pushing: None, condition: str
+) -> None:
+    columns = "bookmark string, queue string, time long, sequence long, routing_key string, exchange string, "
+    columns += "headers map<string, string>, body binary"
+    given = {**options, "topic": "^orders[.].*$"}
+    plain = source(spark, given).schema(columns).load()
+    marks = [row.bookmark for row in plain.where("queue = 'orders.eu'").orderBy("bookmark").collect()]
+    text = condition.format(low=marks[100], high=marks[110])
+    wanted = sorted(bytes(row.body) for row in plain.where(text).collect())
+    pushed = source(spark, given, pushdown="true").schema(columns).load().where(text)
+    assert sorted(bytes(row.body) for row in pushed.collect()) == wanted
+
+
+def test_conditions_leave_out_whole_tasks(spark: Any, options: dict[str, str], pushing: None) -> None:
+    def tasks(**others: str) -> int:
+        given = {**options, "topic": "^orders[.].*$", "taskBytes": "50000", **others}
+        frame = source(spark, given).schema("queue string").load().where("queue = 'orders.us'")
+        return int(frame.rdd.getNumPartitions())
+
+    assert tasks(pushdown="true") == 1 < tasks()
+
+
+def test_without_the_option_no_query_needs_the_setting_of_spark(spark: Any, options: dict[str, str]) -> None:
+    frame = source(spark, options).schema("bookmark string").load().where("bookmark < '0'")
+    assert frame.collect() == []
+    with pytest.raises(Exception, match="filterPushdown"):
+        source(spark, options, pushdown="true").schema("bookmark string").load().collect()
+
+
 WRONG: dict[str, dict[str, str]] = {
     "the option startingatt is not known; startingAt is": {"startingAtt": "latest"},
     "a secret is no option, as plans and event logs show password": {"password": "guest"},

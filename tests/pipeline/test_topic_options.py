@@ -44,6 +44,7 @@ WRONG: dict[str, dict[str, str]] = {
     "reader is a name of 1 to 255 octets": {"reader": ""},
     "reader is a name of 1 to": {"reader": 128 * "ä"},
     "taskBytes is a number above 0, not 64m": {"taskBytes": "64m"},
+    "pushdown is true or false, not 1": {"pushdown": "1"},
 }
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pika
 import pytest
 
+from pipeline.log.client import LogClient
+from pipeline.log.options import checked_options, ranges_of
+from pipeline.log.rows import Topic, rows_of_blocks
 from tests.processes.conftest import Connect
 from tests.processes.management_client import Management, refused
 from tests.processes.nodes import Cluster, until
@@ -22,7 +26,7 @@ DURABLE = pika.BasicProperties(delivery_mode=2)
 class Chain:
     """A thread whose client publishes each message once the one before is confirmed, to queues in turn."""
 
-    def __init__(self, connect: Connect, queues: list[str]) -> None:
+    def __init__(self, connect: Connect, queues: Sequence[str]) -> None:
         self.count = 0
         self._connect, self._queues = connect, queues
         self._stopped = threading.Event()
@@ -90,3 +94,59 @@ def test_the_command_shows_the_positions(cluster: Cluster, channel: Connect, nam
 
 def test_only_administrators_take_cuts(cluster: Cluster) -> None:
     refused(Management(cluster[0], None).call("POST", "/cluster/barrier", {}), 401, "not_authorized")
+
+
+STREAM = {"x-queue-type": "stream"}
+
+
+def read_between(cluster: Cluster, topics: str, **options: str) -> list[int]:
+    """The numbers of the messages that the source of Spark reads."""
+    client = LogClient([node.http for node in cluster.nodes], "guest", "guest")
+    given = {"url": cluster[0].http, "user": "guest", "topic": topics, **options}
+    found: list[int] = []
+    for part in ranges_of(checked_options(given), client):
+        topic = Topic(part.topic, part.partition)
+        for block in client.blocks("/", part.topic, part.first, part.end, part.replicas):
+            found += [int(row.body or b"") for row in rows_of_blocks(topic, [block])]
+    return sorted(found)
+
+
+@pytest.mark.requirement("X9.3")
+def test_a_source_ends_and_begins_at_a_barrier_of_all_partitions(
+    cluster: Cluster, channel: Connect, name: str
+) -> None:
+    """What is read up to the barrier is a beginning of the chain, and what is read from there is the rest."""
+    queues = [f"{name}-{number}" for number in range(6)]
+    for number, queue in enumerate(queues):
+        channel(number % 3).queue_declare(queue, durable=True, arguments=STREAM)
+    api = Management(cluster[1])
+    assert len({api.get("queues", "/", queue)["partition"] for queue in queues}) > 1
+    with Chain(channel, queues) as chain:
+        until(lambda: chain.count > 50, "the chain is under way")
+        taken = api.call("POST", "/cluster/barrier", {"name": name})
+        assert taken.status == 200, taken
+        count = chain.count
+        until(lambda: chain.count > count + 50, "the chain goes on")
+    topics = f"^{name}-[0-9]$"
+    front = read_between(cluster, topics, endingAt=f"barrier:{name}")
+    behind = read_between(cluster, topics, startingAt=f"barrier:{name}")
+    assert len(front) > 50 and front == list(range(len(front)))
+    assert behind == list(range(len(front), chain.count))
+    assert name in {row["name"] for row in Management(cluster[2]).get("cluster", "barriers")}
+    refused(api.call("POST", "/cluster/barrier", {"name": name}), 400, "bad_request")
+    assert api.call("DELETE", f"/cluster/barriers/{name}").status == 204
+    assert api.call("DELETE", f"/cluster/barriers/{name}").status == 404
+    plan = f"/log/%2F/{queues[0]}/plan?to=barrier:{name}"
+    until(lambda: api.call("GET", plan).status == 400, "no node has the barrier")
+    refused(api.call("GET", plan), 400, "bad_request")
+
+
+def test_names_of_barriers_that_cannot_be_are_refused(cluster: Cluster, name: str) -> None:
+    api = Management(cluster[0])
+    for wrong in ("", "x" * 256, ["a"]):
+        refused(api.call("POST", "/cluster/barrier", {"name": wrong}), 400, "bad_request")
+    shell = Shell(cluster)
+    assert "positions (" in shell.do("barrier", "--name", name)
+    assert name in shell.do("barrier", "--kept")
+    shell.do("barrier", "--forget", name)
+    assert name not in shell.do("barrier", "--kept")

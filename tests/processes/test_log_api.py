@@ -184,3 +184,31 @@ def test_any_http_client_reads_blocks(cluster: Cluster, channel: Connect, name: 
     assert (first.messages, last.kind, last.next) == (1, END, int(plan.end[8:], 16))
     assert response.read() == b""
     connection.close()
+
+
+def test_a_filter_leaves_the_messages_that_it_takes(cluster: Cluster, channel: Connect, name: str) -> None:
+    """The node that serves the range evaluates the filter, whichever that is."""
+    publisher = channel(1)
+    publisher.queue_declare(name, durable=True, arguments={"x-queue-type": "stream"})
+    publisher.exchange_declare(f"{name}.x", "fanout")
+    publisher.queue_bind(name, f"{name}.x")
+    publisher.confirm_delivery()
+    for number in range(300):
+        body = b'{"n": %d}' % number
+        publisher.basic_publish(f"{name}.x", f"key.{number % 3}", body, pika.BasicProperties(delivery_mode=2))
+    plan = client(cluster).plan("/", name)
+    (part,) = plan.ranges
+
+    def taken(place: int, filter: str) -> list[bytes | None]:
+        reader = client(cluster, place)
+        blocks = list(reader.blocks("/", name, part.first, part.end, plan.replicas, filter))
+        assert blocks[-1].next == int(part.end[8:], 16)
+        return [row.body for row in rows_of_blocks(Topic(name, plan.partition), blocks)]
+
+    for place in range(3):
+        assert taken(place, "/n >= 297") == [b'{"n": 297}', b'{"n": 298}', b'{"n": 299}']
+        assert len(taken(place, "x_routing_key = 'key.1'")) == 100
+        assert len(taken(place, "x_routing_key IN ('key.1', 'key.2') AND /n < 3")) == 2
+        assert taken(place, "/n > 300") == []
+    with pytest.raises(LogApiError, match="invalid filter"):
+        taken(0, "n >")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from cluster.admin.api.loop_share import LoopShare
@@ -15,7 +16,9 @@ from cluster.admin.views import OwnedPartition
 from cluster.owner.log_plan import LogPlan, PositionAheadError, Wish
 from cluster.owner.log_reading import NotAppliedError, PositionGoneError, cut_blocks, read_step
 from cluster.owner.walking import EntriesGoneError
+from node.expressions.selector import Selector
 from node.message.streams import OffsetKind, StreamOffset
+from node.queue.filtering import Looking
 from replication.host import Host
 from replication.journal import DamagedEntryError
 
@@ -105,7 +108,8 @@ class LogAnswers:
 
     async def read(self, argument: Mapping[str, Any]) -> dict[str, Any] | None:
         """The first `blocks` of a range from the position `first` to `end`, and the `next` position; None
-        without a replica. An owner with `sparing` does not answer.
+        without a replica. With a `filter`, the octets of a selector, blocks have what that takes. An owner
+        with `sparing` does not answer.
         """
         owner = self._owners.get(argument["partition"])
         if owner is None:
@@ -136,7 +140,9 @@ class LogAnswers:
             return None
         step = read_step(owner.machine, group.log, queue, argument["first"], argument["end"])
         blocks: list[bytes] = []
-        for block in cut_blocks(step):
+        filter = argument.get("filter", b"")
+        looking = Looking(_selector(filter)) if filter else None
+        for block in cut_blocks(step, looking):
             if block is not None:
                 blocks.append(block)
             await self._share.breath()
@@ -145,3 +151,9 @@ class LogAnswers:
 
 def _gone(error: PositionGoneError) -> dict[str, Any]:
     return {"refused": "gone", "oldest": error.oldest, "lost": error.lost, "exact": error.exact}
+
+
+@lru_cache(64)
+def _selector(data: bytes) -> Selector:
+    """A range is read in many steps, each with the same filter."""
+    return Selector(data)

@@ -49,11 +49,13 @@ class LogReplicas:
             refusals += [answer] if answer is not None else []
         raise self._refusal(refusals)
 
-    async def blocks(self, first: int, end: int) -> AsyncIterator[tuple[int, bytes]]:
-        """The blocks of a range, some at a time, each with the position to go on at."""
-        node = ""
+    async def blocks(self, first: int, end: int, filter: bytes = b"") -> AsyncIterator[tuple[int, bytes]]:
+        """The blocks of a range, some at a time, each with the position to go on at. `filter`: the octets of
+        a selector; empty for all messages.
+        """
+        node, asked = "", {**self._asked, "end": end, **({"filter": filter} if filter else {})}
         while first < end:
-            node, answer = await self._read(node, {**self._asked, "first": first, "end": end})
+            node, answer = await self._read(node, {**asked, "first": first})
             first = answer["next"]
             yield first, answer["blocks"]
 

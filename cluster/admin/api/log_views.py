@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final
 
+from cluster.admin.api.barrier_views import BARRIER_PREFIX, barrier_position
 from cluster.admin.api.call import Call
 from cluster.admin.api.errors import ApiError, bad_request
 from cluster.admin.api.log_replicas import LogReplicas
@@ -13,10 +14,14 @@ from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 from cluster.admin.api.stream_positions import check_names, read_position, readable_stream
 from cluster.catalog.definitions import QueueDefinition
+from cluster.config.formats import BARRIERS_AND_FILTERS
 from cluster.owner.log_plan import UNLIMITED, Wish
+from node.expressions.condition import encoded_condition
+from node.expressions.errors import ExpressionError
 from node.message.bookmarks import bookmark_of, is_bookmark
-from node.message.streams import StreamOffset
+from node.message.streams import OffsetKind, StreamOffset
 from node.queue.block_format import END_BLOCK, REFUSAL_BLOCK, encode_block
+from node.ranges.range_set import Range
 
 endpoints = Endpoints()
 
@@ -26,7 +31,7 @@ RANGE_OCTETS: Final = 64 * 1024 * 1024
 """The octets of entries that a range has, unless the client asks for more or fewer."""
 
 _OF_PLANS: Final = ("from", "to", "rows", "octets", "range_octets", "from_count")
-_OF_BLOCKS: Final = ("from", "to")
+_BETWEEN: Final = ("from", "to")
 
 
 @endpoints.on("GET", "/log/{vhost}/{name}/plan")
@@ -35,8 +40,8 @@ async def plan_log(services: Services, call: Call) -> dict[str, Any]:
     check_names(call, _OF_PLANS)
     queue = await readable_stream(services, call, call.path["name"])
     wish = Wish(
-        _position(queue, call.query, "from", "earliest"),
-        _position(queue, call.query, "to", "latest"),
+        _position(services, queue, call.query, "from", "earliest"),
+        _position(services, queue, call.query, "to", "latest"),
         _limit(call.query, "rows", UNLIMITED),
         _limit(call.query, "octets", UNLIMITED),
         _limit(call.query, "range_octets", RANGE_OCTETS),
@@ -60,26 +65,40 @@ async def plan_log(services: Services, call: Call) -> dict[str, Any]:
 @endpoints.on("GET", "/log/{vhost}/{name}/blocks")
 async def read_log(services: Services, call: Call) -> Streamed:
     """The messages of the stream between two positions, as blocks."""
-    check_names(call, _OF_BLOCKS)
-    for name in _OF_BLOCKS:
+    check_names(call, (*_BETWEEN, "filter"))
+    for name in _BETWEEN:
         if not is_bookmark(call.query.get(name, "")):
             raise bad_request(f"{name} is missing, or no bookmark: blocks are read between two bookmarks")
     queue = await readable_stream(services, call, call.path["name"])
-    first, end = (_position(queue, call.query, name, "").value for name in _OF_BLOCKS)
+    first, end = (read_position(queue, name, call.query[name]).value for name in _BETWEEN)
     if end < first:
         raise bad_request(f"to, {call.query['to']}, is in front of from, {call.query['from']}")
-    return Streamed(BLOCKS_TYPE, _blocks(_replicas(services, queue), queue, first, end))
+    filter = _filter(services, call.query.get("filter", ""))
+    return Streamed(BLOCKS_TYPE, _blocks(_replicas(services, queue), queue, (first, end), filter))
+
+
+def _filter(services: Services, text: str) -> bytes:
+    """The octets of the selector that a text stands for. Raises ApiError."""
+    if not text:
+        return b""
+    if services.formats < BARRIERS_AND_FILTERS:
+        raise bad_request("upgrade all nodes first: one runs a release that filters no log")
+    try:
+        return encoded_condition(text)
+    except ExpressionError as error:
+        raise bad_request(f"invalid filter: {error}") from None
 
 
 async def _blocks(
-    replicas: LogReplicas, queue: QueueDefinition, first: int, end: int
+    replicas: LogReplicas, queue: QueueDefinition, between: Range, filter: bytes
 ) -> AsyncGenerator[bytes, None]:
     """The blocks of a range, and the one that ends it. Raises ApiError before the first of them; a later
     refusal is a block.
     """
     begun = False
+    first, end = between
     try:
-        async for following, blocks in replicas.blocks(first, end):
+        async for following, blocks in replicas.blocks(first, end, filter):
             first, begun = following, True
             if blocks:
                 yield blocks
@@ -125,9 +144,14 @@ def _range(queue: QueueDefinition, row: tuple[int, int, int, int]) -> dict[str, 
     return {**positions, "rows": rows, "octets": octets}
 
 
-def _position(queue: QueueDefinition, query: Mapping[str, str], name: str, default: str) -> StreamOffset:
+def _position(
+    services: Services, queue: QueueDefinition, query: Mapping[str, str], name: str, default: str
+) -> StreamOffset:
     """Raises ApiError."""
-    return read_position(queue, name, query.get(name, default))
+    text = query.get(name, default)
+    if text.startswith(BARRIER_PREFIX):
+        return StreamOffset(OffsetKind.NUMBER, barrier_position(services, queue, text))
+    return read_position(queue, name, text)
 
 
 def _limit(query: Mapping[str, str], name: str, default: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from cluster.admin.api import (
+    barrier_views,
     channel_views,
     cluster_views,
     connection_views,
@@ -48,6 +49,7 @@ _MODULES: Final = (
     message_views,
     move_views,
     node_views,
+    barrier_views,
     partition_views,
     permission_views,
     policy_views,

@@ -8,7 +8,6 @@ from typing import Any
 from cluster.admin.api import survey
 from cluster.admin.api.audience import Audience
 from cluster.admin.api.call import Call
-from cluster.admin.api.cuts import CutError, take_cut
 from cluster.admin.api.errors import ApiError, bad_request, no_such_object
 from cluster.admin.api.node_report import HAND_OVER
 from cluster.admin.api.responses import DONE, Rows, Status
@@ -16,7 +15,6 @@ from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 from cluster.catalog.definitions import PartitionDefinition, PartitionKind
 from cluster.catalog.replica import CATALOG
-from node.message.bookmarks import bookmark_of
 
 endpoints = Endpoints()
 
@@ -66,33 +64,3 @@ async def put_owner(services: Services, call: Call) -> Status:
     if not await services.inquiry.ask(facts["owner"], HAND_OVER, asked):
         raise ApiError(503, "service_unavailable", "the owner has changed meanwhile: ask again")
     return DONE
-
-
-@endpoints.on("POST", "/cluster/barrier", Audience.ADMINISTRATOR)
-async def take_barrier(services: Services, call: Call) -> dict[str, Any]:
-    """Take a consistent cut through the logs of all partitions in journals. Clients get no confirms and no
-    new messages meanwhile, for a second at most.
-    """
-    partitions = {
-        one.id for one in services.state.partitions.values() if one.kind is PartitionKind.REPLICATED
-    }
-    try:
-        cut = await take_cut(services.inquiry, partitions)
-    except CutError as error:
-        raise ApiError(503, "service_unavailable", f"{error}: ask again") from None
-    messages = {position.partition: position.message for _, position in cut}
-    services.log.info("barrier_taken", user=call.user, partitions=len(cut))
-    return {
-        "partitions": [
-            {"id": one.partition, "node": node, "term": one.term, "index": one.entry} for node, one in cut
-        ],
-        "queues": [
-            {
-                "vhost": one.vhost,
-                "name": one.name,
-                "bookmark": bookmark_of(one.id, messages[one.partition]),
-            }
-            for one in services.state.queues.values()
-            if one.partition in messages
-        ],
-    }

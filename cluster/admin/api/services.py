@@ -64,6 +64,11 @@ class Services:
         return directory(self.config, self.state)
 
     @property
+    def formats(self) -> int:
+        """The number of the formats that all members read, and may be written."""
+        return min(self.config.cluster.formats, self.state.members.formats_of_all)
+
+    @property
     def running(self) -> list[str]:
         """This node, and those that there is a connection to."""
         return [self.node, *self.connected()]

@@ -49,8 +49,8 @@ def read_position(queue: QueueDefinition, name: str, text: str) -> StreamOffset:
     if moment is not None:
         return StreamOffset(OffsetKind.TIME, moment)
     raise bad_request(
-        f"{name}, {text!r}, is no position: earliest, latest, a bookmark, a time as in ISO 8601, or an age "
-        "such as 12h"
+        f"{name}, {text!r}, is no position: earliest, latest, a bookmark, barrier:NAME, a time as in "
+        "ISO 8601, or an age such as 12h"
     )
 
 
