@@ -34,7 +34,7 @@ SIMULATOR_READY := build/.quorate-simulator
 # What is run so takes quorate's packages from where they were compiled, and all else from the tree.
 AS_COMPILED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$(COMPILED_TREE):$(CURDIR)
 
-.PHONY: help environment up test test-compiled compiled wheel test-watch test-compose test-console test-pipeline chaos test-chaos proof clients check format types sim sim-compiled bench conformance ratchet lock clean
+.PHONY: help environment up test test-compiled compiled wheel test-watch test-compose test-console test-pipeline chaos test-chaos proof clients check format types sim sim-compiled bench bench-pipeline conformance ratchet lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -98,6 +98,9 @@ sim-compiled: $(SIMULATOR_READY) ## the same with quorate and the simulator comp
 
 bench: $(BENCH_READY) $(COMPILED_READY) ## measure ours, compiled, and, where installed, RabbitMQ (ARGS="--rounds 1 --rows … " adds options)
 	$(AS_COMPILED) $(BIN)/python -m bench $(ARGS)
+
+bench-pipeline: $(PIPELINE_READY) $(COMPILED_READY) ## measure the data pipeline on Spark beside its peers and limits, the nodes compiled (ARGS="--messages 1000000 --rows sources,audits")
+	$(AS_COMPILED) $(PIPELINE)/python -m bench.pipeline $(ARGS)
 
 conformance: $(READY) ## write docs/conformance.md from the tests' requirement marks
 	$(BIN)/python -m scripts.conformance

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from cluster.catalog.barriers import Barriers
 from cluster.catalog.definitions import (
     Move,
     PartitionDefinition,
@@ -19,6 +18,7 @@ from cluster.catalog.definitions import (
     partition_from_plain,
     to_plain,
 )
+from cluster.catalog.kept_cuts import KeptCuts
 from cluster.catalog.observer import Observer
 
 FIRST_QUEUE_PARTITION: Final = 1
@@ -53,10 +53,10 @@ class PartitionTable:
         self.queues: Counter[int] = Counter()
         """How many queues each partition holds."""
         self.last = FIRST_QUEUE_PARTITION - 1
-        self.barriers = Barriers()
+        self.cuts = KeptCuts()
         self._observer = observer
         self.commands: dict[str, Callable[..., Any]] = {
-            **self.barriers.commands,
+            **self.cuts.commands,
             "begin_move": self._begin,
             "revise_move": self._revise,
             "settle_move": self._settle,

@@ -449,7 +449,7 @@ class CatalogState:
             "version": CATALOG_SNAPSHOT_VERSION,
             "members": self.members.to_plain(),
             "partitions": self.table.to_plain(),
-            **self.table.barriers.to_plain(),
+            **self.table.cuts.to_plain(),
             "queues": [to_plain(queue) for queue in self.queues.values()],
             "vhosts": {name: vhost_to_plain(vhost) for name, vhost in self.vhosts.items()},
             "access": self.access.to_plain(),
@@ -470,7 +470,7 @@ class CatalogState:
         self.witnesses.restore(plain.get("witnesses", [node.front_end for node in self.nodes.values()]))
         queues = [queue_from_plain(queue) for queue in plain["queues"]]
         self.table.restore(plain["partitions"], plain["last_partition"], (one.partition for one in queues))
-        self.table.barriers.restore(plain.get("barriers", ()))
+        self.table.cuts.restore(plain.get("barriers", ()))
         self.queues = {(queue.vhost, queue.name): queue for queue in queues}
         self.queues_by_id = {queue.id: queue for queue in queues}
         self.topics.restore(queues)

@@ -177,7 +177,7 @@ messages that retention has removed (`node.queue.subscriptions`).
 """
 
 BARRIERS_AND_FILTERS: Final = 30
-"""From this level on nodes carry out the catalog's commands about barriers (`cluster.catalog.barriers`), and
+"""From this level on nodes carry out the catalog's commands about barriers (`cluster.catalog.kept_cuts`), and
 filter the messages of a log for readers that ask so.
 """
 

@@ -36,7 +36,7 @@ READ_ENTRIES: Final = 256
 BLOCK_OCTETS: Final = 256 * 1024
 """A block of so many octets gets no further message."""
 
-LOOK_STEPS: Final = 2000
+STEPS_AT_ONCE: Final = 2000
 """Steps in which a selector looks at messages before the work may be interrupted: a millisecond or so."""
 
 LOOKED_AT: Final = 32
@@ -185,14 +185,14 @@ def cut_blocks(step: LogStep, looking: Looking | None = None) -> Iterator[bytes 
 
 
 def _matching(pieces: Iterable[tuple[int, int, Run]], looking: Looking) -> Iterator[tuple[int, int, Run]]:
-    """The parts of pieces that a selector takes. After about `LOOK_STEPS` each comes an empty run, where the
-    work may be interrupted.
+    """The parts of pieces that a selector takes. After about `STEPS_AT_ONCE` each comes an empty run, where
+    the work may be interrupted.
     """
     for first, time_ms, piece in pieces:
         at = 0
         while at < piece.count:
-            rest = piece.slice(at, min(piece.count - at, max(1, LOOK_STEPS // looking.message_steps)))
-            some = rest.slice(0, looking.within(rest, LOOK_STEPS))
+            rest = piece.slice(at, min(piece.count - at, max(1, STEPS_AT_ONCE // looking.message_steps)))
+            some = rest.slice(0, looking.within(rest, STEPS_AT_ONCE))
             for low, high in looking.look(first + at, some)[0]:
                 yield low, time_ms, some.slice(low - first - at, high - low + 1)
             at += some.count

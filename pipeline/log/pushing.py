@@ -81,7 +81,7 @@ EVERYTHING: Final = Narrowing()
 
 
 def narrowing_of(conditions: Iterable[Condition]) -> Narrowing:
-    """What all conditions together leave to read. Conditions that nothing is known about leave everything."""
+    """The part that all conditions together leave to read. Unknown conditions leave everything."""
     found = EVERYTHING
     for one in conditions:
         found = _NARROWED.get(one.column, _as_it_was)(found, one)

@@ -103,4 +103,4 @@ def test_a_filter_may_be_interrupted_in_a_large_entry(site: Site) -> None:
     assert isinstance(step, LogStep)
     looking = Looking(Selector(encoded_condition("/n = 2")))
     pauses = list(cut_blocks(step, looking))
-    assert pauses.count(None) * log_reading.LOOK_STEPS > count * looking.message_steps / 2
+    assert pauses.count(None) * log_reading.STEPS_AT_ONCE > count * looking.message_steps / 2

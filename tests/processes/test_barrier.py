@@ -115,7 +115,7 @@ def read_between(cluster: Cluster, topics: str, **options: str) -> list[int]:
 def test_a_source_ends_and_begins_at_a_barrier_of_all_partitions(
     cluster: Cluster, channel: Connect, name: str
 ) -> None:
-    """What is read up to the barrier is a beginning of the chain, and what is read from there is the rest."""
+    """Up to the barrier comes a beginning of the chain, and from there on the rest."""
     queues = [f"{name}-{number}" for number in range(6)]
     for number, queue in enumerate(queues):
         channel(number % 3).queue_declare(queue, durable=True, arguments=STREAM)

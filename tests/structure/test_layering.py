@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "cluster": frozenset({"node", "replication"}),
     "pipeline": frozenset(),
     "chaos": frozenset(),
-    "bench": frozenset({"cluster", "node", "replication"}),
+    "bench": frozenset({"cluster", "node", "pipeline", "replication"}),
     "scripts": frozenset({"cluster", "node", "replication"}),
     "docs": frozenset(),
     "deploy": frozenset(),

@@ -12,14 +12,14 @@ from cluster.admin.api.errors import ApiError, bad_request, no_such_object
 from cluster.admin.api.responses import DONE, Rows, Status
 from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
-from cluster.catalog.barriers import Barrier
 from cluster.catalog.definitions import PartitionKind, QueueDefinition
+from cluster.catalog.kept_cuts import KeptCut
 from cluster.config.formats import BARRIERS_AND_FILTERS
 from node.message.bookmarks import bookmark_of
 
 endpoints = Endpoints()
 
-MOST_OCTETS_OF_NAME: Final = 255
+_MOST_OCTETS: Final = 255
 
 BARRIER_PREFIX: Final = "barrier:"
 """In front of the name of a barrier, where a position is asked for."""
@@ -60,25 +60,25 @@ def _checked_name(services: Services, call: Call) -> str | None:
     if "name" not in fields.values:
         return None
     name = fields.text("name")
-    if not 1 <= len(name.encode()) <= MOST_OCTETS_OF_NAME:
-        raise bad_request(f"a barrier has a name of 1 to {MOST_OCTETS_OF_NAME} octets")
+    if not 1 <= len(name.encode()) <= _MOST_OCTETS:
+        raise bad_request(f"a barrier has a name of 1 to {_MOST_OCTETS} octets")
     if services.formats < BARRIERS_AND_FILTERS:
         raise bad_request("upgrade all nodes first: one runs a release that keeps no barriers")
-    services.state.table.barriers.check_free(name)
+    services.state.table.cuts.check_free(name)
     return name
 
 
 @endpoints.on("GET", "/cluster/barriers")
 async def list_barriers(services: Services, call: Call) -> Rows:
     """The barriers that are kept: of each partition the latest number of a message in front."""
-    barriers = services.state.table.barriers.by_name.values()
+    barriers = services.state.table.cuts.by_name.values()
     return Rows([_row(one) for one in barriers], ("name",))
 
 
 @endpoints.on("DELETE", "/cluster/barriers/{name}", Audience.ADMINISTRATOR)
 async def delete_barrier(services: Services, call: Call) -> Status:
     """Forget a barrier. Messages are not touched."""
-    if call.path["name"] not in services.state.table.barriers.by_name:
+    if call.path["name"] not in services.state.table.cuts.by_name:
         raise no_such_object()
     await _submit(services, "forget_barrier", name=call.path["name"])
     return DONE
@@ -87,13 +87,13 @@ async def delete_barrier(services: Services, call: Call) -> Status:
 def barrier_position(services: Services, queue: QueueDefinition, text: str) -> int:
     """The position of a barrier in a queue, from `barrier:NAME`. Raises ApiError."""
     name = text.removeprefix(BARRIER_PREFIX)
-    barrier = services.state.table.barriers.by_name.get(name)
+    barrier = services.state.table.cuts.by_name.get(name)
     if barrier is None:
         raise bad_request(f"there is no barrier '{name}': GET /api/cluster/barriers lists them")
     return barrier.position(queue.partition)
 
 
-def _row(barrier: Barrier) -> dict[str, Any]:
+def _row(barrier: KeptCut) -> dict[str, Any]:
     numbers = sorted(barrier.numbers.items())
     return {"name": barrier.name, "partitions": [{"id": one, "number": number} for one, number in numbers]}
 

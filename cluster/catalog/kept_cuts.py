@@ -1,5 +1,5 @@
-"""Barriers with names: consistent cuts through the logs of all partitions that the catalog keeps (requirement
-X9), for readers that begin or end there.
+"""Consistent cuts through the logs of all partitions that the catalog keeps under names, as barriers
+(requirement X9), for readers that begin or end there.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from node.refusal import NotFoundError, PreconditionFailedError
 
-MOST_BARRIERS: Final = 256
+MOST_KEPT_CUTS: Final = 256
 """The most barriers that the catalog keeps."""
 
 
 @dataclass(frozen=True, slots=True)
-class Barrier:
+class KeptCut:
     """numbers: of each partition, the latest number of a message in front of the cut."""
 
     name: str
@@ -29,11 +29,11 @@ class Barrier:
         return [self.name, sorted(self.numbers.items())]
 
 
-class Barriers:
+class KeptCuts:
     """The barriers by name, a part of the catalog's state. Pure and deterministic."""
 
     def __init__(self) -> None:
-        self.by_name: dict[str, Barrier] = {}
+        self.by_name: dict[str, KeptCut] = {}
         self.commands: dict[str, Callable[..., Any]] = {
             "keep_barrier": self._keep,
             "forget_barrier": self._forget,
@@ -43,12 +43,12 @@ class Barriers:
         """Raises PreconditionFailedError where a barrier cannot be kept under a name."""
         if name in self.by_name:
             raise PreconditionFailedError(f"there is a barrier '{name}': a barrier never changes")
-        if len(self.by_name) >= MOST_BARRIERS:
-            raise PreconditionFailedError(f"there are {MOST_BARRIERS} barriers: delete one first")
+        if len(self.by_name) >= MOST_KEPT_CUTS:
+            raise PreconditionFailedError(f"there are {MOST_KEPT_CUTS} barriers: delete one first")
 
     def _keep(self, name: str, numbers: Iterable[tuple[int, int]]) -> None:
         self.check_free(name)
-        self.by_name[name] = Barrier(name, dict(numbers))
+        self.by_name[name] = KeptCut(name, dict(numbers))
 
     def _forget(self, name: str) -> None:
         if self.by_name.pop(name, None) is None:

@@ -1,4 +1,4 @@
-"""Barriers under names in the catalog: equal on every replica, kept, and never changed (X9)."""
+"""KeptCuts under names in the catalog: equal on every replica, kept, and never changed (X9)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.catalog.barriers import MOST_BARRIERS
+from cluster.catalog.kept_cuts import MOST_KEPT_CUTS
 from cluster.catalog.observer import Observer
 from cluster.catalog.state import CatalogState, encode_command
 from node.refusal import NotFoundError, PreconditionFailedError
@@ -31,7 +31,7 @@ class Catalog:
 def test_a_barrier_stands_behind_the_latest_numbers_of_all_partitions() -> None:
     catalog = Catalog()
     catalog.do("keep_barrier", name="b", numbers=[[1, 40], [7, 0]])
-    barrier = catalog.state.table.barriers.by_name["b"]
+    barrier = catalog.state.table.cuts.by_name["b"]
     assert [barrier.position(one) for one in (1, 7)] == [41, 1]
     # A partition that was made behind the barrier has no message in front.
     assert barrier.position(8) == 1
@@ -39,7 +39,7 @@ def test_a_barrier_stands_behind_the_latest_numbers_of_all_partitions() -> None:
 
 def test_barriers_never_change_and_are_no_more_than_the_limit() -> None:
     catalog = Catalog()
-    for number in range(MOST_BARRIERS):
+    for number in range(MOST_KEPT_CUTS):
         catalog.do("keep_barrier", name=str(number), numbers=[[1, number]])
     with pytest.raises(PreconditionFailedError, match="there is a barrier '3': a barrier never changes"):
         catalog.do("keep_barrier", name="3", numbers=[])
@@ -49,7 +49,7 @@ def test_barriers_never_change_and_are_no_more_than_the_limit() -> None:
     with pytest.raises(NotFoundError):
         catalog.do("forget_barrier", name="3")
     catalog.do("keep_barrier", name="more", numbers=[])
-    assert len(catalog.state.table.barriers.by_name) == MOST_BARRIERS
+    assert len(catalog.state.table.cuts.by_name) == MOST_KEPT_CUTS
 
 
 def test_snapshots_have_the_barriers() -> None:
@@ -60,6 +60,6 @@ def test_snapshots_have_the_barriers() -> None:
     catalog.do("keep_barrier", name="a", numbers=[])
     other.state.restore(catalog.state.snapshot())
     assert other.state.snapshot() == catalog.state.snapshot()
-    assert other.state.table.barriers.by_name == catalog.state.table.barriers.by_name
+    assert other.state.table.cuts.by_name == catalog.state.table.cuts.by_name
     other.state.restore(before)
-    assert not other.state.table.barriers.by_name
+    assert not other.state.table.cuts.by_name

@@ -1,0 +1,70 @@
+"""`python -m bench.pipeline`: measure, and print the table."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+from pyspark.sql import SparkSession
+
+from bench.load import build
+from bench.pipeline.measuring import MEASURES, Pipeline, fill_streams
+from bench.pipeline.memory_source import MemorySource
+from bench.pipeline.table import Measured, markdown
+from bench.quorate import Quorate
+from pipeline.log.options import PASSWORD_VARIABLE
+from pipeline.spark.session import opened
+from replication.journal import log as compiled_or_not
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def chosen_measures(_: click.Context, __: click.Parameter, value: str | None) -> list[str]:
+    names = list(MEASURES) if value is None else value.split(",")
+    if unknown := [name for name in names if name not in MEASURES]:
+        raise click.BadParameter(f"unknown: {', '.join(unknown)}; there are {', '.join(MEASURES)}")
+    return names
+
+
+@click.command()
+@click.option("--rows", callback=chosen_measures, help="Measurements, with commas between; all without it.")
+@click.option("--messages", default=200_000, show_default=True, type=click.IntRange(100))
+@click.option("--seconds", default=5.0, show_default=True, help="Seconds of each load.")
+@click.option("--cores", default=2, show_default=True, help="Tasks of Spark at a time.")
+def measure_pipeline(rows: list[str], messages: int, seconds: float, cores: int) -> None:
+    """Measures sources, sink and audit of the pipeline on three nodes, beside their peers and limits."""
+    build()
+    # Spark's Python workers import the sources of the bench.
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    os.environ[PASSWORD_VARIABLE] = "guest"
+    with tempfile.TemporaryDirectory(prefix="quorate-bench-", ignore_cleanup_errors=True) as directory:
+        cluster = Quorate(Path(directory) / "quorate")
+        cluster.start()
+        try:
+            with opened(f"local[{cores}]") as spark:
+                bench = Pipeline(cluster, Path(directory) / "quorate" / "data", spark, messages, seconds)
+                found = list(_measured(bench, spark, rows))
+        finally:
+            cluster.stop()
+    build_of = "interpreted" if str(compiled_or_not.__file__).endswith(".py") else "compiled"
+    note = (
+        f"{messages:,} messages of 256 octets, three {build_of} nodes, Spark with {cores} tasks at a time, "
+        f"all on {os.cpu_count()} cores."
+    )
+    click.echo(markdown(found, note))
+
+
+def _measured(bench: Pipeline, spark: SparkSession, names: list[str]) -> Iterator[Measured]:
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.dataSource.register(MemorySource)
+    fill_streams(bench)
+    for name in names:
+        click.echo(f"measuring {name}", err=True)
+        yield from MEASURES[name](bench)
+
+
+if __name__ == "__main__":
+    measure_pipeline()
