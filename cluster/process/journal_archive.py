@@ -84,11 +84,15 @@ class JournalArchive:
         self._count()
 
     def close(self) -> None:
-        """End the thread after the segment in hand. Blocks until then."""
-        if self._archiver is not None:
-            self._archiver.close()
+        """End the thread after the segment in hand. Blocks until then, for some seconds at most."""
+        archiver, self._archiver = self._archiver, None
+        if archiver is not None:
+            archiver.close()
 
     def _told(self, outcome: StoreOutcome) -> None:
+        if self._archiver is None:
+            # The process ends, and writes nothing more to its journal.
+            return
         archiving, was_failing = self._archiving, self._archiving.failing
         if outcome.error is not None:
             if not was_failing:

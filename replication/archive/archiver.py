@@ -17,6 +17,10 @@ PRUNE_S: Final = 60.0
 """Seconds between two looks for segments that have become too old."""
 
 
+CLOSE_S: Final = 5.0
+"""Seconds for which the end of a process waits for a disk."""
+
+
 class StoreOutcome(NamedTuple):
     """The outcome of one look at the archive. number: the segment that was to be stored, 0 without one.
     octets: of all segments in the archive. removed: segments that had no place any more.
@@ -61,9 +65,11 @@ class Archiver:
         self._jobs.put(number)
 
     def close(self) -> None:
-        """Stop the thread after the segment in hand. Blocks until then."""
+        """Stop the thread after the segment in hand. Blocks until then, but not for longer than `CLOSE_S`: a
+        segment that is not stored by then is stored after the next start.
+        """
         self._jobs.put(None)
-        self._worker.join()
+        self._worker.join(CLOSE_S)
 
     def _run(self) -> None:
         while (number := self._wait()) is not None:

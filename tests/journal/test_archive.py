@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Event
 
 import pytest
 from hypothesis import given
@@ -485,3 +486,23 @@ def test_the_thread_prunes_while_nothing_is_stored(loop_of: Callable[..., Loop])
     machine = Machine(1, links=False)
     loop = loop_of(lambda: machine.archive, 0.01)
     assert loop.outcome() == StoreOutcome(0, None, 0, 0)
+
+
+@pytest.mark.interpreted
+def test_the_end_of_a_process_does_not_wait_for_a_disk_that_hangs(
+    loop_of: Callable[..., Loop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("replication.archive.archiver.CLOSE_S", 0.01)
+    hanging, go_on = Event(), Event()
+
+    def open_archive() -> Archive:
+        hanging.set()
+        assert go_on.wait(PATIENCE_S)
+        raise FileNotFoundError(errno.ENOENT, "No such directory", "/archive")
+
+    loop = loop_of(open_archive)
+    loop.archiver.store(1)
+    assert hanging.wait(PATIENCE_S)
+    loop.archiver.close()
+    assert loop.outcomes == []
+    go_on.set()

@@ -9,10 +9,11 @@ import pytest
 
 from pipeline.journal.rows import ROWS, columns_of
 from tests.pipeline.journals import rows_of, segment_of
+from tests.pipeline.test_archives import node
 from tests.pipeline.test_damage import BATCHES, flipped, offsets
 from tests.pipeline.test_tables import journals
 
-__all__ = ["journals"]
+__all__ = ["journals", "node"]
 
 pytestmark = pytest.mark.spark
 
@@ -38,6 +39,16 @@ def test_a_table_has_the_rows_that_the_decoder_gives(spark: Any, journals: list[
     ]
     found = sorted(tuple(row[name] for name in key) for row in frame.select(*key).collect())
     assert found == sorted(tuple(getattr(row, name) for name in key) for row in expected)
+
+
+@pytest.mark.requirement("F8.1", "F8.2")
+def test_a_journal_with_its_archive_is_one(spark: Any, node: str, tmp_path: Path) -> None:
+    """Segment 1 is in the archive, segment 2 in both, and the others are in the journal."""
+    frame = source(spark, journals=f"n7={node}", table="entries").load()
+    found = sorted((row.node, row.segment, row.log_index) for row in frame.collect())
+    assert found == [("n7", 1, 1), ("n7", 2, 2), ("n7", 3, 3), ("n7", 4, 4)]
+    with pytest.raises(Exception, match="is no directory with a journal"):
+        source(spark, path=f"{node},{tmp_path / 'none'}").load().collect()
 
 
 @pytest.mark.requirement("F8.1", "F8.2")
