@@ -9,8 +9,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from pipeline.arrow.columns import arrow_schema
 from pipeline.log.rows import TOPIC_COLUMNS
-from pipeline.spark.columns import arrow_schema, schema_of
+from pipeline.spark.columns import schema_of
 
 BATCH_ROWS: Final = 4096
 SEVEN_COLUMNS: Final = ("bookmark", "queue", "partition", "sequence", "time", "routing_key", "body")

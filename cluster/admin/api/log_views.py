@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final
 
-from cluster.admin.api.barrier_views import BARRIER_PREFIX, barrier_position
 from cluster.admin.api.call import Call
 from cluster.admin.api.errors import ApiError, bad_request
 from cluster.admin.api.log_replicas import LogReplicas
 from cluster.admin.api.responses import Streamed, to_json
 from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
-from cluster.admin.api.stream_positions import check_names, read_position, readable_stream
+from cluster.admin.api.stream_positions import check_names, read_bookmark, read_position, readable_stream
 from cluster.catalog.definitions import QueueDefinition
 from cluster.config.formats import BARRIERS_AND_FILTERS
 from cluster.owner.log_plan import UNLIMITED, Wish
 from node.expressions.condition import encoded_condition
 from node.expressions.errors import ExpressionError
 from node.message.bookmarks import bookmark_of, is_bookmark
-from node.message.streams import OffsetKind, StreamOffset
+from node.message.streams import StreamOffset
 from node.queue.block_format import END_BLOCK, REFUSAL_BLOCK, encode_block
 from node.ranges.range_set import Range
 
@@ -70,7 +69,7 @@ async def read_log(services: Services, call: Call) -> Streamed:
         if not is_bookmark(call.query.get(name, "")):
             raise bad_request(f"{name} is missing, or no bookmark: blocks are read between two bookmarks")
     queue = await readable_stream(services, call, call.path["name"])
-    first, end = (read_position(queue, name, call.query[name]).value for name in _BETWEEN)
+    first, end = (read_bookmark(queue, name, call.query[name]) for name in _BETWEEN)
     if end < first:
         raise bad_request(f"to, {call.query['to']}, is in front of from, {call.query['from']}")
     filter = _filter(services, call.query.get("filter", ""))
@@ -148,10 +147,7 @@ def _position(
     services: Services, queue: QueueDefinition, query: Mapping[str, str], name: str, default: str
 ) -> StreamOffset:
     """Raises ApiError."""
-    text = query.get(name, default)
-    if text.startswith(BARRIER_PREFIX):
-        return StreamOffset(OffsetKind.NUMBER, barrier_position(services, queue, text))
-    return read_position(queue, name, text)
+    return read_position(services, queue, name, query.get(name, default))
 
 
 def _limit(query: Mapping[str, str], name: str, default: int) -> int:

@@ -85,7 +85,7 @@ async def put_reader(services: Services, call: Call) -> dict[str, Any]:
     stream = await readable_stream(services, call, call.path["stream"])
     fields = call.fields()
     _check_fields(fields, ("from", "max_lag"))
-    begin = read_position(stream, "from", fields.text("from", "earliest"))
+    begin = read_position(services, stream, "from", fields.text("from", "earliest"))
     max_lag = _max_lag(fields, services.config.cluster.reader_max_lag_octets)
     _check_known(services)
     make = partial(services.front_end.readers.make, _ref(stream), _name(call), begin, max_lag)

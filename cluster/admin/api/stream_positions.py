@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from cluster.admin.api.barrier_views import BARRIER_PREFIX, barrier_position
 from cluster.admin.api.call import Call
 from cluster.admin.api.errors import bad_request, no_such_object, not_authorised
 from cluster.admin.api.internal_channel import internal_channel
@@ -37,10 +38,12 @@ def check_names(call: Call, known: tuple[str, ...]) -> None:
             raise bad_request(f"there is no parameter {name}; these are: {', '.join(known)}")
 
 
-def read_position(queue: QueueDefinition, name: str, text: str) -> StreamOffset:
+def read_position(services: Services, queue: QueueDefinition, name: str, text: str) -> StreamOffset:
     """The position that a parameter states. Raises ApiError."""
     if text in _NAMED:
         return _NAMED[text]
+    if text.startswith(BARRIER_PREFIX):
+        return StreamOffset(OffsetKind.NUMBER, barrier_position(services, queue, text))
     if is_bookmark(text):
         return StreamOffset(OffsetKind.NUMBER, read_bookmark(queue, name, text))
     age, moment = age_ms(text), moment_ms(text)
