@@ -14,9 +14,9 @@ from typing import Any, Final, Protocol
 
 from cluster.catalog.definitions import PartitionDefinition, PartitionKind, QueueDefinition
 from cluster.catalog.histories import check_not_history, history_of, queue_of
-from cluster.catalog.local_parts import LocalParts
 from cluster.catalog.owner_parts import check_whole
 from cluster.catalog.redeclaration import check_redeclared, check_stated
+from cluster.catalog.renaming import NamedQueues, give_name, renamed
 from cluster.catalog.topics import Topics
 from node.message.streams import X_HISTORY, history_name
 from node.queue.operations import Semantics
@@ -37,11 +37,8 @@ class StepRefusedError(Refusal):
         self.cause: Final = cause
 
 
-class QueueCommands(Protocol):
+class QueueCommands(NamedQueues, Protocol):
     """The catalog's state, as far as batches read and change it."""
-
-    queues: dict[_Name, QueueDefinition]
-    parts: LocalParts
 
     @property
     def partitions(self) -> dict[int, PartitionDefinition]: ...
@@ -49,7 +46,6 @@ class QueueCommands(Protocol):
     def check_placed(self, replicas: Sequence[str], transient: bool, front_end: int) -> tuple[str, ...]: ...
     @property
     def declare_queue(self) -> Callable[..., dict[str, Any]]: ...
-    def change_queue(self, queue: QueueDefinition) -> None: ...
     def remove_queue(self, queue: QueueDefinition) -> None: ...
 
 
@@ -92,7 +88,8 @@ class Batches:
 
     `create`: those of `declare_queue`, and `may_exist`. The others have the `name` of a queue, and with
     `front_end` and `holder` the connection that asks. `assert` has `properties` and `arguments`, which the
-    queue must have; `update` has `arguments`, of which None takes one away; `delete` has no more.
+    queue must have; `update` has `arguments`, of which None takes one away; `rename` has the new name `to`;
+    `delete` has no more.
     """
 
     def __init__(self, catalog: QueueCommands) -> None:
@@ -152,6 +149,15 @@ class Batches:
         check_not_history(there, draft)
         draft.remove(there)
 
+    def _check_rename(self, draft: Draft, vhost: str, step: dict[str, Any]) -> None:
+        there = _found(draft, vhost, step)
+        new = renamed(there, step["to"], draft, self._catalog.parts)
+        draft.remove(there)
+        draft.put(new)
+        made = draft.made.get((vhost, there.name))
+        if made is not None:
+            draft.made[vhost, new.name] = made
+
     # -- steps ----------------------------------------------------------------------------------
 
     def _create(self, vhost: str, step: dict[str, Any]) -> dict[str, Any] | None:
@@ -169,12 +175,17 @@ class Batches:
         self._catalog.remove_queue(self._catalog.queues[vhost, step["name"]])
         return None
 
+    def _rename(self, vhost: str, step: dict[str, Any]) -> dict[str, Any] | None:
+        give_name(self._catalog, self._catalog.queues[vhost, step["name"]], step["to"])
+        return None
+
 
 _CHECKS: Final[dict[str, Callable[[Batches, Draft, str, dict[str, Any]], None]]] = {
     "create": Batches._check_create,
     "assert": Batches._check_assert,
     "update": Batches._check_update,
     "delete": Batches._check_delete,
+    "rename": Batches._check_rename,
 }
 
 _STEPS: Final[dict[str, Callable[[Batches, str, dict[str, Any]], dict[str, Any] | None]]] = {
@@ -182,6 +193,7 @@ _STEPS: Final[dict[str, Callable[[Batches, str, dict[str, Any]], dict[str, Any] 
     "assert": Batches._assert,
     "update": Batches._update,
     "delete": Batches._delete,
+    "rename": Batches._rename,
 }
 
 _OF_HISTORIES: Final = PartitionDefinition(0, PartitionKind.REPLICATED, ())

@@ -6,7 +6,7 @@ A view belongs to one queue or stream of its virtual host, and goes with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from cluster.catalog.definitions import QueueDefinition
@@ -98,6 +98,11 @@ class Views:
         """Forget the views over a queue that is deleted."""
         for name in self._over.pop((vhost, queue), {}):
             del self._views[vhost, name]
+
+    def rename_queue(self, vhost: str, queue: str, new: str) -> None:
+        """The queue under the views has a new name."""
+        for view in self._over.pop((vhost, queue), {}).values():
+            self._add(vhost, replace(view, queue=new))
 
     # -- look-ups -------------------------------------------------------------------------------
 

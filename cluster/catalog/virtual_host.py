@@ -35,6 +35,15 @@ class VirtualHost:
         bindings = self.exchanges.bindings(destination=Destination(DestinationKind.QUEUE, name))
         self._forget(bindings, self.exchanges.remove_queue(name))
 
+    def rename_queue(self, name: str, new: str) -> None:
+        """Give a queue's bindings its new name. No exchange is without a binding meanwhile."""
+        self.exchanges.add_queue(new)
+        for binding in self.exchanges.bindings(destination=Destination(DestinationKind.QUEUE, name)):
+            moved = binding._replace(destination=Destination(DestinationKind.QUEUE, new))
+            if self.exchanges.bind(moved):
+                self.arguments[moved] = self.arguments.get(binding, {})
+        self.remove_queue(name)
+
     def _forget(self, bindings: list[Binding], auto_deleted: list[str]) -> None:
         """Forget the arguments of removed bindings, and of the bindings of exchanges deleted with them."""
         if auto_deleted:

@@ -20,7 +20,7 @@ from node.message.streams import (
 )
 from node.queue.placement_arguments import X_DOMAIN, X_INITIAL_OWNER, X_OWNERS, X_REPLICATION
 
-FORMAT_LEVEL: Final = 30
+FORMAT_LEVEL: Final = 31
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
@@ -52,6 +52,7 @@ past of their stream.
 With level 27 partitions have the ledgers of sinks, and decide branches of epochs.
 With level 29 streams have readers for which retention waits, and count the messages that it removes.
 With level 30 the catalog keeps barriers under names, and nodes filter the messages of a log for its readers.
+With level 31 batches of commands rename queues.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -157,6 +158,11 @@ VIEWS: Final = 21
 
 BATCHES: Final = 26
 """From this level on nodes carry out the catalog's command `batch` (`cluster.catalog.batches`)."""
+
+RENAMED_QUEUES: Final = 31
+"""From this level on nodes carry out the step `rename` of the catalog's command `batch`
+(`cluster.catalog.renaming`).
+"""
 
 NOTES_IN_LOGS: Final = 22
 """From this level on nodes read logs that have notes for histories (`node.queue.history_notes`), and

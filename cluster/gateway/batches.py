@@ -14,6 +14,7 @@ from cluster.catalog.definitions import QueueDefinition
 from cluster.catalog.local_parts import asks_for_part
 from cluster.catalog.owner_parts import whole_name
 from cluster.catalog.policy_settings import mistake_in_update
+from cluster.catalog.redeclaration import refuse_reserved
 from cluster.gateway.context import GatewayContext
 from cluster.gateway.descriptions import Descriptions
 from cluster.gateway.queue_declarations import Creation, QueueDeclarations
@@ -29,6 +30,7 @@ from node.session.batch_port import (
     QueryQueues,
     RefusedCommand,
     RemoveQueue,
+    RenameQueue,
     TakeBatch,
     UpdateQueue,
 )
@@ -132,6 +134,8 @@ class FrontEndBatches:
         if isinstance(command, RemoveQueue):
             known.pop(command.name, None)
             return "delete", {"name": name}
+        if isinstance(command, RenameQueue):
+            return "rename", {"name": name, "to": self._renaming(command, queue, known)}
         assert isinstance(command, UpdateQueue)
         present = known.get(command.name, {} if queue is None else queue.arguments)
         known[command.name] = self._updated(vhost, command, present)
@@ -161,6 +165,18 @@ class FrontEndBatches:
             "holder": 0,
             **self._declarations.place_of(declaration, placement),
         }
+
+    def _renaming(
+        self, command: RenameQueue, queue: QueueDefinition | None, known: dict[str, dict[str, Any]]
+    ) -> str:
+        """The new name of a queue. Raises Refusal."""
+        if not self._context.formats.know_renaming():
+            raise PreconditionFailedError(
+                "a node of the cluster runs a release that renames no queues; upgrade all nodes first"
+            )
+        refuse_reserved(command.to)
+        known[command.to] = known.pop(command.name, {} if queue is None else queue.arguments)
+        return command.to
 
     def _updated(self, vhost: str, command: UpdateQueue, present: Mapping[str, Any]) -> dict[str, Any]:
         name = command.name

@@ -30,7 +30,14 @@ from node.names import REPLY_TO
 from node.refusal import AccessRefusedError, NotFoundError, Refusal
 from node.routing.exchange import ExchangeKind
 from node.routing.matching import DestinationKind
-from node.session.batch_port import BatchCommand, MakeQueue, QueryQueues, RemoveQueue, UpdateQueue
+from node.session.batch_port import (
+    BatchCommand,
+    MakeQueue,
+    QueryQueues,
+    RemoveQueue,
+    RenameQueue,
+    UpdateQueue,
+)
 from node.session.commands import (
     Bind,
     Command,
@@ -91,6 +98,12 @@ class AccessChecks:
                 self._exchange(scope, Right.WRITE, dead_letters)
         elif isinstance(command, RemoveQueue):
             self._queue(scope, Right.CONFIGURE, command.name)
+        elif isinstance(command, RenameQueue):
+            # Whoever may read the new name gets the messages of the old one, and the other way round.
+            for name in (command.name, command.to):
+                self._queue(scope, Right.CONFIGURE, name)
+                self._queue(scope, Right.READ, name)
+                self._queue(scope, Right.WRITE, name)
         elif isinstance(command, QueryQueues) and not command.name:
             self._port.permissions.check_pattern(scope, Right.READ, EVERY_NAME)
 

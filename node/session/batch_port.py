@@ -46,6 +46,14 @@ class RemoveQueue:
 
 
 @dataclass(frozen=True, slots=True)
+class RenameQueue:
+    """Give a queue the name `to`. Its messages, consumers, bindings and views stay."""
+
+    name: str
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
 class QueryQueues:
     """Describe the queue of a name, or, where the name is empty, all queues of the virtual host; those alone
     that have these properties and arguments.
@@ -56,7 +64,7 @@ class QueryQueues:
     arguments: dict[str, Any]
 
 
-BatchCommand = MakeQueue | AssertQueue | UpdateQueue | RemoveQueue | QueryQueues
+BatchCommand = MakeQueue | AssertQueue | UpdateQueue | RemoveQueue | RenameQueue | QueryQueues
 
 
 class CommandDone(NamedTuple):

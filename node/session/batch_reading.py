@@ -19,6 +19,7 @@ from node.session.batch_port import (
     MakeQueue,
     QueryQueues,
     RemoveQueue,
+    RenameQueue,
     UpdateQueue,
 )
 from node.session.batch_text import BatchTextError, entries_in_text
@@ -96,7 +97,7 @@ def _read_command(entry: object) -> BatchCommand:
     if "link" in entry:
         raise BatchError(NOT_IMPLEMENTED, "there are no commands for links")
     if verb == "rename":
-        raise BatchError(NOT_IMPLEMENTED, "no queue is renamed: create another one, and move the messages")
+        return _rename(entry)
     read = _READERS.get(verb) if isinstance(verb, str) else None
     if read is None:
         raise BatchError(BAD, f"command {verb!r} is none of {', '.join(sorted(_READERS))}, rename")
@@ -108,6 +109,17 @@ def _read_command(entry: object) -> BatchCommand:
     properties, arguments = _options(entry.get("with"))
     _check_names(name, arguments)
     return read(name, properties, arguments)
+
+
+def _rename(entry: dict[object, object]) -> RenameQueue:
+    name, to = entry.get("queue"), entry.get("to")
+    if not isinstance(name, str) or not isinstance(to, str) or not name or not to:
+        raise BatchError(BAD, "'rename' has a queue in its field 'queue', and the new name in 'to'")
+    if "with" in entry:
+        raise BatchError(BAD, "'rename' has no field 'with'")
+    _check_names(name, {})
+    _check_names(to, {})
+    return RenameQueue(name, to)
 
 
 def _options(options: object) -> tuple[dict[str, bool], dict[str, Any]]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.config.formats import BATCHES
+from cluster.config.formats import BATCHES, RENAMED_QUEUES
 from cluster.peers.packing import unpack
 from node.names import ADMIN_NODE
 from node.session.batch_reading import MOST_COMMANDS
@@ -126,6 +126,69 @@ def _without_requests(snapshot: bytes) -> dict[str, Any]:
     return {name: value for name, value in unpack(snapshot).items() if name != "recent"}
 
 
+@pytest.mark.requirement("E1")
+def test_a_renamed_queue_keeps_messages_consumers_bindings_and_views(client: Client, shared: Site) -> None:
+    client.declare("a", max_length=9)
+    client.bind("a", "amq.topic", "k.*")
+    view = {"name": "counts", "queue": "a", "filter": "", "group_by": [], "fields": {"n": "COUNT(*)"}}
+    shared.submit("n1", "put_view", {"vhost": "/", "view": view})
+    taker = shared.client("n3")
+    taker.consume("a", prefetch=2)
+    client.confirms(client.publish("a", b"1", b"2", b"3"))
+    shared.until(lambda: len(taker.deliveries) == 2)
+    told = ask(
+        client, "rename queue a b", "update queue b with x-max-length=2", "query queue b", confirmed=True
+    )
+    assert statuses(told) == [200, 200, 200]
+    assert told[2]["queues"][0]["arguments"] == {"x-max-length": 2}
+    for node in shared.nodes.values():
+        state = node.broker.catalog.state
+        assert ("/", "a") not in state.queues
+        (found,) = state.views.in_vhost("/")
+        assert found.queue == "b"
+    client.confirms(client.publish("k.1", b"4", exchange="amq.topic"))
+    client.confirms(client.publish("a", b"nowhere"))
+    client.confirms(client.publish("b", b"5"))
+    for _ in range(2):
+        taker.ack(taker.deliveries[-2])
+        taker.ack(taker.deliveries[-1])
+        shared.run(0.3)
+    assert [one.body for one in taker.deliveries] == [b"1", b"2", b"4", b"5"]
+    assert ask(client, "query queue a", confirmed=True)[0]["queues"] == []
+    assert statuses(ask(client, "create queue a", "delete queue b", confirmed=True)) == [201, 200]
+    assert client.depth("a") == 0
+    assert not list(shared.nodes["n3"].broker.catalog.state.views.in_vhost("/"))
+
+
+@pytest.mark.requirement("E1")
+def test_two_queues_change_names_in_one_batch(client: Client) -> None:
+    for name in "ab":
+        client.declare(name)
+        client.confirms(client.publish(name, name.encode()))
+    told = ask(client, "rename queue a c", "rename queue b a", "rename queue c b", confirmed=True)
+    assert statuses(told) == [200, 200, 200]
+    assert (client.bodies("a"), client.bodies("b")) == ([b"b"], [b"a"])
+
+
+@pytest.mark.requirement("E1")
+@pytest.mark.parametrize(
+    ("name", "arguments", "reason"),
+    [
+        ("a", {"queue_type": "stream"}, "it is a stream"),
+        ("a", {"history": "7D"}, "history knows it by its name"),
+        ("a", {"owners": 2}, "it has several owners"),
+        ("a", {"replication": "local"}, "part of a local queue"),
+    ],
+)
+def test_a_queue_that_is_known_by_its_name_is_not_renamed(
+    client: Client, name: str, arguments: dict[str, Any], reason: str
+) -> None:
+    client.declare(name, **arguments)
+    (told,) = ask(client, f"rename queue {name} b", confirmed=False)
+    assert told["status"] == 409 and reason in told["reason"]
+    client.delete(name)
+
+
 @pytest.mark.requirement("X7.3")
 def test_a_batch_is_one_entry_of_the_catalogs_log(client: Client, shared: Site) -> None:
     catalog = shared.nodes["n2"].broker.catalog
@@ -140,7 +203,14 @@ def test_a_batch_is_one_entry_of_the_catalogs_log(client: Client, shared: Site) 
 @pytest.mark.parametrize(
     ("command", "status"),
     [
-        ("rename queue a b", 501),
+        ("rename queue nowhere b", 404),
+        (f"rename queue {REPLIES} amq.x", 403),
+        (f"rename queue {REPLIES} amqp$x", 403),
+        (f"rename queue {REPLIES} {REPLIES}", 409),
+        (f"rename queue {REPLIES}", 400),
+        ("rename queue", 400),
+        ("rename queue a b with durable=true", 400),
+        ("rename link a b", 501),
         ("create link l a b", 501),
         ("query link", 501),
         ("delete queue nowhere", 404),
@@ -282,6 +352,20 @@ def test_no_batch_is_carried_out_while_a_member_runs_an_older_release(client: Cl
     finally:
         formats.own = before
     assert told["status"] == 409 and "upgrade all nodes first" in told["reason"]
+
+
+@pytest.mark.requirement("E1")
+def test_no_queue_is_renamed_while_a_member_runs_an_older_release(client: Client, shared: Site) -> None:
+    broker = shared.nodes["n2"].broker
+    formats = broker._peer_formats
+    shared.until(broker.formats.know_renaming)
+    before, formats.own = formats.own, RENAMED_QUEUES - 1
+    try:
+        told = ask(client, "create queue a", "rename queue a b", confirmed=False)
+    finally:
+        formats.own = before
+    shared.until(broker.formats.know_renaming)
+    assert statuses(told) == [424, 409] and "upgrade all nodes first" in told[1]["reason"]
 
 
 BODIES = st.one_of(

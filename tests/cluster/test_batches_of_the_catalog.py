@@ -16,7 +16,8 @@ from tests.cluster.test_catalog_state import FRONT_END, queue
 LIMIT = 5
 """Queues that the virtual host may have."""
 
-NAMES = ("a", "b", "s", "a.history")
+RENAMED = "b"
+NAMES = ("a", RENAMED, "s", "a.history")
 STREAM = {"x-queue-type": "stream"}
 ARGUMENTS: tuple[dict[str, Any], ...] = (
     {}, {"x-max-length": 1}, STREAM, {"x-history": "7D"}, {"x-underlying-topic": "s"},
@@ -27,7 +28,7 @@ Step = tuple[str, str, dict[str, Any], bool]
 """A command, a queue, arguments, and whether the queue may exist."""
 
 steps = st.tuples(
-    st.sampled_from(["create", "create", "assert", "update", "delete"]),
+    st.sampled_from(["create", "create", "assert", "update", "delete", "rename"]),
     st.sampled_from(NAMES),
     st.sampled_from(ARGUMENTS),
     st.booleans(),
@@ -62,11 +63,19 @@ class Model:
         if verb == "update":
             queues[name] = {**there, "x-max-length": 3}
             return True
+        if verb == "rename":
+            return self._renames(queues, name, there)
         if name == "a.history" and "x-history-of" in there and "a" in queues:
             return False
         del queues[name]
         if "x-history-of" in queues.get(history_name(name), {}):
             del queues[history_name(name)]
+        return True
+
+    def _renames(self, queues: dict[str, dict[str, Any]], name: str, there: dict[str, Any]) -> bool:
+        if RENAMED in queues or "x-history" in there or there.get("x-queue-type") == "stream":
+            return False
+        queues[RENAMED] = queues.pop(name)
         return True
 
     def _creates(
@@ -95,6 +104,8 @@ def step_of(verb: str, name: str, arguments: dict[str, Any], may_exist: bool) ->
         return [verb, {**_without_vhost(queue(name, arguments=arguments)), "may_exist": may_exist}]
     if verb == "update":
         return [verb, {"name": name, "arguments": {"x-max-length": 3}, **MINE}]
+    if verb == "rename":
+        return [verb, {"name": name, "to": RENAMED, **MINE}]
     if verb == "delete":
         return [verb, {"name": name, **MINE}]
     return [verb, {"name": name, "properties": {"durable": True}, "arguments": arguments, **MINE}]

@@ -38,6 +38,7 @@ from cluster.config.formats import (
     QUEUE_EXPRESSIONS,
     READERS_OF_STREAMS,
     REMARKS,
+    RENAMED_QUEUES,
     SEVERAL_OWNERS,
     UNDONE,
     VIEWS,
@@ -163,6 +164,10 @@ class Formats:
     def know_batches(self) -> bool:
         """Whether all members carry out batches of commands in the catalog."""
         return self.everywhere >= BATCHES
+
+    def know_renaming(self) -> bool:
+        """Whether all members give queues other names in batches of commands."""
+        return self.everywhere >= RENAMED_QUEUES
 
     def keep_histories(self) -> bool:
         """Whether all members read notes for histories, which logs and snapshots may have then."""
