@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 from unittest import mock
 
+from cluster.catalog.local_parts import LocalParts
 from cluster.owner import dead_letters
 from cluster.owner.loans import Borrower, Loans
 from node.queue.dispatch import QueueOwner
@@ -26,6 +27,15 @@ def early_loans() -> AbstractContextManager[object]:
     told = mock.patch.object(dead_letters, "is_loan_of", lambda _, transfer: transfer.queue in early)
     bugs.enter_context(told)
     return bugs
+
+
+def parts_of_other_nodes() -> AbstractContextManager[object]:
+    """D20: the name of a local queue leads a node's clients to the node's part. With the bug to any part."""
+
+    def mixed_up(self: LocalParts, vhost: str, name: str, node: str) -> str:
+        return max(self.by_name.get((vhost, name), {node: name}).values())
+
+    return mock.patch.object(LocalParts, "at", mixed_up)
 
 
 def questions_that_stay() -> AbstractContextManager[object]:

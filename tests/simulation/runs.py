@@ -47,6 +47,7 @@ OF_ONE_KIND = (
     (32, 8, "cuts"),
     (64, 0, "streams"),
     (256, 160, "readers"),
+    (128, 12, "local queues"),
     (32, 12, "moves"),
     (128, 127, "filling"),
     (256, 32, "filling"),

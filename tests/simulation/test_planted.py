@@ -19,6 +19,7 @@ from tests.simulation.test_seeds import (
     OF_HISTORIES,
     OF_LINGERING,
     OF_LOANS,
+    OF_LOCAL_QUEUES,
     OF_READERS,
     OF_VALUES,
     OF_VIEWS,
@@ -88,6 +89,7 @@ SHOWN_BY = {
     "purges of what has come": 383,
     "gaps behind the past": 192,
     "loans ahead of their entries": 88,
+    "parts of other nodes": 140,
     "questions that stay": 95,
     "removed before it is sent": 15,
     "dead letters by an old catalog": 33,
@@ -105,7 +107,7 @@ SHOWN_TO_KEEP = {
     **FOCUSED,
     Focus.CONSUMERS: (
         *FOCUSED[Focus.CONSUMERS], *OF_FILLING, *OF_FILTERS, *OF_HISTORIES, *OF_LINGERING, *OF_LOANS,
-        *OF_READERS, *OF_VALUES, *OF_VIEWS,
+        *OF_LOCAL_QUEUES, *OF_READERS, *OF_VALUES, *OF_VIEWS,
     ),
 }  # fmt: skip
 """Seeds of which other tests show that every promise is kept where no bug is planted."""

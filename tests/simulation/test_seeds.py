@@ -31,6 +31,9 @@ OF_FILTERS = (68, 132)
 OF_LINGERING = (52, 372)
 """Seeds about consumers that are about leases that linger."""
 
+OF_LOCAL_QUEUES = (140,)
+"""Seeds about consumers that are about local queues."""
+
 OF_LOANS = (88, 95)
 """Seeds about consumers that are about queues with several owners."""
 
@@ -185,6 +188,13 @@ def test_leases_linger_when_the_client_is_gone(seed: int) -> None:
 @pytest.mark.parametrize("seed", OF_LOANS)
 def test_owners_lend_each_message_once(seed: int) -> None:
     """A message is in one part at each moment, and comes once, under all faults, while owners move."""
+    kept(seed, Focus.CONSUMERS)
+
+
+@pytest.mark.requirement("D20.2")
+@pytest.mark.parametrize("seed", OF_LOCAL_QUEUES)
+def test_a_local_queue_has_what_clients_of_its_node_have_published(seed: int) -> None:
+    """All that is confirmed, and nothing else, whatever becomes of the node and of the others."""
     kept(seed, Focus.CONSUMERS)
 
 

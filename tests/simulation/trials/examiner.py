@@ -9,6 +9,7 @@ from node.wire.amqp091 import methods as m
 from tests.simulation.node import SimulatedNode
 from tests.simulation.scripts import LostError, Steps
 from tests.simulation.trials import (
+    apart,
     barriers,
     cuts,
     epochs,
@@ -83,6 +84,7 @@ OF_CONSUMERS: dict[str, Kind] = {
     "histories": histories.histories,
     "loans": lending.lending,
     "filling": filling.filling,
+    "local queues": apart.local_queues,
 }
 """Only in seeds about consumers."""
 
