@@ -1,8 +1,8 @@
 """Queues that get another name (seed 000, §6.3.1). Pure.
 
 A queue keeps its number, its partition, its messages and its consumers: these know the number. Its bindings
-and views go with it, and policies apply by the new name. Whoever has the old name, such as a dead-letter
-routing key, finds no queue, or another one.
+and views go with it, and policies apply by the new name. Clients and dead-letter routing keys that have the
+old name find no queue, or another one.
 """
 
 from __future__ import annotations

@@ -29,7 +29,6 @@ from cluster.config.models import NodeConfig
 from cluster.gateway.broker_port import FrontEnd
 from cluster.gateway.client_limits import client_memory, container_links, gate, session_limits
 from cluster.log.event_log import EventLog
-from cluster.owner.context import OverdueEpoch, OvertakenReader
 from cluster.peers import tags
 from cluster.process.administration import Administration
 from cluster.process.damage import DamageLog
@@ -43,6 +42,7 @@ from cluster.process.journal_archive import JournalArchive
 from cluster.process.journal_directory import JournalDirectory
 from cluster.process.key_files import KeyFiles
 from cluster.process.machine_config import machine_config
+from cluster.process.overdue import OverdueLog
 from cluster.process.peers import Peers
 from cluster.process.readiness import Readiness, ReadinessView
 from cluster.process.scopes import Origin
@@ -88,16 +88,16 @@ class NodeProcess:
         self.fail_stop = FailStop(loop, self.log, self._damaged, self._end)
         self.front_end_id = secrets.randbits(62) + 1
         self.listening = self._scheduled = False
-        self._next_collection = 0.0
-        self._tick_due = math.inf
+        self._next_collection, self._tick_due = 0.0, math.inf
         self._timer: asyncio.TimerHandle | None = None
         self.directory = JournalDirectory(config.data_dir, self.log)
         self.journal = self._open_journal()
         self.transport = self._make_transport()
         self.peers = Peers(config, self.transport, self._send, self._members, self._left)
         self.broker = self._make_broker()
-        self.writer = JournalWriter(self.journal, loop.call_soon_threadsafe, self._durable, self._disk_failed)
-        self.archive = self._make_archive()
+        post = loop.call_soon_threadsafe
+        self.writer = JournalWriter(self.journal, post, self._durable, self._disk_failed)
+        self.archive = JournalArchive(config, self.journal, self.log, post, self.wanted, self.clock, wall_ms)
         self.key_files = KeyFiles(config, self.log)
         self.hashing = HashingThreads(loop, self.fail_stop.of_hashing)
         self.access = self._make_access()
@@ -244,12 +244,9 @@ class NodeProcess:
         return self.directory.open(config, self._rewrite)
 
     def _make_administration(self) -> Administration:
-        view, services = self._make_view(), self._make_services()
-        return Administration(view, services, self.key_files.certificates, self.wanted)
-
-    def _make_archive(self) -> JournalArchive:
-        post = self.loop.call_soon_threadsafe
-        return JournalArchive(self.config, self.journal, self.log, post, self.wanted, self.clock, wall_ms)
+        return Administration(
+            self._make_view(), self._make_services(), self.key_files.certificates, self.wanted
+        )
 
     def _make_transport(self) -> PeerTransport:
         config = self.config
@@ -279,6 +276,8 @@ class NodeProcess:
 
     def _events(self) -> NodeEvents:
         damage = DamageLog(self.log)
+        # The broker has its catalog before the first event.
+        overdue = OverdueLog(self.log, lambda queue: self.broker.catalog.state.queue_name(queue))
         return NodeEvents(
             wanted=self.wanted,
             decided=self._flush,
@@ -290,20 +289,9 @@ class NodeProcess:
             removed=self._leave,
             damage=RepairEvents(damage.found, damage.repaired),
             messages_lost=damage.lost,
-            epoch_overdue=self._epoch_overdue,
-            reader_overtaken=self._reader_overtaken,
+            epoch_overdue=overdue.epoch,
+            reader_overtaken=overdue.reader,
         )
-
-    def _epoch_overdue(self, epoch: OverdueEpoch) -> None:
-        vhost, ledger = self.broker.catalog.state.queue_name(epoch.queue) or ("", str(epoch.queue))
-        self.log.warning(
-            "epoch_overdue", vhost=vhost, ledger=ledger, epoch=epoch.epoch, branches=epoch.branches
-        )
-
-    def _reader_overtaken(self, reader: OvertakenReader) -> None:
-        vhost, stream = self.broker.catalog.state.queue_name(reader.queue) or ("", str(reader.queue))
-        name = reader.name.decode("utf-8", "replace")
-        self.log.warning("reader_overtaken", vhost=vhost, stream=stream, reader=name, lost=reader.lost)
 
     def _rewrite(self, partition: int, entry: Entry) -> bytes | None:
         return self.broker.rewrite(partition, entry)

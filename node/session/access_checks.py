@@ -99,7 +99,7 @@ class AccessChecks:
         elif isinstance(command, RemoveQueue):
             self._queue(scope, Right.CONFIGURE, command.name)
         elif isinstance(command, RenameQueue):
-            # Whoever may read the new name gets the messages of the old one, and the other way round.
+            # Users who may read the new name get the messages of the old one, and the other way round.
             for name in (command.name, command.to):
                 self._queue(scope, Right.CONFIGURE, name)
                 self._queue(scope, Right.READ, name)

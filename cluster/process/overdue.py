@@ -1,0 +1,34 @@
+"""Log events of the data pipeline's work that has come to its end without the jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cluster.log.event_log import EventLog
+from cluster.owner.context import OverdueEpoch, OvertakenReader
+
+QueueName = Callable[[int], tuple[str, str] | None]
+"""The virtual host and the name of a queue, by its number; None for a queue that is gone."""
+
+
+class OverdueLog:
+    """Tells of epochs that are dropped, and of readers that retention passes."""
+
+    def __init__(self, log: EventLog, queue_name: QueueName) -> None:
+        self._log = log
+        self._queue_name = queue_name
+
+    def _name(self, queue: int) -> tuple[str, str]:
+        return self._queue_name(queue) or ("", str(queue))
+
+    def epoch(self, epoch: OverdueEpoch) -> None:
+        """The branches of an epoch are dropped."""
+        vhost, ledger = self._name(epoch.queue)
+        told = {"vhost": vhost, "ledger": ledger}
+        self._log.warning("epoch_overdue", **told, epoch=epoch.epoch, branches=epoch.branches)
+
+    def reader(self, reader: OvertakenReader) -> None:
+        """Retention has passed a reader."""
+        vhost, stream = self._name(reader.queue)
+        name = reader.name.decode("utf-8", "replace")
+        self._log.warning("reader_overtaken", vhost=vhost, stream=stream, reader=name, lost=reader.lost)
