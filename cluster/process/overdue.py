@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from cluster.log.event_log import EventLog
 from cluster.owner.context import OverdueEpoch, OvertakenReader
-
-QueueName = Callable[[int], tuple[str, str] | None]
-"""The virtual host and the name of a queue, by its number; None for a queue that is gone."""
+from cluster.owner.lost_entries import QueueName
 
 
 class OverdueLog:
