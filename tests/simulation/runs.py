@@ -46,7 +46,7 @@ OF_ONE_KIND = (
     (64, 40, "epochs"),
     (32, 8, "cuts"),
     (64, 0, "streams"),
-    (256, 160, "readers"),
+    (512, 160, "readers"),
     (128, 12, "local queues"),
     (32, 12, "moves"),
     (128, 127, "filling"),
