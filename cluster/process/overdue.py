@@ -11,7 +11,7 @@ class OverdueLog:
     """Tells of epochs that are dropped, and of readers that retention passes."""
 
     def __init__(self, log: EventLog, queue_name: QueueName) -> None:
-        self._log = log
+        self.log = log
         self._queue_name = queue_name
 
     def _name(self, queue: int) -> tuple[str, str]:
@@ -21,10 +21,10 @@ class OverdueLog:
         """The branches of an epoch are dropped."""
         vhost, ledger = self._name(epoch.queue)
         told = {"vhost": vhost, "ledger": ledger}
-        self._log.warning("epoch_overdue", **told, epoch=epoch.epoch, branches=epoch.branches)
+        self.log.warning("epoch_overdue", **told, epoch=epoch.epoch, branches=epoch.branches)
 
     def reader(self, reader: OvertakenReader) -> None:
         """Retention has passed a reader."""
         vhost, stream = self._name(reader.queue)
         name = reader.name.decode("utf-8", "replace")
-        self._log.warning("reader_overtaken", vhost=vhost, stream=stream, reader=name, lost=reader.lost)
+        self.log.warning("reader_overtaken", vhost=vhost, stream=stream, reader=name, lost=reader.lost)
