@@ -267,6 +267,9 @@ class _Entries:
     def last_within(self, octets: int) -> int:
         return 0
 
+    def octets_of(self, index: int) -> int:
+        return len(self._entries[index - 2])
+
 
 def _search_run(first: int) -> Run:
     """Messages of AMQP 1.0, each with its number in the application property `number`, and 256 octets."""

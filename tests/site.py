@@ -33,12 +33,14 @@ class Site:
         self, *names: str, seed: int = 1, default_type: str = "quorum", drift: float = 0.0,
         auto_delete_after_s: float = 0.0, lives: Lives | None = None,
         domains: Mapping[str, tuple[str, ...]] | None = None, epoch_timeout_ms: int = 3_600_000,
+        take_timeout_s: float = 3600.0,
     ) -> None:  # fmt: skip
         self.world = World(seed)
         self.network = Network(self.world, names, NetworkFaults())
         settings = NodeSettings(
             snapshot_bytes=1 << 16, segment_bytes=1 << 16, cache_bytes=1 << 16, drift=drift,
             auto_delete_after_s=auto_delete_after_s, epoch_timeout_ms=epoch_timeout_ms,
+            take_timeout_s=take_timeout_s,
         )  # fmt: skip
         self.nodes = {name: SimulatedNode(name, names, self.world, self.network, settings) for name in names}
         self._front_ends = FrontEnds(default_type)

@@ -72,7 +72,9 @@ class LostMessages(Protocol):
 
 
 class EventCount(Protocol):
-    """Epochs of sinks that no client decided in time, or readers that retention has passed."""
+    """Epochs of sinks that no client decided in time, takes of readers of which owners heard nothing in time,
+    or readers that retention has passed.
+    """
 
     @property
     def count(self) -> int: ...
@@ -91,6 +93,8 @@ class PartitionsView:
     """Virtual host and name of a queue; None where they are not known here."""
     overdue: EventCount
     """The epochs of sinks that this node's owners have dropped."""
+    overdue_takes: EventCount
+    """The takes of readers that this node's owners have ended."""
     overtaken: EventCount
     """The readers of streams that retention has passed at this node's owners."""
 

@@ -36,7 +36,7 @@ from cluster.gateway.link_context import LinkContext
 from cluster.gateway.local_queues import LocalQueues
 from cluster.gateway.lost_memory import LostMemory
 from cluster.gateway.sole_replicas import SoleReplicas
-from cluster.owner.context import OverdueEpochs, OvertakenReaders
+from cluster.owner.context import OverdueEpochs, OverdueTakes, OvertakenReaders
 from cluster.owner.lost_entries import LostEntries
 from cluster.owner.partition import PartitionOwner
 from cluster.owner.transfers import FIRST_TRANSIT_ID
@@ -76,8 +76,7 @@ class Broker:
         self._clock, self._send, self._environment = environment.clock, environment.send, environment
         self._time, self._events = NodeTime(environment.clock), events
         self._peers = PeerStatus((one for one in config.members if one != config.node), self._now)
-        self.connected = self._peers.connected
-        self._peer_formats = PeerFormats(config.formats)
+        self.connected, self._peer_formats = self._peers.connected, PeerFormats(config.formats)
         self.latencies, self.auto_delete_after_s = Latencies(environment.clock), config.auto_delete_after_s
         self._transient_entries: list[tuple[PartitionOwner, int, bytes]] = []
         self._announced: dict[int, tuple[str, int]] = {}
@@ -121,6 +120,7 @@ class Broker:
         events = self._events
         self.lost_entries = LostEntries(self.catalog.state.queue_name, events.messages_lost)
         self.overdue_epochs = OverdueEpochs(self._config.epoch_timeout_ms, events.epoch_overdue)
+        self.overdue_takes = OverdueTakes(self._config.take_timeout_s, events.take_overdue)
         self.overtaken_readers = OvertakenReaders(self.formats.know_readers, events.reader_overtaken)
         tells = TellsLeases(self.formats.know_tokens, self.formats.know_lease_ends)
         context = LinkContext(self._node, self._front_end, self.latencies, tells)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cluster.owner.context import OverdueEpoch, OvertakenReader
+from cluster.owner.context import OverdueEpoch, OverdueTake, OvertakenReader
 from cluster.owner.lost_entries import MessageLoss
 from replication.journal import DamagedEntryError
 from replication.repair import NO_REPAIR_EVENTS, RepairEvents
@@ -50,6 +50,10 @@ def _no_epoch(_epoch: OverdueEpoch) -> None:
     """The default where the process does not log epochs."""
 
 
+def _no_take(_take: OverdueTake) -> None:
+    """The default where the process does not log takes."""
+
+
 def _no_reader(_reader: OvertakenReader) -> None:
     """The default where the process does not log readers."""
 
@@ -89,6 +93,9 @@ class NodeEvents:
 
     epoch_overdue: Callable[[OverdueEpoch], None] = _no_epoch
     """This node, the leader, has dropped an epoch of a sink that no client decided in time."""
+
+    take_overdue: Callable[[OverdueTake], None] = _no_take
+    """This node, the leader, has ended the takes of a reader of which it has heard nothing in time."""
 
     reader_overtaken: Callable[[OvertakenReader], None] = _no_reader
     """At this node, the leader, retention has passed a reader of a stream."""

@@ -50,6 +50,7 @@ With level 25 queues may have several owners, which lend each other messages.
 With level 26 the catalog carries out batches of commands, and queues that decide about each message have the
 past of their stream.
 With level 27 partitions have the ledgers of sinks, and decide branches of epochs.
+With level 28 queues hold messages for readers, in takes.
 With level 29 streams have readers for which retention waits, and count the messages that it removes.
 With level 30 the catalog keeps barriers under names, and nodes filter the messages of a log for its readers.
 With level 31 batches of commands rename queues.
@@ -176,6 +177,9 @@ EPOCHS: Final = 27
 """From this level on nodes read logs and snapshots with the steps of epochs (`node.queue.epoch_operations`),
 and owners keep the branches of epochs until their ledger decides them.
 """
+
+TAKES_IN_LOGS: Final = 28
+"""From this level on nodes read logs and snapshots with the steps of takes (`node.queue.take_operations`)."""
 
 READERS_OF_STREAMS: Final = 29
 """From this level on nodes read logs and snapshots with the readers of streams, and with the number of

@@ -158,6 +158,13 @@ class ClusterConfig(Section):
         description="Seconds that the branches of an epoch of a sink wait for a decision, from the last one "
         "on. Then the epoch is dropped, with a log event.",
     )
+    take_timeout_s: float = Field(
+        default=3600.0,
+        ge=1.0,
+        le=7 * 86400.0,
+        description="Seconds that a queue holds the takes of a reader of which the queue's owner hears "
+        "nothing. Then the takes end, with a log event, and their messages are ready again.",
+    )
     reader_max_lag_octets: int = Field(
         default=1 << 30,
         ge=1,

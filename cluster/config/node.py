@@ -36,6 +36,8 @@ class BrokerConfig:
     """How long the branches of an epoch of a sink wait for a decision, in milliseconds from the last one
     on.
     """
+    take_timeout_s: float = 3600.0
+    """How long a queue holds the takes of a reader of which its owner hears nothing, in seconds."""
     default_queue_type: str = "quorum"
     """The type of durable queues whose virtual host has no other default."""
     domains: tuple[str, ...] = ()

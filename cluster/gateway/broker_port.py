@@ -36,6 +36,7 @@ from cluster.gateway.routes import Routes, Targets
 from cluster.gateway.shared_queues import SharedQueues
 from cluster.gateway.state import Confirmation, LinkConsumer
 from cluster.gateway.streams import Streams
+from cluster.gateway.takes import FrontEndTakes
 from cluster.gateway.targets import FrontEndTargets
 from cluster.gateway.times import within_times
 from cluster.gateway.views import FrontEndViews
@@ -99,7 +100,7 @@ class FrontEnd:
         self._commits = Commits(self._number, catalog.state, targets)
         self._exchanges = ExchangeChanges(catalog, local, self._placing)
         self._routes, self._cancellations = Routes(context, access, local), Cancellations(context, local)
-        self.epochs = FrontEndEpochs(self._number, links, formats)
+        self.epochs, self.takes = FrontEndEpochs(self._number, links, formats), FrontEndTakes(links, formats)
         self.readers = FrontEndReaders(links, formats)
         self._requests = OwnerRequests(links, self._routes, self._commits, formats)
         self._access, self._connections, self._redirects = access, connections, Redirects(context)

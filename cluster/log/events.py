@@ -281,6 +281,14 @@ EVENTS: Final = (
         "longer.",
     ),
     Event(
+        "Q211",
+        "take_overdue",
+        "The takes of a reader have ended: the queue's owner has heard nothing of the reader for "
+        "`take_timeout_s`. Their messages are ready again.",
+        "A job that reads the queue was killed, or is away for too long, or one of its batches takes longer.",
+        "Run the job again, under another reader. Raise `cluster.take_timeout_s` where a batch takes longer.",
+    ),
+    Event(
         "Q212",
         "reader_overtaken",
         "Retention has removed messages of a stream that a reader has not read: the reader was further "

@@ -37,6 +37,9 @@ class EntrySource(Protocol):
     def last_within(self, octets: int) -> int:
         """The lowest log index from which on the live entries have no more than so many octets; 0: all."""
 
+    def octets_of(self, index: int) -> int:
+        """How many octets a live entry has."""
+
 
 class JournalEntries:
     """`EntrySource` over the shared journal."""
@@ -63,6 +66,10 @@ class JournalEntries:
                 return table.indexes[row - 1] + 1
             end = begin
         return 0
+
+    def octets_of(self, index: int) -> int:
+        row = self._log.table.find(index)
+        return self._log.table.lengths[row] if row >= 0 else 0
 
 
 class Contents:

@@ -64,6 +64,33 @@ class OverdueEpochs:
         self._told(epoch)
 
 
+class OverdueTake(NamedTuple):
+    """The takes of a queue's reader, so many with so many messages, that have ended because the owner has
+    heard nothing of the reader in time.
+    """
+
+    queue: int
+    reader: bytes
+    takes: int
+    messages: int
+
+
+class OverdueTakes:
+    """The readers whose takes this node's owners have ended because they have heard nothing of them in time;
+    `count` takes.
+
+    `timeout_s`: seconds from the last request of a reader on.
+    """
+
+    def __init__(self, timeout_s: float, told: Callable[[OverdueTake], None]) -> None:
+        self.timeout_s, self.count, self._told = timeout_s, 0, told
+
+    def note(self, overdue: OverdueTake) -> None:
+        """The takes of a reader have ended."""
+        self.count += overdue.takes
+        self._told(overdue)
+
+
 class OvertakenReader(NamedTuple):
     """A reader of a stream, by the number of the stream's queue, that retention has passed, and how many
     messages it has lost by then, or at most so many.
@@ -191,6 +218,10 @@ class OwnerContext(Protocol):
     @property
     def overdue_epochs(self) -> OverdueEpochs:
         """Which epochs of sinks come to their end, and which have."""
+
+    @property
+    def overdue_takes(self) -> OverdueTakes:
+        """Which takes of readers come to their end, and which have."""
 
     @property
     def overtaken_readers(self) -> OvertakenReaders:

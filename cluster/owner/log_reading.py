@@ -1,5 +1,5 @@
-"""Cuts the messages of a stream out of the log of any replica, as blocks (docs/log-api.md), in steps of a
-bounded size. Pure.
+"""Cuts the messages of a stream, or of a take, out of the log of any replica, as blocks (docs/log-api.md), in
+steps of a bounded size. Pure.
 
 A position is a number: the messages of a stream in front of a position are those with lower numbers. A range
 is everything between two positions. All messages in front of the *stable end* are there for good, and no
@@ -23,7 +23,7 @@ from node.queue.partition import PartitionMachine
 from node.queue.queue import QueueState
 from node.queue.subscriptions import Subscriptions
 from node.ranges.range_map import Span
-from node.ranges.range_set import Range
+from node.ranges.range_set import Range, RangeSet
 from replication.journal import PartitionLog
 from replication.raft import Entry
 
@@ -53,6 +53,10 @@ class PositionGoneError(Exception):
         self.oldest, self.lost, self.exact = oldest, lost, exact
 
 
+class TakeOverError(Exception):
+    """A take is committed, or has ended."""
+
+
 class NotAppliedError(Exception):
     """The replica has not applied everything in front of the range's end yet."""
 
@@ -61,6 +65,27 @@ def stable_end(machine: PartitionMachine, state: QueueState) -> int:
     """The position in front of which no message comes any more."""
     withheld = state.withheld.front()
     return machine.next_sequence if withheld is None else withheld[0]
+
+
+class NamedTake(NamedTuple):
+    """The number of a take of a queue's reader."""
+
+    reader: bytes
+    number: int
+
+
+def taken_messages(machine: PartitionMachine, queue: int, take: NamedTake, first: int, end: int) -> RangeSet:
+    """The messages of a take from one position to another. Raises NotAppliedError where the replica does not
+    know the take, and TakeOverError.
+    """
+    state = machine.queues.get(queue)
+    reader = None if state is None or state.takes is None else state.takes.readers.get(take.reader)
+    if state is None or reader is None or take.number > reader.last:
+        raise NotAppliedError
+    held = reader.held.get(take.number)
+    if held is None:
+        raise TakeOverError
+    return RangeSet(state.alive.intersections(held.messages.intersection(first, end - 1)))
 
 
 def check_there(
@@ -111,26 +136,42 @@ def read_step(machine: PartitionMachine, log: PartitionLog, queue: int, first: i
     if first >= end:
         return LogStep(queue, [], [], end)
     check_there(machine, state, first)
-    rows, behind = _rows_with(machine, log, state, first, end)
-    parts = state.alive.intersection(first, behind - 1)
-    arrivals = state.annotations.get(Aspect.ARRIVAL)
+    return _step(machine, log, queue, state.alive, first, end)
+
+
+def read_taken(
+    machine: PartitionMachine, log: PartitionLog, queue: int, take: NamedTake, first: int, end: int
+) -> LogStep:
+    """As `read_step`, of the messages of a take. Raises NotAppliedError, TakeOverError, EntriesGoneError and
+    DamagedEntryError.
+    """
+    messages = taken_messages(machine, queue, take, first, end)
+    return _step(machine, log, queue, messages, first, end) if messages else LogStep(queue, [], [], end)
+
+
+def _step(
+    machine: PartitionMachine, log: PartitionLog, queue: int, messages: RangeSet, first: int, end: int
+) -> LogStep:
+    rows, behind = _rows_with(machine, log, messages, first, end)
+    parts = messages.intersection(first, behind - 1)
+    arrivals = machine.queues[queue].annotations.get(Aspect.ARRIVAL)
     spans: list[Span] = []
     for part in parts:
         spans += [(*part, 0)] if arrivals is None else arrivals.cover(*part)
     # The next message that is there now: retention may pass all in front of it before the next step.
-    following = state.alive.range_from(behind)
+    following = messages.range_from(behind)
     go_on = end if following is None else min(end, max(behind, following[0]))
     return LogStep(queue, log.read(rows, keep=False), spans, go_on)
 
 
 def _rows_with(
-    machine: PartitionMachine, log: PartitionLog, state: QueueState, first: int, end: int
+    machine: PartitionMachine, log: PartitionLog, messages: RangeSet, first: int, end: int
 ) -> tuple[list[int], int]:
     """The rows of the entries to read in one step, and the position behind them."""
     rows: list[int] = []
     table, octets, at = log.table, 0, first
     while len(rows) < READ_ENTRIES:
-        part = state.alive.range_from(at)
+        part = messages.range_from(at)
         if part is None or max(part[0], at) >= end:
             return rows, end
         at = max(part[0], at)

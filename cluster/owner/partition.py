@@ -137,6 +137,7 @@ class PartitionOwner:
         self._dead_letters.clear()
         self._two_phase_commit.clear()
         self._loans.clear()
+        self.sessions.takes.clear()
         self._serving.clear()
         self._state.clear()
         for observer in self._observers:
@@ -357,6 +358,7 @@ class PartitionOwner:
             self._forget_dead_front_ends(now)
             self._dead_letters.retry()
             self._two_phase_commit.retry()
+            self.sessions.takes.end_overdue()
             for queue in self._state.histories.missing():
                 self._state.begin_history(queue)
 

@@ -18,6 +18,7 @@ from cluster.owner.serving import Serving, regrant
 from cluster.owner.settling import NamedMessages, Search, find_named, settle_named
 from cluster.owner.state import OwnerState
 from cluster.owner.streams import advance, tell_place
+from cluster.owner.takes import OwnedTakes
 from cluster.owner.targets import attach_target
 from cluster.owner.two_phase_commit import TwoPhaseCommit
 from cluster.owner.undoing import find_undone
@@ -64,12 +65,13 @@ class FrontEndRequests:
         owner: OwnerState,
         serving: Serving,
         transactions: TwoPhaseCommit,
+        takes: OwnedTakes,
         when_attached: Callable[[int, int, Callable[[], None]], None],
         asked_for_loan: AskedForLoan,
     ) -> None:
         """`when_attached` calls back once the log has that a front end may hold leases of a queue."""
         self._owner, self._serving = owner, serving
-        self._transactions, self._when_attached = transactions, when_attached
+        self._transactions, self._takes, self._when_attached = transactions, takes, when_attached
         self._asked_for_loan = asked_for_loan
         self._front_ends = owner.front_ends
 
@@ -77,6 +79,8 @@ class FrontEndRequests:
         """Carry out a request of a front end's present epoch. The answer may come in a later turn."""
         answer = partial(self._front_ends.answer, front_end, request)
         if self._transactions.asked(front_end, request, name, arguments, answer):
+            return
+        if self._takes.asked(front_end, request, name, arguments):
             return
         found = partial(self._owner.linearizable_reads.answer, front_end, request)
         if arguments[: len(NOTHING_TO_GET)] == [*NOTHING_TO_GET]:

@@ -19,6 +19,7 @@ from cluster.owner.proposal import HOLD_S, NO_EPOCH, FrontEndState, TakenBatches
 from cluster.owner.requests import AskedForLoan, FrontEndRequests
 from cluster.owner.serving import Serving
 from cluster.owner.state import OwnerState
+from cluster.owner.takes import OwnedTakes
 from cluster.owner.transfers import FIRST_TRANSIT_ID
 from cluster.owner.two_phase_commit import TwoPhaseCommit
 from cluster.owner.upkeep import find_left_behind, left_behind
@@ -50,7 +51,8 @@ class FrontEndSessions:
         self._owner = owner
         self._front_ends = owner.front_ends
         self._context, self._serving, self._transactions = context, serving, transactions
-        self._requests = FrontEndRequests(owner, serving, transactions, self.when_attached, asked)
+        self.takes = OwnedTakes(owner, context, serving)
+        self._requests = FrontEndRequests(owner, serving, transactions, self.takes, self.when_attached, asked)
 
     # -- greetings ------------------------------------------------------------------------------
 

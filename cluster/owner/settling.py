@@ -24,7 +24,7 @@ from node.queue.delivery_state import DeliveryState
 from node.queue.dispatch import QueueOwner
 from node.queue.filtering import LookBudget, Looking, look_through
 from node.queue.leasing import BACK_IN_QUEUE
-from node.queue.operations import LINKS, OWNER, TRANSACTION, Return, Semantics, Settle
+from node.queue.operations import LINKS, OWNER, TAKES, TRANSACTION, Return, Semantics, Settle
 from node.ranges.range_map import RangeMap, Span
 from node.ranges.range_set import RangeSet
 
@@ -115,7 +115,7 @@ class _Settling:
             self._note(Became.IN_TRANSACTION, ranges)
         elif removing:
             self._note(Became.GONE, ranges)
-        elif self._owner.described(self._number).strict_leases:
+        elif holder == TAKES or self._owner.described(self._number).strict_leases:
             self._note(Became.LEASED, ranges)
         elif self._asked.deed is Deed.CANCEL:
             self._cancel(holder, ranges)

@@ -34,6 +34,10 @@ class TransientLog:
         """Everything: partitions in memory have no streams."""
         return 0
 
+    def octets_of(self, index: int) -> int:
+        """As `EntrySource.octets_of`."""
+        return len(self._entries[index])
+
     @property
     def collection_due(self) -> bool:
         """Whether to call `collect` now: it goes through all entries, so it runs once in many entries."""

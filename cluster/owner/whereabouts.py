@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from node.queue.dispatch import QueueOwner
-from node.queue.operations import LINKS, OWNER, TRANSACTION
+from node.queue.operations import LINKS, OWNER, TAKES, TRANSACTION
 from node.queue.order import Order
 from node.ranges.range_set import count_of
 
@@ -13,14 +13,15 @@ _HOLDERS = {
     OWNER: "removing",
     TRANSACTION: "in_transaction",
     LINKS: "kept_for_link",
+    TAKES: "taken",
 }
 
 
 def whereabouts(queue: QueueOwner, number: int) -> dict[str, Any]:
     """The place of a message, with what is known about that: `ready`, with the messages `ahead` where the
     queue's order is by age; `leased`, with the front end that has the message in `to`; `removing`,
-    `in_transaction`, `kept_for_link`; `held`, for front ends that may have the message; `resting`; `dead`, on
-    its way as a dead letter; `gone`.
+    `in_transaction`, `kept_for_link`; `taken`, for a reader; `held`, for front ends that may have the
+    message; `resting`; `dead`, on its way as a dead letter; `gone`.
     """
     delivery = queue.delivery
     for holder, lease in delivery.leases.items():

@@ -169,7 +169,7 @@ _TO_OWNER: Final = MessageFamily("Calls to owners", tags.TO_OWNER, None, (
     MessageKind(
         "request", OwnerPort.request, FRONT_END, OWNER,
         "Asks for something by name: get, purge, count, redeliver, browse, browse_next, close, stop, drain, "
-        "undeliverable_here, last, stream_place, advance, view, epoch, reader, or the outcome of a "
+        "undeliverable_here, last, stream_place, advance, view, epoch, take, reader, or the outcome of a "
         "transaction.",
     ),
 ))  # fmt: skip

@@ -46,6 +46,7 @@ def machine_config(
         formats=cluster.formats,
         auto_delete_after_s=cluster.auto_delete_after_s,
         epoch_timeout_ms=round(1000 * cluster.epoch_timeout_s),
+        take_timeout_s=cluster.take_timeout_s,
         domains=config.domains,
         redirects=cluster.amqp10_redirects,
         default_queue_type=cluster.default_queue_type,

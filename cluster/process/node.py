@@ -153,6 +153,7 @@ class NodeProcess:
                 broker.local_queues,
                 names,
                 broker.overdue_epochs,
+                broker.overdue_takes,
                 broker.overtaken_readers,
             ),
             StorageView(
@@ -290,6 +291,7 @@ class NodeProcess:
             damage=RepairEvents(damage.found, damage.repaired),
             messages_lost=damage.lost,
             epoch_overdue=overdue.epoch,
+            take_overdue=overdue.take,
             reader_overtaken=overdue.reader,
         )
 

@@ -206,6 +206,11 @@ class Consumers:
         if gone.exclusive:
             self._exclusive = False
 
+    @property
+    def exclusive(self) -> bool:
+        """Whether the queue has an exclusive consumer."""
+        return self._exclusive
+
     def of_link(self, identity: bytes) -> Consumer | None:
         """The consumer of a link; None while the link has none."""
         return self.by_link.get(identity)

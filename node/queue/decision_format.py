@@ -50,6 +50,7 @@ from node.queue.operations import (
 from node.queue.remarks import Remark, Subject
 from node.queue.seen_ids import DIGEST_OCTETS
 from node.queue.subscriptions import Advance, MakeReader, MaxLag, RetentionPassed
+from node.queue.take_operations import read_take
 from node.queue.targets import TargetStep, UpdateTarget, decode_tags, encode_tags
 from node.queue.transfers import Transfer, decode_transfer_body, encode_transfer_body
 from node.ranges.columns import Buffer, decode_columns, encode_columns, ranges_of_columns
@@ -267,4 +268,5 @@ DECISION_READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]
     OpKind.NOTE: _read_note,
     OpKind.LENT: _read_lent,
     OpKind.EPOCH: read_epoch,
+    OpKind.TAKE: read_take,
 }

@@ -15,7 +15,7 @@ from node.queue.filtering import FilteredOrder
 from node.queue.leases import TERM_SHIFT, Leases
 from node.queue.link_leases import LinkLeases
 from node.queue.lost_leases import LostLeases
-from node.queue.operations import LINKS, OWNER, Aspect, Semantics
+from node.queue.operations import LINKS, OWNER, TAKES, Aspect, Semantics
 from node.queue.order import Order, ReadyByAge
 from node.queue.queue import QueueState
 from node.queue.schedule import Schedule
@@ -221,21 +221,34 @@ class DeliveryState:
     @property
     def looks_at_settlements(self) -> bool:
         """Whether the owner has to look at each message that a front end settles or gives back: leases have
-        tokens, or messages have remarks, or will have.
+        tokens, messages have remarks, or will have, or are held for readers.
         """
-        return self.timed is not None or bool(self.state.remarks or self.links.leasing)
+        remarks = bool(self.state.remarks or self.links.leasing)
+        return self.timed is not None or remarks or bool(self.leases.get(TAKES))
 
     def settleable(self, front_end: int, ranges: list[Range], token: int = NO_TOKEN) -> list[Range]:
-        """The messages that the front end may settle. Where leases have tokens, no message under a lease of
-        another front end, or, with a `token`, under a lease with another token.
+        """The messages that the front end may settle: none that is held for a reader. Where leases have
+        tokens, no message under a lease of another front end, or, with a `token`, under a lease with another
+        token.
         """
-        return ranges if self.timed is None else self.timed.settleable(front_end, ranges, token)
+        found = ranges if self.timed is None else self.timed.settleable(front_end, ranges, token)
+        return self._untaken(front_end, found)
+
+    def _untaken(self, front_end: int, ranges: list[Range]) -> list[Range]:
+        """The messages of the ranges but those that are held for readers."""
+        taken = self.leases.get(TAKES)
+        if not taken or front_end == TAKES:
+            return ranges
+        held = [part for one in ranges for part in taken.intersection(*one)]
+        return list(RangeSet(ranges).without(held).ranges()) if held else ranges
 
     def returnable(self, front_end: int, ranges: list[Range], token: int = NO_TOKEN) -> list[Range]:
         """The messages that the front end can give back. No message that is leased to a link which the front
-        end has lost. Where leases have tokens, no message under a lease with another token, and no message
-        whose lease has lapsed: the owner gives these back itself, and counts the failed self.
+        end has lost, or held for a reader. Where leases have tokens, no message under a lease with another
+        token, and no message whose lease has lapsed: the owner gives these back itself, and counts the failed
+        delivery itself.
         """
+        ranges = self._untaken(front_end, ranges)
         if self.timed is None:
             return self.unlinked(front_end, ranges)
         mine = self.timed.settleable(front_end, ranges, token)
@@ -258,6 +271,13 @@ class DeliveryState:
         that the front end has them.
         """
         return self.leased(front_end, first, last) + self.links.kept_for(front_end, first, last)
+
+    def hold_taken(self) -> RangeSet:
+        """Hold a new owner's messages for the readers that have taken them; returns these."""
+        taken = self.state.taken()
+        if taken:
+            self.leases[TAKES] = taken.copy()
+        return taken
 
     def keep_for_links(self, messages: RangeSet) -> list[Range]:
         """Keep those of a new owner's messages for their links that are leased to links; returns them."""

@@ -26,7 +26,7 @@ class Place(StrEnum):
     """A front end that has not answered the new owner yet may have the message."""
 
     LEASED = "leased"
-    """A consumer has the message, or a transaction has settled it whose outcome is not known."""
+    """A consumer or a reader has the message, or a transaction has settled it whose outcome is not known."""
 
     REMOVING = "removing"
     """The message is removed before its delivery, and the removal is not committed yet."""
@@ -73,6 +73,7 @@ LIFE: Final[tuple[Transition, ...]] = (
     Transition(S, "expired, with a dead-letter exchange", D, ("ANNOTATE",)),
     Transition(S, "settled by another client, or by a consumer that had lost it", G, ("SETTLE",)),
     Transition(S, "rejected by a consumer that had lost it, with a dead-letter exchange", D, ("ANNOTATE",)),
+    Transition(R, "taken by a reader", L, ("TAKE",)),
     Transition(R, "given to a consumer", L),
     Transition(R, "given to a consumer that does not acknowledge", X),
     Transition(R, "a front end says that it has the message", L),

@@ -19,7 +19,7 @@ from node.queue.delivery_state import DeliveryState
 from node.queue.hooks import FeatureRegistry, Hooks, Shares
 from node.queue.leases import Leases
 from node.queue.leasing import UNKNOWN, take_over_leases
-from node.queue.operations import LINKS, OWNER, Aspect, Semantics
+from node.queue.operations import LINKS, OWNER, TAKES, Aspect, Semantics
 from node.queue.schedule import Schedule
 from node.queue.settings import PLAIN, QueueSettings
 from node.queue.settled import Settled
@@ -47,11 +47,12 @@ class Lifecycle:
         later = delivery.annotations.logged(Aspect.DUE).where(now + 1, ABOVE_ALL)
         # By a clock that is behind the former owner's, discarded messages may have a due time ahead, too.
         dead = delivery.annotations.logged(Aspect.DEATH).coverage() if later else RangeSet()
-        for part in (*state.withheld.ranges(), *dead.ranges()):
+        taken = delivery.hold_taken()
+        for part in (*state.withheld.ranges(), *dead.ranges(), *taken.ranges()):
             later.remove(*part)
         delivery.scheduled = Schedule(later) if later else None
         ready = delivery.state.living(0, ABOVE_ALL).without((first, last) for first, last, _ in later.all())
-        kept = delivery.keep_for_links(ready)
+        kept = delivery.keep_for_links(ready := ready.without(taken.ranges()))
         delivery.ready = registry.arrange(settings, delivery.annotations, ready.without(kept))
         # The time until which messages rest that are about to be given back.
         self._rests = RangeMap()
@@ -251,10 +252,11 @@ class Lifecycle:
         delivery = self._delivery
         if front_end != OWNER and delivery.state.semantics is Semantics.AT_MOST_ONCE:
             return Settled(0, [])
-        if delivery.timed is not None:
+        if delivery.timed is not None or delivery.leases.get(TAKES):
             ranges = delivery.settleable(front_end, ranges, token)
             if not ranges:
                 return Settled(0, [])
+        if delivery.timed is not None:
             delivery.timed.end(ranges)
         if delivery.lost:
             delivery.lost.settled(ranges)

@@ -14,7 +14,7 @@ from typing import Final
 
 from node.delivery.link_terms import LinkLease, LinkTerms, link_lease
 from node.queue.consumers import Consumer, Consumers
-from node.queue.operations import LINKS, OWNER, TRANSACTION
+from node.queue.operations import LINKS, OWNER, TAKES, TRANSACTION
 from node.queue.remarks import Remarks, Subject
 from node.ranges.octet_map import OctetMap
 from node.ranges.range_map import ABOVE_ALL
@@ -162,7 +162,7 @@ class LinkLeases:
         consumer.resuming = RangeSet()
         mine = self._leased_by(consumer.front_end, consumer.number, consumer.link.identity)
         for holder, lease in list(self._leases.items()) if anew else ():
-            if holder not in (OWNER, TRANSACTION, LINKS):
+            if holder not in (OWNER, TRANSACTION, LINKS, TAKES):
                 self.keep(lease, mine)
         self._take_kept()
         return list(consumer.resuming.ranges())

@@ -14,6 +14,7 @@ from node.queue.epoch_operations import UpdateEpoch
 from node.queue.history_notes import HistoryNote
 from node.queue.remarks import Remark
 from node.queue.subscriptions import Advance, MakeReader, RetentionPassed
+from node.queue.take_operations import UpdateTake
 from node.queue.targets import UpdateTarget
 from node.queue.transaction_operations import LoggedTransactional, Transactional
 from node.queue.transfers import Transfer
@@ -34,6 +35,9 @@ LINKS: Final = -2
 """The front end number, among a queue's leases, for messages that the queue keeps for a link which is not
 attached (`node.queue.link_leases`). No log has it.
 """
+
+TAKES: Final = -3
+"""As LINKS, for messages that the queue holds for readers (`node.queue.takes`)."""
 
 
 class Semantics(IntEnum):
@@ -140,6 +144,7 @@ class OpKind(IntEnum):
     EPOCH = 29
     REMEMBER_IDS = 30
     FORGET_IDS = 31
+    TAKE = 32
     READER = 33
     PREPARE = 40
     DECIDE = 41
@@ -423,6 +428,7 @@ Operation = (
     | RetentionPassed
     | HistoryNote
     | UpdateEpoch
+    | UpdateTake
     | Transactional
 )
 

@@ -53,6 +53,7 @@ from node.queue.queue import PLAIN_VERSION, WITH_READERS, QueueState
 from node.queue.refusal_format import decode_refusals, encode_refusals
 from node.queue.remarks import Remark
 from node.queue.subscriptions import Advance, MakeReader, RetentionPassed
+from node.queue.take_operations import UpdateTake
 from node.queue.targets import UpdateTarget
 from node.queue.transaction_operations import LoggedTransactional
 from node.queue.transactions import LOGGED, TransactionTable
@@ -109,7 +110,7 @@ class Refusals:
         return made, offset
 
 
-READABLE_VERSIONS: Final = (*range(1, 8), WITH_READERS)
+READABLE_VERSIONS: Final = tuple(range(1, WITH_READERS + 1))
 PRUNE_RECORDS: Final = 1024
 
 _HEAD, _QUEUE_ID = Struct("<BQQIII"), Struct("<Q")
@@ -318,6 +319,11 @@ class PartitionMachine:
         if state is not None:
             state.advance(operation)
 
+    def _update_take(self, operation: UpdateTake, front_end: int, applied: Applied) -> None:
+        state = self.queues.get(operation.queue)
+        if state is not None:
+            state.update_take(operation)
+
     def _update_epoch(self, operation: UpdateEpoch, front_end: int, applied: Applied) -> None:
         if operation.queue in self.queues:
             self.transactions.update_epoch(operation)
@@ -487,5 +493,6 @@ _APPLIERS: Final[dict[type, Callable[[PartitionMachine, Any, int, Applied], None
     RetentionPassed: PartitionMachine._advance,
     HistoryNote: PartitionMachine._take_note,
     UpdateEpoch: PartitionMachine._update_epoch,
+    UpdateTake: PartitionMachine._update_take,
     **dict.fromkeys(LOGGED, PartitionMachine._transact),
 }

@@ -10,6 +10,8 @@ from node.queue.operations import Annotate, Aspect, Cause, ForgetIds, Lent, Reme
 from node.queue.remarks import Remark, Remarks, Subject, drop_remarks, put_remark
 from node.queue.seen_ids import SeenIds
 from node.queue.subscriptions import Advance, MakeReader, RetentionPassed, Subscriptions
+from node.queue.take_operations import UpdateTake
+from node.queue.takes import WITH_TAKES, QueueTakes
 from node.queue.targets import TargetStates, UpdateTarget
 from node.ranges.octet_map import OctetMap
 from node.ranges.range_map import RangeMap, Span
@@ -59,6 +61,7 @@ class QueueState:
     gave to messages, by aspect; no map in it is empty. `remarks` are octets about messages. `seen` are the
     message ids within the queue's window; None without any. `targets` are those that the queue keeps for the
     links of clients that send; None without any. `subscriptions` are those of a stream; None without any.
+    `takes` are the messages that the queue holds for readers; None without a reader.
     `withheld` are the messages of `alive` that a transaction has published whose outcome is not known
     (`node.queue.transactions`). `delivered` is the newest message that a consumer may have got, by what the
     entries that this replica has applied itself say of settled, returned and dead messages. It is no part of
@@ -79,6 +82,7 @@ class QueueState:
         "seen",
         "semantics",
         "subscriptions",
+        "takes",
         "targets",
         "withheld",
     )
@@ -96,6 +100,7 @@ class QueueState:
         self.seen: SeenIds | None = None
         self.targets: TargetStates | None = None
         self.subscriptions: Subscriptions | None = None
+        self.takes: QueueTakes | None = None
         self.withheld = NONE
 
     def append(self, first: int, last: int) -> None:
@@ -228,6 +233,17 @@ class QueueState:
             subscriptions.advance(step, self.mark)
         self.subscriptions = subscriptions if subscriptions else None
 
+    def update_take(self, step: UpdateTake) -> None:
+        """Carry out a step of a take."""
+        takes = self.takes or QueueTakes()
+        takes.apply(step)
+        self.takes = takes if len(takes) else None
+
+    def taken(self) -> RangeSet:
+        """The messages that the queue holds for readers."""
+        found = RangeSet() if self.takes is None else self.takes.messages()
+        return RangeSet(self.alive.intersections(list(found.ranges()))) if found else found
+
     def forget(self, front_end: int) -> None:
         """A front end is dead for good."""
         self.attached.discard(front_end)
@@ -300,8 +316,12 @@ class QueueState:
     @property
     def version(self) -> int:
         """The version that a snapshot needs for this queue."""
+        if self.subscriptions is not None and self.subscriptions.has_readers:
+            return WITH_READERS
+        if self.takes is not None:
+            return WITH_TAKES
         if self.subscriptions is not None:
-            return WITH_READERS if self.subscriptions.has_readers else WITH_SUBSCRIPTIONS
+            return WITH_SUBSCRIPTIONS
         if self.targets is not None:
             return WITH_TARGETS
         return WITH_REMARKS if self.remarks else PLAIN_VERSION
@@ -327,6 +347,8 @@ class QueueState:
             parts.append((self.targets or TargetStates()).encode())
         if version >= WITH_SUBSCRIPTIONS:
             parts.append((self.subscriptions or Subscriptions()).encode())
+        if version >= WITH_TAKES:
+            parts.append((self.takes or QueueTakes()).encode())
         if version >= WITH_READERS:
             parts.append((self.subscriptions or Subscriptions()).encode_readers())
         return b"".join(parts)
@@ -361,8 +383,12 @@ class QueueState:
             state.targets = targets if len(targets) else None
         if version >= WITH_SUBSCRIPTIONS:
             subscriptions, offset = Subscriptions.decode(data, offset)
-            if version >= WITH_READERS:
-                offset = subscriptions.decode_readers(data, offset)
+            state.subscriptions = subscriptions if subscriptions else None
+        if version >= WITH_TAKES:
+            takes, offset = QueueTakes.decode(data, offset)
+            state.takes = takes if len(takes) else None
+        if version >= WITH_READERS:
+            offset = subscriptions.decode_readers(data, offset)
             state.subscriptions = subscriptions if subscriptions else None
         return state, offset
 

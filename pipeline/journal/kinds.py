@@ -40,6 +40,7 @@ class OpKind(IntEnum):
     EPOCH = 29
     REMEMBER_IDS = 30
     FORGET_IDS = 31
+    TAKE = 32
     READER = 33
     PREPARE = 40
     DECIDE = 41
@@ -78,6 +79,9 @@ READER_MADE: Final = 1
 STAGED: Final = 1
 """The step of an EPOCH that has a branch."""
 
+TAKEN: Final = 1
+"""The step of a TAKE that has messages."""
+
 AT_MOST_ONCE: Final = 1
 OWNER: Final = 0
 """The front end of an owner's own batches."""
@@ -105,6 +109,7 @@ ACTIONS: Final[dict[int, str]] = {
     OpKind.TRANSFER: "transfer",
     OpKind.TRANSFERRED: "transfer",
     OpKind.EPOCH: "transaction",
+    OpKind.TAKE: "lease",
     OpKind.PREPARED: "transaction",
     OpKind.DECIDED: "transaction",
     OpKind.CONCLUDE: "transaction",

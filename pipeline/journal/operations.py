@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from pipeline.journal.kinds import READER_MADE, STAGED, OpKind
+from pipeline.journal.kinds import READER_MADE, STAGED, TAKEN, OpKind
 from pipeline.message.runs import OWN_METHODS, UNIFORM
 from pipeline.octets.cursor import Cursor, MalformedError, Range
 
@@ -200,6 +200,16 @@ def _epoch(cursor: Cursor, at: int, kind: int) -> Operation:
     return Operation(at, kind, queue, [], fields)
 
 
+def _take(cursor: Cursor, at: int, kind: int) -> Operation:
+    cursor.u8()
+    step, queue, number = cursor.u8(), cursor.u64(), cursor.u64()
+    fields: dict[str, Any] = {"step": step, "number": number, "name": cursor.octets(cursor.u8())}
+    if step != TAKEN:
+        return Operation(at, kind, queue, [], fields)
+    fields["time"] = cursor.u64()
+    return Operation(at, kind, queue, cursor.ranges(cursor.u32()), fields)
+
+
 def _note(cursor: Cursor, at: int, kind: int) -> Operation:
     note, queue, first, second = cursor.u8(), cursor.u64(), cursor.u64(), cursor.u64()
     ranges = cursor.ranges(cursor.u32())
@@ -328,6 +338,7 @@ _READERS: Final[dict[int, Callable[[Cursor, int, int], Publish | Operation]]] = 
     OpKind.NOTE: _note,
     OpKind.LENT: _lent,
     OpKind.EPOCH: _epoch,
+    OpKind.TAKE: _take,
     OpKind.REMEMBER_IDS: _remember_ids,
     OpKind.FORGET_IDS: _numbers("time"),
     OpKind.PREPARE: _share,

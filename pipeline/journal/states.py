@@ -15,14 +15,14 @@ from pipeline.octets.ranges import Numbers
 Key = tuple[int, int]
 """A transaction: its front end, and its number there."""
 
-_VERSIONS: Final = (*range(1, 8), 9)
+_VERSIONS: Final = range(1, 10)
 _SEALED: Final = 0x40
 _SEMANTICS: Final = 0x3F
 _DIGEST: Final = 16
 _CHRONICLE: Final = 1
 """The version of the chronicle of queues with a history."""
 _CHAIN_DIGEST: Final = 32
-_ANNOTATED, _TRANSACTIONAL, _REMARKED, _TARGETED, _SUBSCRIBED, _EPOCHS, _READERS = 2, 3, 4, 5, 6, 7, 9
+_ANNOTATED, _TRANSACTIONAL, _REMARKED, _TARGETED, _SUBSCRIBED, _EPOCHS, _TAKES, _READERS = range(2, 10)
 """The first version of a state with annotations, ids, refusals and transfers; with transactions; and so on.
 """
 
@@ -109,12 +109,25 @@ def _queue(cursor: Cursor, version: int) -> QueueState:
         for _ in range(cursor.u32()):
             cursor.u64()
             cursor.skip(cursor.u8())
+    if version >= _TAKES:
+        _skip_takes(cursor)
     if version >= _READERS:
         cursor.skip(16)
         for _ in range(cursor.u32()):
             size = cursor.u8()
             cursor.skip(33 + size)
     return state
+
+
+def _skip_takes(cursor: Cursor) -> None:
+    for _ in range(cursor.u32()):
+        name = cursor.u8()
+        cursor.skip(16)
+        takes = cursor.u32()
+        cursor.skip(name)
+        for _ in range(takes):
+            cursor.skip(16)
+            cursor.skip(16 * cursor.u32())
 
 
 def _by_kind(cursor: Cursor, skip: Callable[[Cursor], None]) -> None:

@@ -5,7 +5,7 @@ client asks another one.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from http.client import HTTPException
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote, urlencode, urlsplit
@@ -67,7 +67,7 @@ class LogClient(NodesClient):
         """See `Planner`."""
         names = {"first": "from", "end": "to", "first_count": "from_count"}
         query = {names.get(name, name): one for name, one in parameters.items() if one is not None}
-        told = self.json("GET", _path(vhost, topic, "plan", query))
+        told = self.json("GET", f"{_path(vhost, topic, 'plan')}?{urlencode(query)}")
         ranges = [LogRange(one["from"], one["to"], one["rows"], one["octets"]) for one in told["ranges"]]
         replicas = [one["http"] for one in told["replicas"]]
         return Plan(
@@ -105,14 +105,18 @@ class LogClient(NodesClient):
         expression, of whose messages there are blocks alone; some of them are empty.
         """
         asked = {"filter": filter} if filter else {}
+        yield from self.blocks_of(_path(vhost, topic, "blocks"), first, end, replicas, **asked)
+
+    def blocks_of(
+        self, path: str, first: str, end: str, replicas: Sequence[str] = (), **asked: str
+    ) -> Iterator[Block]:
+        """As `blocks`, of whatever has its blocks at a path. `asked`: further parameters of the requests."""
         urls = sorted(self._urls, key=lambda url: _rank(url, replicas))
         attempts = self.attempts(urls)
         while first < end:
             url = attempts.next()
             try:
-                for block in self._read(
-                    url, _path(vhost, topic, "blocks", {"from": first, "to": end, **asked})
-                ):
+                for block in self._read(url, f"{path}?{urlencode({'from': first, 'to': end, **asked})}"):
                     if block.kind == END:
                         return
                     first = bookmark_of(block.queue, block.next)
@@ -139,9 +143,9 @@ class LogClient(NodesClient):
             connection.close()
 
 
-def _path(vhost: str, topic: str, what: str, query: Mapping[str, object]) -> str:
+def _path(vhost: str, topic: str, what: str) -> str:
     names = "/".join(quote(one, safe="") for one in (vhost, topic))
-    return f"/api/log/{names}/{what}?{urlencode(query)}"
+    return f"/api/log/{names}/{what}"
 
 
 def _rank(url: str, replicas: Sequence[str]) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
 
-from cluster.admin.api.log_answers import LOG_PLAN, LOG_READ, LogAnswers
+from cluster.admin.api.log_answers import LOG_PLAN, LOG_READ, TAKE_PLAN, LogAnswers
 from cluster.admin.api.log_replicas import LogReplicas
 from cluster.catalog.definitions import QueueDefinition
 from cluster.owner.log_plan import UNLIMITED, Wish
@@ -40,6 +40,7 @@ class LogReading:
             broker = site.nodes[name].broker
             answers = LogAnswers(broker.owners, broker.host, self._now, self._wall_ms, lambda: site.run(0.1))
             inquiry.answer(LOG_PLAN, answers.plan)
+            inquiry.answer(TAKE_PLAN, answers.plan_take)
             inquiry.answer(LOG_READ, self._noting(name, answers))
 
     def _now(self) -> float:

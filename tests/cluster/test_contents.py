@@ -48,6 +48,9 @@ class Log:
     def last_within(self, octets: int) -> int:
         return 0
 
+    def octets_of(self, index: int) -> int:
+        return len(self._data[index])
+
     @property
     def kept(self) -> int:
         return sum(map(len, self._alive))

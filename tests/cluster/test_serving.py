@@ -36,6 +36,9 @@ class NoEntries:
     def last_within(self, octets: int) -> int:
         return 0
 
+    def octets_of(self, index: int) -> int:
+        raise KeyError(index)
+
 
 class Queue:
     """A queue of soft messages with one consumer on each of two front ends."""

@@ -50,6 +50,7 @@ from node.queue.history_notes import HistoryNote, NoteKind
 from node.queue.operations import Aspect, Lent, Semantics
 from node.queue.remarks import Remark, Subject
 from node.queue.subscriptions import Advance, MakeReader, MaxLag, RetentionPassed
+from node.queue.take_operations import TakeStep, UpdateTake, encode_take
 from node.queue.targets import TargetStep, UpdateTarget
 from node.queue.transaction_format import (
     encode_abandon,
@@ -138,6 +139,10 @@ KINDS: dict[str, tuple[bytes, int | None, list[tuple[int, int]], Mapping[str, An
             "time": 8, "participants": [9, 10],
         },
     ),
+    "take": (
+        encode_take(OpKind.TAKE, UpdateTake(5, TakeStep.TAKEN, b"r", 3, 70, tuple(PARTS))), 5, PARTS,
+        {"step": 1, "number": 3, "name": b"r", "time": 70},
+    ),
     "remember_ids": (encode_remember_ids(5, 70, [bytes(16)] * 2), 5, [], {"time": 70, "count": 2}),
     "forget_ids": (encode_forget_ids(5, 70), 5, [], {"time": 70}),
     "prepare": (b"".join(encode_prepare(4, 3, [SETTLED])), None, [], {"number": 4, "coordinator": 3}),
@@ -176,6 +181,15 @@ def test_an_operation_has_the_fields_that_the_broker_wrote(name: str) -> None:
 
     assert dict(found.fields) == dict(fields)
     assert kind_name(behind.kind) == "forget"
+
+
+@pytest.mark.requirement("F8.2")
+def test_the_end_of_a_take_has_no_messages() -> None:
+    found, behind = read(
+        encode_take(OpKind.TAKE, UpdateTake(5, TakeStep.COMMITTED, b"name", 3)), encode_forget(1)
+    )
+    assert (found.queue, found.ranges) == (5, []) and kind_name(behind.kind) == "forget"
+    assert dict(found.fields) == {"step": 2, "number": 3, "name": b"name"}
 
 
 @pytest.mark.requirement("F8.2")

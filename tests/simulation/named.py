@@ -19,6 +19,7 @@ from node.queue.operations import (
     Settle,
     Transferred,
 )
+from node.queue.take_operations import UpdateTake
 from node.queue.transaction_operations import (
     Conclude,
     Prepared,
@@ -62,6 +63,8 @@ class NamedMessages:
                 yield "RETURN_FAILED" if operation.failed else "RETURN", operation.queue, operation.ranges
             case Annotate() if operation.aspect in PLACING:
                 yield "ANNOTATE", operation.queue, zip(operation.firsts, operation.lasts, strict=True)
+            case UpdateTake():
+                yield "TAKE", operation.queue, operation.ranges
             case Prepared():
                 self._prepared[operation.key] = operation.published
                 for queue, first, last in operation.published:

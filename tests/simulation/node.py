@@ -58,6 +58,12 @@ class NodeSettings:
     lease_s: float = 1.0
     auto_delete_after_s: float = 0.0
     epoch_timeout_ms: int = 3_600_000
+    take_timeout_s: float = 3600.0
+
+    def timeouts(self) -> dict[str, Any]:
+        """Those that the broker's configuration has."""
+        names = ("auto_delete_after_s", "epoch_timeout_ms", "take_timeout_s")
+        return {name: getattr(self, name) for name in names}
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -169,8 +175,7 @@ class SimulatedNode:
                 newest_lost=None if self.journal.fresh else self.newest_lost,
                 joins=self.name not in self.members,
                 formats=self.formats,
-                auto_delete_after_s=settings.auto_delete_after_s,
-                epoch_timeout_ms=settings.epoch_timeout_ms,
+                **settings.timeouts(),
                 domains=self.domains,
             ),
             self.journal,

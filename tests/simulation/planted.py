@@ -34,6 +34,7 @@ from tests.simulation import (
     planted_owners,
     planted_queues,
     planted_readers,
+    planted_takes,
 )
 from tests.simulation.focus import Focus
 from tests.simulation.node import SimulatedNode
@@ -261,6 +262,7 @@ BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[o
     "entries in part": (SimulatedNode, planted_histories.entries_in_part),
     "an epoch committed twice": (SimulatedNode, planted_epochs.unlogged_commits),
     "retention overtaking a reader": (SimulatedNode, planted_readers.retention_overtaking),
+    "a take renumbered by a failover": (SimulatedNode, planted_takes.soft_numbers),
     "deltas side by side": (SimulatedNode, planted_queues.deltas_side_by_side),
     "replacements that are not logged": (SimulatedNode, planted_queues.unlogged_replacements),
     "readers ahead of transactions": (SimulatedNode, planted_queues.readers_ahead),
@@ -312,6 +314,7 @@ FOCUS = {
     "back beside themselves": Focus.CONSUMERS,
     "an epoch committed twice": Focus.CONSUMERS,
     "retention overtaking a reader": Focus.CONSUMERS,
+    "a take renumbered by a failover": Focus.CONSUMERS,
     "deltas side by side": Focus.CONSUMERS,
     "leases that do not linger": Focus.CONSUMERS,
     "leased messages in views": Focus.CONSUMERS,

@@ -44,6 +44,9 @@ OF_ONE_KIND = (
     (32, 24, "barriers"),
     (32, 16, "refusals"),
     (64, 40, "epochs"),
+    (512, 63, "takes"),
+    (512, 191, "takes"),
+    (512, 447, "takes"),
     (32, 8, "cuts"),
     (64, 0, "streams"),
     (512, 160, "readers"),
@@ -212,9 +215,9 @@ def _of_consumers(seed: int, shape: Shape) -> Plan:
         if found[0] == "refusals":
             # Acknowledgements that tell of refusals are lost, and later ones are not.
             shape.network = NetworkFaults(late=0.1, late_s=0.05, overflow=0.01)
-        if found[0] == "loans":
+        if found[0] in ("loans", "takes"):
             # Owners move by all faults, and entries are lost on their way to slow disks.
-            return shape, *plan_of(World(seed).chance("loans"))
+            return shape, *plan_of(World(seed).chance(found[0]))
         return shape, World(seed).chance(found[0]).choice(UNRELIABLE), 0.3
     else:
         shape.trials = (("groups",), ("groups",), ("groups",), ("groups",), ("returns", "single active"))

@@ -27,6 +27,7 @@ VIEWS: dict[tuple[str, str], dict[str, str]] = {
         "lost_entries": "cluster/process/node.py",
         "mover": "cluster/process/node.py",
         "overdue_epochs": "cluster/owner/epochs.py",
+        "overdue_takes": "cluster/owner/takes.py",
         "overtaken_readers": "cluster/owner/state.py",
         "owners": "cluster/process/node.py",
         "partitions": "cluster/process/node.py",

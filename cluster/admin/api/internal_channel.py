@@ -96,6 +96,11 @@ class InternalChannel:
         self._port.permissions.check_queue(self._core.scope, Right.READ, queue)
         return self._port.permissions.read_filter(self._core.scope)
 
+    def taking(self, queue: str) -> tuple[QueueRef, bytes]:
+        """A queue that the user may read, and the condition as in `readable`. Raises Refusal."""
+        readable = self.readable(queue)
+        return self._queue(queue), readable
+
     def bookmark(self, queue: str, number: int) -> str:
         """The bookmark of a message of the queue. Raises Refusal."""
         return bookmark_of(self._queue(queue).id, number)

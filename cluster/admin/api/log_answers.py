@@ -1,4 +1,4 @@
-"""One node's plans and blocks of streams, out of its replicas, for the node that a client asks
+"""One node's plans and blocks of streams and of takes, out of its replicas, for the node that a client asks
 (docs/log-api.md). A step of the work has the event loop for a millisecond or so, and all readers together
 have a part of its time.
 """
@@ -13,8 +13,18 @@ from typing import Any, Final
 from cluster.admin.api.loop_share import LoopShare
 from cluster.admin.inquiry import ANSWER_TIMEOUT_S
 from cluster.admin.views import OwnedPartition
-from cluster.owner.log_plan import LogPlan, PositionAheadError, Wish
-from cluster.owner.log_reading import NotAppliedError, PositionGoneError, cut_blocks, read_step
+from cluster.owner.log_plan import LogPlan, PlanLimits, PositionAheadError, RangePlan, Wish
+from cluster.owner.log_reading import (
+    LogStep,
+    NamedTake,
+    NotAppliedError,
+    PositionGoneError,
+    TakeOverError,
+    cut_blocks,
+    read_step,
+    read_taken,
+    taken_messages,
+)
 from cluster.owner.walking import EntriesGoneError
 from node.expressions.selector import Selector
 from node.message.streams import OffsetKind, StreamOffset
@@ -24,6 +34,7 @@ from replication.journal import DamagedEntryError
 
 LOG_PLAN: Final = "management.log_plan"
 LOG_READ: Final = "management.log_read"
+TAKE_PLAN: Final = "management.take_plan"
 
 MOST_WAITING: Final = 32
 """Plans and steps of reading that wait at a node. A further one is answered with `busy`."""
@@ -35,8 +46,8 @@ LEADING_S: Final = 0.5 * ANSWER_TIMEOUT_S
 class LogAnswers:
     """See the module's docstring. The answers are plain values; one with a `refused` has nothing else:
     `busy`, `owner` (the replica is to be spared), `follower` (the replica does not own the partition),
-    `behind` (it has not applied the range), `damaged`, or `gone`, with the `oldest` message and how many are
-    `lost`, at most or in an `exact` number.
+    `behind` (it has not applied the range, or the take), `damaged`, `over` (the take is committed, or has
+    ended), or `gone`, with the `oldest` message and how many are `lost`, at most or in an `exact` number.
     """
 
     def __init__(
@@ -106,10 +117,36 @@ class LogAnswers:
             "counts": (plan.first_count, plan.first_count + plan.rows) if owner.counts else None,
         }
 
+    async def plan_take(self, argument: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The ranges of a `take` of a `queue`, out of any replica; None without one."""
+        owner, group = self._owners.get(argument["partition"]), self._host.groups.get(argument["partition"])
+        if owner is None or group is None:
+            return None
+        if self._share.waiting >= MOST_WAITING:
+            return {"refused": "busy"}
+        first, end = argument["between"]
+        try:
+            async with self._share.turn():
+                take, limits = NamedTake(*argument["take"]), PlanLimits(range_octets=argument["range_octets"])
+                messages = taken_messages(owner.machine, argument["queue"], take, first, end)
+                plan = RangePlan(owner.machine, group.log, messages, first, limits)
+                while plan.end < end:
+                    for _ in plan.steps_to(end):
+                        await self._share.breath()
+                    # All messages of a take are in its plan, so that there may not be too many ranges.
+                    limits = PlanLimits(range_octets=4 * limits.range_octets)
+                    if plan.end < end:
+                        plan = RangePlan(owner.machine, group.log, messages, first, limits)
+        except NotAppliedError:
+            return {"refused": "behind"}
+        except TakeOverError:
+            return {"refused": "over"}
+        return {"ranges": [tuple(one) for one in plan.ranges]}
+
     async def read(self, argument: Mapping[str, Any]) -> dict[str, Any] | None:
         """The first `blocks` of a range from the position `first` to `end`, and the `next` position; None
-        without a replica. With a `filter`, the octets of a selector, blocks have what that takes. An owner
-        with `sparing` does not answer.
+        without a replica. With a `take`, the messages of that take alone. With a `filter`, the octets of a
+        selector, blocks have what that takes. An owner with `sparing` does not answer.
         """
         owner = self._owners.get(argument["partition"])
         if owner is None:
@@ -123,6 +160,8 @@ class LogAnswers:
                 return await self._read(argument)
         except NotAppliedError:
             return {"refused": "behind"}
+        except TakeOverError:
+            return {"refused": "over"}
         except PositionGoneError as error:
             return _gone(error)
         except DamagedEntryError as error:
@@ -138,7 +177,12 @@ class LogAnswers:
         owner, group = self._owners.get(partition), self._host.groups.get(partition)
         if owner is None or group is None:
             return None
-        step = read_step(owner.machine, group.log, queue, argument["first"], argument["end"])
+        first, end, take = argument["first"], argument["end"], argument.get("take")
+        step: LogStep
+        if take is None:
+            step = read_step(owner.machine, group.log, queue, first, end)
+        else:
+            step = read_taken(owner.machine, group.log, queue, NamedTake(*take), first, end)
         blocks: list[bytes] = []
         filter = argument.get("filter", b"")
         looking = Looking(_selector(filter)) if filter else None

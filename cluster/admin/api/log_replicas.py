@@ -1,5 +1,5 @@
-"""Asks the nodes with replicas of a stream for plans and blocks (docs/log-api.md): followers first, so that
-reading spares the owner.
+"""Asks the nodes with replicas of a stream, or of a queue with takes, for plans and blocks (docs/log-api.md):
+followers first, so that reading spares the owner.
 """
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
 from cluster.admin.api.errors import ApiError
-from cluster.admin.api.log_answers import LOG_PLAN, LOG_READ
+from cluster.admin.api.log_answers import LOG_PLAN, LOG_READ, TAKE_PLAN
 from cluster.admin.inquiry import Inquiry
 from cluster.catalog.definitions import QueueDefinition
 from cluster.owner.log_plan import Wish
+from cluster.owner.log_reading import NamedTake
 from node.message.bookmarks import bookmark_of
 
 POSITION_GONE: Final = 410
@@ -21,17 +22,24 @@ NO_REPLICA: Final = 503
 _REASONS: Final = {
     "behind": (NOT_APPLIED, "not_applied", "no replica that answers has applied the range yet"),
     "busy": (NO_REPLICA, "service_unavailable", "too many readers at once: ask again"),
+    "over": (POSITION_GONE, "gone", "the take is committed, or has ended"),
     "damaged": (NO_REPLICA, "service_unavailable", "a replica mends its journal: ask again"),
 }
 
 
 class LogReplicas:
-    """The replicas of one stream. Methods raise ApiError."""
+    """The replicas of one stream, or of one take of a queue. Methods raise ApiError."""
 
-    def __init__(self, inquiry: Inquiry, queue: QueueDefinition, nodes: Sequence[str]) -> None:
+    def __init__(
+        self, inquiry: Inquiry, queue: QueueDefinition, nodes: Sequence[str], take: NamedTake | None = None
+    ) -> None:
         """`nodes`: those with a replica that run, the one to ask first in front."""
         self._inquiry, self._queue, self._nodes = inquiry, queue, nodes
-        self._asked: Mapping[str, Any] = {"partition": queue.partition, "queue": queue.id}
+        self._asked: Mapping[str, Any] = {
+            "partition": queue.partition,
+            "queue": queue.id,
+            **({} if take is None else {"take": tuple(take)}),
+        }
 
     async def plan(self, wish: Wish) -> tuple[str, Mapping[str, Any]]:
         """The owner, and its plan."""
@@ -41,9 +49,18 @@ class LogReplicas:
             "limits": [wish.rows, wish.octets, wish.range_octets],
             "count": wish.first_count,
         }
+        return await self._planned(LOG_PLAN, argument)
+
+    async def plan_take(self, first: int, end: int, range_octets: int) -> list[tuple[int, int, int, int]]:
+        """The ranges of the take between two positions: first, end, messages and octets of each."""
+        argument = {**self._asked, "between": (first, end), "range_octets": range_octets}
+        _, plan = await self._planned(TAKE_PLAN, argument)
+        return [(first, end, rows, octets) for first, end, rows, octets in plan["ranges"]]
+
+    async def _planned(self, question: str, argument: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
         refusals: list[Mapping[str, Any]] = []
         for node in self._nodes:
-            answer = await self._inquiry.ask(node, LOG_PLAN, argument)
+            answer = await self._inquiry.ask(node, question, argument)
             if answer is not None and "refused" not in answer:
                 return node, answer
             refusals += [answer] if answer is not None else []
@@ -69,7 +86,7 @@ class LogReplicas:
             if answer is not None and "refused" not in answer:
                 return asked, answer
             refusals += [answer] if answer is not None else []
-            if answer is not None and answer["refused"] == "gone":
+            if answer is not None and answer["refused"] in ("gone", "over"):
                 break
         raise self._refusal(refusals)
 

@@ -41,13 +41,13 @@ async def plan_log(services: Services, call: Call) -> dict[str, Any]:
     wish = Wish(
         _position(services, queue, call.query, "from", "earliest"),
         _position(services, queue, call.query, "to", "latest"),
-        _limit(call.query, "rows", UNLIMITED),
-        _limit(call.query, "octets", UNLIMITED),
-        _limit(call.query, "range_octets", RANGE_OCTETS),
+        limit_of(call.query, "rows", UNLIMITED),
+        limit_of(call.query, "octets", UNLIMITED),
+        limit_of(call.query, "range_octets", RANGE_OCTETS),
         _count(call.query),
     )
     owner, plan = await _replicas(services, queue).plan(wish)
-    nodes = [one for one in _nodes(services, queue) if one != owner]
+    nodes = [one for one in nodes_with(services, queue) if one != owner]
     first_count, end_count = plan.get("counts") or (None, None)
     return {
         "vhost": queue.vhost,
@@ -73,7 +73,7 @@ async def read_log(services: Services, call: Call) -> Streamed:
     if end < first:
         raise bad_request(f"to, {call.query['to']}, is in front of from, {call.query['from']}")
     filter = _filter(services, call.query.get("filter", ""))
-    return Streamed(BLOCKS_TYPE, _blocks(_replicas(services, queue), queue, (first, end), filter))
+    return Streamed(BLOCKS_TYPE, log_blocks(_replicas(services, queue), queue, (first, end), filter))
 
 
 def _filter(services: Services, text: str) -> bytes:
@@ -88,8 +88,8 @@ def _filter(services: Services, text: str) -> bytes:
         raise bad_request(f"invalid filter: {error}") from None
 
 
-async def _blocks(
-    replicas: LogReplicas, queue: QueueDefinition, between: Range, filter: bytes
+async def log_blocks(
+    replicas: LogReplicas, queue: QueueDefinition, between: Range, filter: bytes = b""
 ) -> AsyncGenerator[bytes, None]:
     """The blocks of a range, and the one that ends it. Raises ApiError before the first of them; a later
     refusal is a block.
@@ -110,7 +110,7 @@ async def _blocks(
     yield encode_block(queue.id, end, end, [], kind=END_BLOCK)
 
 
-def _nodes(services: Services, queue: QueueDefinition) -> list[str]:
+def nodes_with(services: Services, queue: QueueDefinition) -> list[str]:
     """The running nodes with a replica, this one first."""
     running = services.running
     replicas = services.state.partitions[queue.partition].replicas
@@ -118,7 +118,7 @@ def _nodes(services: Services, queue: QueueDefinition) -> list[str]:
 
 
 def _replicas(services: Services, queue: QueueDefinition) -> LogReplicas:
-    return LogReplicas(services.inquiry, queue, _nodes(services, queue))
+    return LogReplicas(services.inquiry, queue, nodes_with(services, queue))
 
 
 # -- parameters -----------------------------------------------------------------------------------
@@ -150,8 +150,8 @@ def _position(
     return read_position(services, queue, name, query.get(name, default))
 
 
-def _limit(query: Mapping[str, str], name: str, default: int) -> int:
-    """Raises ApiError."""
+def limit_of(query: Mapping[str, str], name: str, default: int) -> int:
+    """A parameter that is a number above 0. Raises ApiError."""
     text = query.get(name)
     if text is None:
         return default

@@ -14,7 +14,7 @@ from typing import Any, Final
 from cluster.admin.api.client_rows import ClientRows
 from cluster.admin.api.cuts import BEGIN_CUT, END_CUT, CutAnswers
 from cluster.admin.api.explain_answers import DIGESTS, EXPLAIN, ExplainAnswers
-from cluster.admin.api.log_answers import LOG_PLAN, LOG_READ, LogAnswers
+from cluster.admin.api.log_answers import LOG_PLAN, LOG_READ, TAKE_PLAN, LogAnswers
 from cluster.admin.api.partition_rows import PartitionRows
 from cluster.admin.api.queue_rows import QueueRows
 from cluster.admin.api.rates import (
@@ -93,6 +93,7 @@ class NodeReport:
             (DIGESTS, explaining.digests),
             (LOG_PLAN, logs.plan),
             (LOG_READ, logs.read),
+            (TAKE_PLAN, logs.plan_take),
             (READER_ROWS, lambda _: self._readers()),
         ):
             inquiry.answer(question, answerer)

@@ -285,6 +285,11 @@ class NodeMetrics:
             "Epochs of sinks that owners of this node have dropped because no client decided them in time.",
             self._node.partitions.overdue.count,
         )
+        yield counter(
+            "quorate_takes_overdue_total",
+            "Takes of readers that owners of this node have ended because they heard nothing of the reader.",
+            self._node.partitions.overdue_takes.count,
+        )
 
     def _journal(self) -> Iterator[Metric]:
         journal = self._node.storage.journal

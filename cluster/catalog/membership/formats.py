@@ -40,6 +40,7 @@ from cluster.config.formats import (
     REMARKS,
     RENAMED_QUEUES,
     SEVERAL_OWNERS,
+    TAKES_IN_LOGS,
     UNDONE,
     VIEWS,
 )
@@ -190,6 +191,10 @@ class Formats:
     def know_epochs(self) -> bool:
         """Whether all members carry out the epochs of sinks."""
         return self.everywhere >= EPOCHS
+
+    def know_takes(self) -> bool:
+        """Whether all members hold messages for readers."""
+        return self.everywhere >= TAKES_IN_LOGS
 
     def know_readers(self) -> bool:
         """Whether all members read logs and snapshots with readers of streams."""

@@ -28,6 +28,7 @@ from tests.simulation.trials import (
     routing,
     streams,
     summing,
+    taking,
     values,
 )
 from tests.simulation.trials.trial import PAUSE_S, Kind, Nodes, Trial
@@ -76,6 +77,7 @@ OF_CONSUMERS: dict[str, Kind] = {
     "barriers": barriers.barriers,
     "cuts": cuts.cuts,
     "epochs": epochs.epochs,
+    "takes": taking.taking,
     "streams": streams.streams,
     "readers": readers.readers,
     "values": values.values,

@@ -1,0 +1,56 @@
+"""The takes of readers, on the front end's side (docs/decisions/0078)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cluster.catalog.membership.formats import Formats
+from cluster.gateway.link import Links
+from cluster.peers.link_messages import NOTHING_TO_GET, Delivery
+from cluster.peers.take_requests import RELEASE, SETTLE_TAKES, SHOW_TAKES, TAKE, TAKE_REQUEST
+from node.session.ports import QueueRef
+
+TellTake = Callable[[list[Any]], None]
+"""Takes the owner's answer (`cluster.peers.take_requests`), or a refusal: a reply code and its reason."""
+
+
+class FrontEndTakes:
+    """The requests of one front end's clients. They are answered at once or in a later turn, also after
+    failovers of the owner.
+    """
+
+    def __init__(self, links: Links, formats: Formats) -> None:
+        self._links, self._formats = links, formats
+
+    @property
+    def known(self) -> bool:
+        """Whether all members of the cluster hold messages for readers."""
+        return self._formats.know_takes()
+
+    def take(
+        self, queue: QueueRef, reader: bytes, number: int, rows: int, octets: int, answer: TellTake
+    ) -> None:
+        """Hold up to `rows` messages under a number, or tell those that are held; with `octets`, messages
+        whose entries have about so many octets.
+        """
+        self._ask(queue, [TAKE, reader, number, rows, octets], answer)
+
+    def settle(self, queue: QueueRef, reader: bytes, number: int, answer: TellTake) -> None:
+        """Settle the messages of the takes up to a number."""
+        self._ask(queue, [SETTLE_TAKES, reader, number], answer)
+
+    def release(self, queue: QueueRef, reader: bytes, answer: TellTake) -> None:
+        """Give the messages of the reader's takes back, and forget the reader."""
+        self._ask(queue, [RELEASE, reader], answer)
+
+    def show(self, queue: QueueRef, answer: TellTake) -> None:
+        """Show all readers of a queue."""
+        self._ask(queue, [SHOW_TAKES, b""], answer)
+
+    def _ask(self, queue: QueueRef, what: list[Any], answer: TellTake) -> None:
+        def answered(value: Any, _: Delivery | None) -> None:
+            answer(value)
+
+        arguments = [*NOTHING_TO_GET, queue.id, *what]
+        self._links.request(self._links.to(queue.partition), TAKE_REQUEST, arguments, answered)
