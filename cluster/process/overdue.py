@@ -27,7 +27,7 @@ class OverdueLog:
         """The takes of a reader have ended by their time."""
         vhost, queue = self._name(overdue.queue)
         told = {"vhost": vhost, "queue": queue, "reader": overdue.reader.decode("utf-8", "replace")}
-        self._log.warning("take_overdue", **told, takes=overdue.takes, messages=overdue.messages)
+        self.log.warning("take_overdue", **told, takes=overdue.takes, messages=overdue.messages)
 
     def reader(self, reader: OvertakenReader) -> None:
         """Retention has passed a reader."""
