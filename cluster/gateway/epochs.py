@@ -75,12 +75,19 @@ class FrontEndEpochs:
         staging.begin(self._links, shares)
 
     def commit(
-        self, ledger: QueueRef, epoch: int, branches: Sequence[tuple[int, int, int]], answer: TellEpoch
+        self,
+        ledger: QueueRef,
+        epoch: int,
+        branches: Sequence[tuple[int, int, int]],
+        after: int | None,
+        answer: TellEpoch,
     ) -> None:
-        """Commit an epoch: of each (task, attempt, count) the branches 0 to count - 1. Answers when all
-        messages of the epoch are visible.
+        """Commit an epoch: of each (task, attempt, count) the branches 0 to count - 1, where the last
+        committed epoch is `after`, -1 for none; None: wherever the ledger is. Answers when all messages of
+        the epoch are visible.
         """
-        _ask(self._links, ledger, [COMMIT, epoch, [list(one) for one in branches]], answer)
+        condition = [] if after is None else [after]
+        _ask(self._links, ledger, [COMMIT, epoch, [list(one) for one in branches], *condition], answer)
 
     def drop(self, ledger: QueueRef, epoch: int, answer: TellEpoch) -> None:
         """Drop the branches of an epoch that is not committed."""

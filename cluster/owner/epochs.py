@@ -22,6 +22,7 @@ from cluster.peers.epoch_requests import (
     DROPPED,
     EPOCH_REQUEST,
     MISSING,
+    OVERTAKEN,
     SHOW,
     STAGE,
     STAGED,
@@ -137,7 +138,11 @@ class OwnedEpochs:
             self._answer(asked, [COMMITTED if self._is_committed(asked) else ABANDONED])
 
     def _commit(self, asked: EpochQuestion) -> None:
-        staged, named = self._ledger(asked.queue).staged.get(asked.epoch, {}), list[Branch]()
+        ledger, named = self._ledger(asked.queue), list[Branch]()
+        if asked.rest[1:] and asked.rest[1] != ledger.committed:
+            self._read(asked, [OVERTAKEN, ledger.committed])
+            return
+        staged = ledger.staged.get(asked.epoch, {})
         for task, attempt, count in asked.rest[0]:
             for number in range(count):
                 branch = staged.get(BranchName(task, attempt, number))

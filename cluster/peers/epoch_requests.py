@@ -16,7 +16,9 @@ transaction, and the partitions that have prepared the transaction follow.
 """
 
 COMMIT: Final = "commit"
-"""The deed: commit the epoch with branches, of which rows (task, attempt, number of branches) follow."""
+"""The deed: commit the epoch with branches, of which rows (task, attempt, number of branches) follow. Behind
+the rows there may be the epoch, -1 for none, that must be the last one committed.
+"""
 
 DROP: Final = "drop"
 """The deed: drop the epoch's branches."""
@@ -42,6 +44,11 @@ ABANDONED: Final = "abandoned"
 MISSING: Final = "missing"
 """The first item of an answer: a branch that the commit names, whose task, attempt and number follow, is not
 staged.
+"""
+
+OVERTAKEN: Final = "overtaken"
+"""The first item of an answer: the last committed epoch, which follows, -1 for none, is not the one that the
+commit names.
 """
 
 DROPPED: Final = "dropped"

@@ -59,9 +59,18 @@ class SinkClient(NodesClient):
 
     def commit(self, vhost: str, sink: str, epoch: int, staged: Sequence[Staged]) -> None:
         """Make what was staged visible as one, and drop all else of the epoch."""
-        rows = [[one.task, one.attempt, one.branches] for one in staged if one.branches]
-        body = json.dumps({"branches": rows}).encode()
-        self.json("POST", f"{_path(vhost, sink)}/epochs/{epoch}/commit", body)
+        self._commit(vhost, sink, epoch, {"branches": _rows(staged)})
+
+    def commit_after(
+        self, vhost: str, sink: str, epoch: int, staged: Sequence[Staged], after: int | None
+    ) -> None:
+        """As `commit`, where the last committed epoch is `after`, None for none. Raises LogApiError with the
+        error `overtaken` elsewhere.
+        """
+        self._commit(vhost, sink, epoch, {"branches": _rows(staged), "after": after})
+
+    def _commit(self, vhost: str, sink: str, epoch: int, asked: Mapping[str, Any]) -> None:
+        self.json("POST", f"{_path(vhost, sink)}/epochs/{epoch}/commit", json.dumps(asked).encode())
 
     def abort(self, vhost: str, sink: str, epoch: int) -> str:
         """Drop an epoch. Returns `committed` for one that is committed, which is not touched."""
@@ -80,6 +89,10 @@ class SinkClient(NodesClient):
         except LogApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
+
+
+def _rows(staged: Sequence[Staged]) -> list[list[int]]:
+    return [[one.task, one.attempt, one.branches] for one in staged if one.branches]
 
 
 def _path(vhost: str, sink: str) -> str:

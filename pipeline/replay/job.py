@@ -51,8 +51,10 @@ class Ledger(Protocol):
     def committed(self, sink: str) -> int | None:
         """The last epoch that is committed; None without any, or without a ledger."""
 
-    def commit(self, sink: str, epoch: int, staged: Sequence[Staged]) -> None:
-        """Make what was staged visible as one."""
+    def commit(self, sink: str, epoch: int, staged: Sequence[Staged], after: int | None) -> bool:
+        """Make what was staged visible as one, where the last committed epoch is `after`, None for none.
+        False elsewhere: another run has committed.
+        """
 
 
 class StageTask(NamedTuple):
@@ -129,9 +131,8 @@ def _replay_log(replay: Replay, log: MessageLog, stage: Callable[[StageTask], St
         tasks = [StageTask(sink, epoch, number, piece) for number, piece in enumerate(pieces)]
         staged = list(replay.run(stage, tasks))
         messages = sum(one.rows - one.unroutable for one in staged)
-        if replay.ledger.committed(sink) != done:
+        if not replay.ledger.commit(sink, epoch, staged, done):
             raise ReplayError(f"another run replays {log.name}, too: let one of them end")
-        replay.ledger.commit(sink, epoch, staged)
         replay.pace.passed(messages)
         done = epoch
         unroutable = found.unroutable + sum(one.unroutable for one in staged)

@@ -44,9 +44,15 @@ class SinkLedger:
             return None
         return found
 
-    def commit(self, sink: str, epoch: int, staged: Sequence[Staged]) -> None:
+    def commit(self, sink: str, epoch: int, staged: Sequence[Staged], after: int | None) -> bool:
         """See `Ledger`."""
-        self._client.commit(self._vhost, sink, epoch, staged)
+        try:
+            self._client.commit_after(self._vhost, sink, epoch, staged, after)
+        except LogApiError as error:
+            if error.facts.get("error") != "overtaken":
+                raise
+            return False
+        return True
 
 
 class _Selected:

@@ -75,11 +75,13 @@ class Sink:
         self.site.nodes[node].input(begin)
         return asked
 
-    def commit(self, node: str, epoch: int, *branches: tuple[int, int, int]) -> Asked:
-        """Commit an epoch with branches, at a node."""
+    def commit(
+        self, node: str, epoch: int, *branches: tuple[int, int, int], after: int | None = None
+    ) -> Asked:
+        """Commit an epoch with branches, at a node; see `Epochs.commit`."""
         port, asked = self.site.front_end(node), Asked(self.site)
         self.site.nodes[node].input(
-            lambda: port.epochs.commit(port.queue("/", self.name, 0), epoch, branches, asked.take)
+            lambda: port.epochs.commit(port.queue("/", self.name, 0), epoch, branches, after, asked.take)
         )
         return asked
 

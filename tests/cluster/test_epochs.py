@@ -71,6 +71,22 @@ def test_a_commit_that_comes_again_does_nothing(epochs: Epochs) -> None:
     epochs.rest()
 
 
+def test_of_two_jobs_that_go_on_behind_one_epoch_one_is_refused(epochs: Epochs) -> None:
+    """Each of them has the messages behind the epoch in its own batches."""
+    assert epochs.stage("n1", 5, (0, 1, 0), MESSAGES).answer == "staged"
+    assert epochs.stage("n3", 7, (0, 2, 0), MESSAGES).answer == "staged"
+    first = epochs.commit("n1", 5, (0, 1, 1), after=-1)
+    second = epochs.commit("n3", 7, (0, 2, 1), after=-1)
+    answers = [first.answer, second.answer]
+    # The later epoch has the messages of the earlier one, too.
+    assert answers in (["committed", "overtaken"], ["committed", "committed"])
+    committed = epochs.ledger(epochs.owner).committed
+    assert epochs.bodies() == BODIES
+    assert epochs.commit("n2", 9, after=-1).answer == "overtaken"
+    assert epochs.commit("n2", 9, after=committed).answer == "committed"
+    epochs.rest()
+
+
 def test_an_abort_drops_an_epoch_and_touches_none_that_is_committed(epochs: Epochs) -> None:
     assert epochs.stage("n1", 0, (0, 1, 0), MESSAGES).answer == "staged"
     assert epochs.drop("n3", 0).answer == "dropped"

@@ -46,14 +46,17 @@ class Sinks:
     def committed(self, sink: str) -> int | None:
         return self.ledgers.get(sink)
 
-    def commit(self, sink: str, epoch: int, staged: Sequence[Staged]) -> None:
+    def commit(self, sink: str, epoch: int, staged: Sequence[Staged], after: int | None) -> bool:
         if self.lost == "before":
             raise ConnectionError
+        if self.ledgers.get(sink) != after:
+            return False
         for one in staged:
             self.queue += self.staged.pop((one.task, one.attempt))
         self.ledgers[sink] = epoch
         if self.lost == "behind":
             raise ConnectionError
+        return True
 
     def stage(self, task: StageTask) -> Staged:
         attempt = len(self.staged) + 1000 * task.epoch

@@ -77,9 +77,11 @@ def test_epochs_are_seen_once_and_whole_at_every_node(cluster: Cluster, channel:
 
 
 def _check_refusals(cluster: Cluster, sink: SinkClient, name: str) -> None:
-    with pytest.raises(RowError, match="row 0 of the task: row 0 is unroutable: no queue takes") as caught:
+    with pytest.raises(
+        RowError, match="row 0 of the task: row 0 is unroutable: no queue takes"
+    ) as unroutable:
         write(sink, name, 1, 0, 1, b"1", key="nowhere")
-    assert caught.value.row == 0
+    assert unroutable.value.row == 0
     dropped = write(sink, name, 1, 0, 1, b"1", b"2", key="nowhere", unroutable=DROP)
     assert (dropped.rows, dropped.unroutable) == (2, 2)
     with pytest.raises(LogApiError, match="branch 0 of attempt 2 at task 1 is not staged"):
@@ -103,6 +105,13 @@ def _check_refusals(cluster: Cluster, sink: SinkClient, name: str) -> None:
     commit = f"{path}/epochs/1/commit"
     for branches in ([[1, 2]], [[1, 2, -1]], [[1, 1, 1], [1, 2, 1]], [[0, 1, 100_001]], "x"):
         assert "branches" in refused(api.call("POST", commit, {"branches": branches}), 400, "bad_request")
+    for after in (-1, "0", 1.5, True):
+        reply = api.call("POST", commit, {"branches": [], "after": after})
+        assert "after: " in refused(reply, 400, "bad_request")
+    with pytest.raises(LogApiError, match="the last committed epoch is 0: another job") as caught:
+        sink.commit_after("/", name, 1, [], None)
+    facts = caught.value.facts
+    assert (caught.value.status, facts["error"], facts["committed"]) == (409, "overtaken", 0)
     refused(api.call("GET", path_of("sinks", "/", "nothing")), 404, "Object Not Found")
 
 

@@ -20,7 +20,7 @@ from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 from cluster.catalog.definitions import PartitionKind
 from cluster.gateway.epochs import FULL, TellEpoch
-from cluster.peers.epoch_requests import ABANDONED, COMMITTED, MISSING
+from cluster.peers.epoch_requests import ABANDONED, COMMITTED, MISSING, OVERTAKEN
 from cluster.peers.link_messages import UNREACHABLE
 from node.message.run import Run
 from node.queue.epoch_operations import LAST_EPOCH, BranchName
@@ -72,11 +72,11 @@ async def stage_branch(services: Services, call: Call) -> dict[str, Any]:
 @endpoints.on("POST", _PATH + "/epochs/{epoch}/commit")
 async def commit_epoch(services: Services, call: Call) -> dict[str, Any]:
     """Make the named branches of an epoch visible as one, and drop all others."""
-    epoch, branches = _number(call, "epoch", LAST_EPOCH), _branches(call)
+    epoch, branches, after = _number(call, "epoch", LAST_EPOCH), _branches(call), _after(call)
     _check_known(services)
     async with internal_channel(services.front_end, call.identity, call.vhost) as channel:
         ledger = _ledger(services, call, channel)
-        await _told(partial(services.front_end.epochs.commit, ledger, epoch, branches))
+        await _told(partial(services.front_end.epochs.commit, ledger, epoch, branches, after))
     return {"state": COMMITTED}
 
 
@@ -249,6 +249,10 @@ async def _told(ask: Callable[[TellEpoch], None]) -> list[Any]:
         task, attempt, number = told[1:]
         reason = f"branch {number} of attempt {attempt} at task {task} is not staged"
         raise ApiError(409, "missing", reason, task=task, attempt=attempt, branch=number)
+    if told[0] == OVERTAKEN:
+        committed = None if told[1] < 0 else told[1]
+        reason = f"the last committed epoch is {committed}: another job writes to the sink"
+        raise ApiError(409, OVERTAKEN, reason, committed=committed)
     if told[0] == ABANDONED or told == UNREACHABLE:
         raise ApiError(503, "service_unavailable", "a node was lost meanwhile; try again")
     if not isinstance(told[0], str):
@@ -297,6 +301,21 @@ def _branches(call: Call) -> list[tuple[int, int, int]]:
     if len({task for task, _, _ in found}) < len(found):
         raise bad_request("branches: a task has two attempts")
     return found
+
+
+def _after(call: Call) -> int | None:
+    """The epoch that has to be the last committed one, -1 for none; None for no such condition. Raises
+    ApiError.
+    """
+    values = call.fields().values
+    if "after" not in values:
+        return None
+    after = values["after"]
+    if after is None:
+        return -1
+    if not _is_within(after, LAST_EPOCH):
+        raise bad_request(f"after: {after!r} is no number from 0 to {LAST_EPOCH}, and not null")
+    return int(after)
 
 
 def _is_within(value: object, highest: int) -> bool:

@@ -89,7 +89,9 @@ class Job:
 
     def commit(self, epoch: int, named: list[tuple[int, int, int]]) -> Word:
         """Returns the ledger's word."""
-        told = yield from self._ask(lambda port, ledger, take: port.epochs.commit(ledger, epoch, named, take))
+        told = yield from self._ask(
+            lambda port, ledger, take: port.epochs.commit(ledger, epoch, named, None, take)
+        )
         return str(told[0])
 
     def abort(self, epoch: int) -> Word:
