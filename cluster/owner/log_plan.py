@@ -55,15 +55,8 @@ class Wish(NamedTuple):
 
     first: StreamOffset
     end: StreamOffset
-    rows: int = UNLIMITED
-    octets: int = UNLIMITED
-    range_octets: int = UNLIMITED
+    limits: PlanLimits = PlanLimits()
     first_count: int | None = None
-
-    @property
-    def limits(self) -> PlanLimits:
-        """The limits of the plan."""
-        return PlanLimits(self.rows, self.octets, self.range_octets)
 
 
 class PlannedRange(NamedTuple):

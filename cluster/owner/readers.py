@@ -302,5 +302,6 @@ def _forget(owner: OwnerState, number: int, queue: QueueOwner, name: bytes, foun
     if known is None or known.place(name) is None:
         found([NO_READER])
     else:
+        owner.lag_floors.pop((number, name), None)
         owner.operation(encode_advance(Advance(number, name, 0)))
         owner.proposal.committed.append(partial(found, [READERS_TOLD, []]))

@@ -156,6 +156,8 @@ class OwnerState:
         self._rules.pop(queue, None)
         self.watched.discard(queue)
         self.borrowed.pop(queue, None)
+        for key in [key for key in self.lag_floors if key[0] == queue]:
+            del self.lag_floors[key]
         self.histories.wanted.discard(queue)
         self.unused_queues.forget(queue)
         self.upcoming.pop(queue, None)

@@ -248,15 +248,8 @@ def within_up_to(
         there: list[tuple[int, int]] | None = native.NATIVE_WITHIN_UP_TO(starts, ends, values, ranges, most)
         if there is not None:
             return there
-    found: list[tuple[int, int]] = []
-    for first, last, value in within(starts, ends, ranges, values):
-        if value > most:
-            continue
-        if found and found[-1][1] + 1 == first:
-            found[-1] = (found[-1][0], last)
-        else:
-            found.append((first, last))
-    return found
+    spans = within(starts, ends, ranges, values)
+    return merged_pairs(array("Q", [number for span in spans if span[2] <= most for number in span[:2]]))
 
 
 SpanColumns = tuple["array[int]", "array[int]", "array[int]"]

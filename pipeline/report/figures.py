@@ -55,11 +55,11 @@ class QueueFigures:
         self.readers.update(other.readers)
         self.in_queue.plus(other.in_queue)
         self.settlement.plus(other.settlement)
-        for mine, more in (
-            (self.ended, other.ended), (self.dead, other.dead), (self.keys, other.keys),
-            (self.leased, other.leased), (self.settled, other.settled),
-        ):  # fmt: skip
-            mine.update(more)  # type: ignore[arg-type]  # counters of one kind
+        self.ended.update(other.ended)
+        self.dead.update(other.dead)
+        self.keys.update(other.keys)
+        self.leased.update(other.leased)
+        self.settled.update(other.settled)
 
     @property
     def fairness(self) -> float | None:

@@ -10,7 +10,7 @@ from typing import Any
 from cluster.admin.api.log_answers import LOG_PLAN, LOG_READ, TAKE_PLAN, LogAnswers
 from cluster.admin.api.log_replicas import LogReplicas
 from cluster.catalog.definitions import QueueDefinition
-from cluster.owner.log_plan import UNLIMITED, Wish
+from cluster.owner.log_plan import UNLIMITED, PlanLimits, Wish
 from node.expressions.condition import encoded_condition
 from node.message.streams import FROM_NEXT, OffsetKind, StreamOffset
 from pipeline.log.blocks import Block, read_block
@@ -79,7 +79,7 @@ class LogReading:
         first_count: int | None = None,
     ) -> Any:
         """The owner, and its plan. Raises ApiError."""
-        wish = Wish(first, end, rows, octets, range_octets, first_count)
+        wish = Wish(first, end, PlanLimits(rows, octets, range_octets), first_count)
         return asyncio.run(self.replicas(nodes).plan(wish))
 
     def blocks(self, first: int, end: int, *nodes: str, taking: str = "") -> list[Block]:

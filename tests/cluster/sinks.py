@@ -34,11 +34,11 @@ class Asked:
         return self.told[0][0]
 
 
-class Sink:
-    """A sink whose ledger is the queue `ledger`, which exists."""
+class OwnedQueue:
+    """A replicated queue, which exists, at the nodes of a site."""
 
-    def __init__(self, site: Site, ledger: str) -> None:
-        self.site, self.name = site, ledger
+    def __init__(self, site: Site, name: str) -> None:
+        self.site, self.name = site, name
 
     @property
     def definition(self) -> Any:
@@ -47,13 +47,17 @@ class Sink:
 
     @property
     def owner(self) -> str:
-        """The node that owns the ledger."""
+        """The node that owns the queue."""
         partition = self.definition.partition
         self.site.until(lambda: owner_of(self.site, partition))
         return str(owner_of(self.site, partition))
 
     def replica(self, node: str) -> PartitionOwner:
         return self.site.nodes[node].broker.owners[self.definition.partition]
+
+
+class Sink(OwnedQueue):
+    """A sink, whose ledger is the queue."""
 
     def ledger(self, node: str) -> Ledger:
         """The ledger as a node's replica has it."""

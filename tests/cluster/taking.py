@@ -7,36 +7,20 @@ from typing import Any
 
 from cluster.admin.api.log_replicas import LogReplicas
 from cluster.owner.log_reading import NamedTake
-from cluster.owner.partition import PartitionOwner
 from node.queue.takes import QueueTakes
 from node.ranges.range_set import Range
-from tests.cluster.lives import owner_of
 from tests.cluster.logs import LogReading
-from tests.cluster.sinks import Asked
+from tests.cluster.sinks import Asked, OwnedQueue
 from tests.inside import machine_of
 from tests.site import Site
 
 
-class Reader:
-    """A reader of a queue, which exists."""
+class Reader(OwnedQueue):
+    """A reader of the queue, with the name `reader`."""
 
-    def __init__(self, site: Site, queue: str, name: bytes = b"r") -> None:
-        self.site, self.queue, self.name = site, queue, name
-
-    @property
-    def definition(self) -> Any:
-        node = next(node for node in self.site.nodes.values() if node.up)
-        return node.broker.catalog.state.queues["/", self.queue]
-
-    @property
-    def owner(self) -> str:
-        """The node that owns the queue."""
-        partition = self.definition.partition
-        self.site.until(lambda: owner_of(self.site, partition))
-        return str(owner_of(self.site, partition))
-
-    def replica(self, node: str) -> PartitionOwner:
-        return self.site.nodes[node].broker.owners[self.definition.partition]
+    def __init__(self, site: Site, queue: str, reader: bytes = b"r") -> None:
+        super().__init__(site, queue)
+        self.reader = reader
 
     def takes(self, node: str) -> QueueTakes:
         """The takes of the queue as a node's replica has them."""
@@ -46,18 +30,20 @@ class Reader:
     def take(self, node: str, number: int, rows: int = 100, octets: int = 0) -> Asked:
         port, asked = self.site.front_end(node), Asked(self.site)
         self.site.nodes[node].input(
-            lambda: port.takes.take(self._ref(node), self.name, number, rows, octets, asked.take)
+            lambda: port.takes.take(self._ref(node), self.reader, number, rows, octets, asked.take)
         )
         return asked
 
     def settle(self, node: str, number: int) -> Asked:
         port, asked = self.site.front_end(node), Asked(self.site)
-        self.site.nodes[node].input(lambda: port.takes.settle(self._ref(node), self.name, number, asked.take))
+        self.site.nodes[node].input(
+            lambda: port.takes.settle(self._ref(node), self.reader, number, asked.take)
+        )
         return asked
 
     def release(self, node: str) -> Asked:
         port, asked = self.site.front_end(node), Asked(self.site)
-        self.site.nodes[node].input(lambda: port.takes.release(self._ref(node), self.name, asked.take))
+        self.site.nodes[node].input(lambda: port.takes.release(self._ref(node), self.reader, asked.take))
         return asked
 
     def show(self, node: str) -> list[Any]:
@@ -68,7 +54,7 @@ class Reader:
         return list(asked.told[0][1])
 
     def _ref(self, node: str) -> Any:
-        return self.site.front_end(node).queue("/", self.queue, 0)
+        return self.site.front_end(node).queue("/", self.name, 0)
 
     def taken(self, asked: Asked) -> list[Range]:
         """The messages that an answer says are held."""
@@ -79,12 +65,12 @@ class Reader:
 
     def bodies(self, number: int, ranges: list[Range], *nodes: str) -> list[bytes]:
         """The messages of a take, out of the replicas of nodes, or of all that run."""
-        reading = TakeReading(self.site, self.queue, NamedTake(self.name, number))
+        reading = TakeReading(self.site, self.name, NamedTake(self.reader, number))
         return [row.body for row in reading.rows(ranges[0][0], ranges[-1][1] + 1, *nodes)]
 
     def plan(self, number: int, ranges: list[Range], range_octets: int) -> list[Any]:
         """The ranges of a take."""
-        reading = TakeReading(self.site, self.queue, NamedTake(self.name, number))
+        reading = TakeReading(self.site, self.name, NamedTake(self.reader, number))
         replicas = reading.replicas()
         return asyncio.run(replicas.plan_take(ranges[0][0], ranges[-1][1] + 1, range_octets))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from cluster.config.formats import ARGUMENT_LEVELS
+from node.queue.queue import QueueState
 from node.wire.amqp091 import methods as m
 from tests.cluster.kept_links import site
 from tests.cluster.test_leases import isolate
@@ -134,8 +136,10 @@ def test_a_queue_keeps_what_its_stream_has_given_up(site: Site) -> None:
     assert taken(site.client("n2"), "q") == list("123")
 
 
-@PAST
-def test_a_message_of_an_undecided_transaction_comes_with_its_commit(site: Site) -> None:
+def undecided(site: Site) -> tuple[Client, QueueState, Callable[[], None]]:
+    """The stream has a message of a transaction whose front end is cut off. Returns a client that has
+    declared the stream, the stream's state, and the function that ends the cut.
+    """
     writer = site.client("n3", transactional=True)
     writer.declare("first")
     client = declared(site)
@@ -145,7 +149,12 @@ def test_a_message_of_an_undecided_transaction_comes_with_its_commit(site: Site)
         writer.publish(queue, b"1")
     writer.send(m.TxCommit())
     site.until(lambda: stream.withheld, step_s=0.0002)
-    mend = isolate(site, "n3")
+    return client, stream, isolate(site, "n3")
+
+
+@PAST
+def test_a_message_of_an_undecided_transaction_comes_with_its_commit(site: Site) -> None:
+    client, stream, mend = undecided(site)
     other = site.client("n2")
     other.send(
         m.QueueDeclare(
@@ -283,16 +292,7 @@ def test_a_purge_of_the_past_counts_when_the_owner_dies(site: Site) -> None:
 
 @PAST
 def test_whether_a_queue_is_empty_shows_when_its_past_is_in_it(site: Site) -> None:
-    writer = site.client("n3", transactional=True)
-    writer.declare("first")
-    client = declared(site)
-    partition = site.front_end("n1").queue("/", TOPIC, 0).partition
-    (stream,) = machine_of(site.nodes["n1"].broker.owners[partition]).queues.values()
-    for queue in ("first", TOPIC):
-        writer.publish(queue, b"1")
-    writer.send(m.TxCommit())
-    site.until(lambda: stream.withheld, step_s=0.0002)
-    mend = isolate(site, "n3")
+    client, _, mend = undecided(site)
     over(client, "q", "epoch", filter="TRUE")
     deleting = site.client("n2")
     deleting.send(m.QueueDelete("q", if_empty=True))

@@ -6,6 +6,7 @@ import errno
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from threading import Event
+from typing import Any
 
 import pytest
 
@@ -36,8 +37,8 @@ class Loop:
 def loop_of() -> Iterator[Callable[..., Loop]]:
     made: list[Loop] = []
 
-    def make(*arguments: object) -> Loop:
-        made.append(Loop(*arguments))  # type: ignore[arg-type]
+    def make(*arguments: Any) -> Loop:
+        made.append(Loop(*arguments))
         return made[-1]
 
     yield make

@@ -24,3 +24,16 @@ async def in_time(answer: Awaitable[Any]) -> Any:
         return await asyncio.wait_for(answer, DECISION_TIMEOUT_S)
     except TimeoutError:
         raise ApiError(503, "timeout", "the cluster did not answer: is a majority of nodes up?") from None
+
+
+async def told_in_time(ask: Callable[[Callable[[list[Any]], None]], None]) -> list[Any]:
+    """The list that an owner answers with, at once or in a later turn. Raises ApiError (503)."""
+    answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+
+    def take(value: list[Any]) -> None:
+        if not answer.done():
+            answer.set_result(value)
+
+    ask(take)
+    found: list[Any] = await in_time(answer)
+    return found

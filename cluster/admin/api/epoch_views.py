@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from cluster.admin.api.call import Call
-from cluster.admin.api.decision_timeout import in_time
+from cluster.admin.api.decision_timeout import told_in_time
 from cluster.admin.api.errors import ApiError, bad_request, no_such_object
 from cluster.admin.api.internal_channel import InternalChannel, internal_channel
 from cluster.admin.api.loop_share import LoopShare
@@ -235,14 +234,7 @@ def _route(channel: InternalChannel, run: Run, found: _Routed, *, drops: bool) -
 
 async def _told(ask: Callable[[TellEpoch], None]) -> list[Any]:
     """The answer of the ledger. Raises ApiError."""
-    answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-
-    def take(value: list[Any]) -> None:
-        if not answer.done():
-            answer.set_result(value)
-
-    ask(take)
-    told: list[Any] = await in_time(answer)
+    told = await told_in_time(ask)
     if told[0] == FULL:
         raise ApiError(400, "refused", "a queue refuses a message of the branch: it is full, or deleted")
     if told[0] == MISSING:

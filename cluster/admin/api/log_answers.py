@@ -101,9 +101,8 @@ class LogAnswers:
             return None
         async with self._share.turn():
             first, end = (StreamOffset(OffsetKind(kind), value) for kind, value in argument["between"])
-            rows, octets, range_octets = argument["limits"]
             count = argument.get("count") if owner.counts else None
-            wish = Wish(first, end, rows, octets, range_octets, count)
+            wish = Wish(first, end, PlanLimits(*argument["limits"]), count)
             plan = LogPlan(owner.machine, group.log, argument["queue"], wish, self._wall_ms())
             for _ in plan.steps():
                 await self._share.breath()

@@ -46,7 +46,7 @@ class LogReplicas:
         argument = {
             **self._asked,
             "between": [tuple(wish.first), tuple(wish.end)],
-            "limits": [wish.rows, wish.octets, wish.range_octets],
+            "limits": [*wish.limits],
             "count": wish.first_count,
         }
         return await self._planned(LOG_PLAN, argument)

@@ -14,7 +14,7 @@ from cluster.admin.api.services import Services
 from cluster.admin.api.stream_positions import check_names, read_bookmark, read_position, readable_stream
 from cluster.catalog.definitions import QueueDefinition
 from cluster.config.formats import BARRIERS_AND_FILTERS
-from cluster.owner.log_plan import UNLIMITED, Wish
+from cluster.owner.log_plan import UNLIMITED, PlanLimits, Wish
 from node.expressions.condition import encoded_condition
 from node.expressions.errors import ExpressionError
 from node.message.bookmarks import bookmark_of, is_bookmark
@@ -41,9 +41,11 @@ async def plan_log(services: Services, call: Call) -> dict[str, Any]:
     wish = Wish(
         _position(services, queue, call.query, "from", "earliest"),
         _position(services, queue, call.query, "to", "latest"),
-        limit_of(call.query, "rows", UNLIMITED),
-        limit_of(call.query, "octets", UNLIMITED),
-        limit_of(call.query, "range_octets", RANGE_OCTETS),
+        PlanLimits(
+            limit_of(call.query, "rows", UNLIMITED),
+            limit_of(call.query, "octets", UNLIMITED),
+            limit_of(call.query, "range_octets", RANGE_OCTETS),
+        ),
         _count(call.query),
     )
     owner, plan = await _replicas(services, queue).plan(wish)

@@ -4,13 +4,12 @@ requirement F8).
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
 from cluster.admin.api.call import Call
-from cluster.admin.api.decision_timeout import in_time
+from cluster.admin.api.decision_timeout import told_in_time
 from cluster.admin.api.errors import ApiError, bad_request, no_such_object
 from cluster.admin.api.fields import Fields
 from cluster.admin.api.internal_channel import InternalChannel, internal_channel
@@ -150,14 +149,7 @@ async def _told(stream: QueueDefinition, ask: Callable[[TellReader], None]) -> d
 
 async def _rows(stream: QueueDefinition, ask: Callable[[TellReader], None]) -> list[ReaderRow]:
     """The readers that the owner answers with. Raises ApiError."""
-    answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-
-    def take(value: list[Any]) -> None:
-        if not answer.done():
-            answer.set_result(value)
-
-    ask(take)
-    told: list[Any] = await in_time(answer)
+    told = await told_in_time(ask)
     if told[0] == NO_READER:
         raise no_such_object()
     if told[0] == POSITION_AHEAD:

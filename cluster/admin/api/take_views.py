@@ -4,12 +4,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
 from cluster.admin.api.call import Call
-from cluster.admin.api.decision_timeout import in_time
+from cluster.admin.api.decision_timeout import told_in_time
 from cluster.admin.api.errors import ApiError, bad_request, no_such_object, not_authorised
 from cluster.admin.api.internal_channel import internal_channel
 from cluster.admin.api.log_replicas import NO_REPLICA, POSITION_GONE, LogReplicas
@@ -162,14 +161,7 @@ async def _told(
     queue: QueueDefinition, ask: Callable[[TellTake], None], *, released: bool = False
 ) -> list[Any]:
     """The answer of the owner. `released`: the reader may be unknown. Raises ApiError."""
-    answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-
-    def take(value: list[Any]) -> None:
-        if not answer.done():
-            answer.set_result(value)
-
-    ask(take)
-    told: list[Any] = await in_time(answer)
+    told = await told_in_time(ask)
     match told[0]:
         case str() if told[0] == NOT_KNOWN and not released:
             raise ApiError(404, "not_found", f"queue '{queue.name}' has no such reader")

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from cluster.gateway.broker_port import FrontEnd
 from node.queue.epoch_operations import BranchName
-from node.refusal import Refusal
 from node.session.ports import QueueRef
 from tests.messages import content, run_of
 from tests.simulation.scripts import Answer, Steps
+from tests.simulation.trials.asking import Begin, Told, ask_nodes
 from tests.simulation.trials.moving import USER
 from tests.simulation.trials.prover import Received
 from tests.simulation.trials.trial import PAUSE_S, Trial
@@ -20,8 +20,6 @@ TASKS: Final = 2
 Word = Generator[Answer | float, Any, str]
 """Steps to the ledger's word."""
 
-Begin = Callable[[FrontEnd, QueueRef, Callable[[list[Any]], None]], None]
-
 
 class Job:
     """A job that writes the epochs of one sink through any nodes. A node that is lost answers no more."""
@@ -30,27 +28,8 @@ class Job:
         self._trial, self._ledger, self._queues = trial, ledger, queues
         self._attempts = 0
 
-    def _ask(self, begin: Begin) -> Generator[Answer | float, Any, list[Any]]:
-        """Ask a node until one has answered. Its answer is in `told`."""
-        trial, told = self._trial, list[list[Any]]()
-        while not told:
-            yield from trial.pause(trial.chance.choice((0.0, 0.005)))
-            nodes = trial.nodes.ready_nodes()
-            if not nodes:
-                continue
-            node = trial.chance.choice(nodes)
-            life, port, refused = node.life, trial.nodes.place(node).front_ends.of(node), list[Refusal]()
-
-            def asked(port: FrontEnd = port, refused: list[Refusal] = refused) -> None:
-                try:
-                    begin(port, port.queue("/", self._ledger, 0), told.append)
-                except Refusal as refusal:
-                    refused.append(refusal)
-
-            node.input(asked)
-            while not told and not refused and node.life == life and node.up:
-                yield from trial.pause(0.005)
-        return told[0]
+    def _ask(self, begin: Begin) -> Told:
+        return ask_nodes(self._trial, self._ledger, begin)
 
     def stage(self, epoch: int, task: int) -> Generator[Answer | float, Any, tuple[int, int] | None]:
         """Stage what a task writes, as one branch or two. Returns the attempt and the number of branches;

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
-from cluster.gateway.readers import FrontEndReaders
 from cluster.owner.readers import ReaderRow
 from cluster.peers.reader_requests import NO_READER, READERS_TOLD
 from node.message.streams import OffsetKind, StreamOffset
-from node.refusal import Refusal
-from node.session.ports import QueueRef
 from node.wire.amqp091 import methods as m
 from tests.simulation.scripts import LostError, RefusedError, Steps
+from tests.simulation.trials.asking import Begin, ask_nodes
 from tests.simulation.trials.limits import numbered
 from tests.simulation.trials.prover import Prover
 from tests.simulation.trials.trial import Trial
@@ -21,8 +18,6 @@ PATIENT, HASTY = b"patient", b"hasty"
 
 ENDLESS: Final = (1_000_000, 0, 0)
 """A max lag of more messages than a trial has."""
-
-Begin = Callable[[FrontEndReaders, QueueRef, Callable[[list[Any]], None]], None]
 
 
 class Lagging:
@@ -45,28 +40,12 @@ class Lagging:
 
     def ask(self, begin: Begin) -> Steps:
         """Ask nodes until one has answered, and check the readers that are told."""
-        trial, told = self.trial, list[list[Any]]()
-        while not told:
-            yield from trial.pause(trial.chance.choice((0.0, 0.005)))
-            nodes = trial.nodes.ready_nodes()
-            if not nodes:
-                continue
-            node = trial.chance.choice(nodes)
-            life, port, refused = node.life, trial.nodes.place(node).front_ends.of(node), list[Refusal]()
-
-            def asked(port: Any = port, refused: list[Refusal] = refused) -> None:
-                try:
-                    begin(port.readers, port.queue("/", trial.name, 0), told.append)
-                except Refusal as refusal:
-                    refused.append(refusal)
-
-            node.input(asked)
-            while not told and not refused and node.life == life and node.up:
-                yield from trial.pause(0.005)
-        [word, *rows] = told[0]
+        told = yield from ask_nodes(self.trial, self.trial.name, begin)
+        [word, *rows] = told
         # A reader may have been forgotten by a request whose answer was lost.
-        trial.expect(word in (READERS_TOLD, NO_READER), f"a request about readers is answered with {told[0]}")
-        for row in (ReaderRow(*one) for told in rows for one in told):
+        known = word in (READERS_TOLD, NO_READER)
+        self.trial.expect(known, f"a request about readers is answered with {told}")
+        for row in (ReaderRow(*one) for some in rows for one in some):
             self.check(row)
 
     def check(self, row: ReaderRow) -> None:
@@ -86,17 +65,17 @@ class Lagging:
 
     def make(self, name: bytes, max_lag: tuple[int, int, int]) -> Steps:
         begin = StreamOffset(OffsetKind.FIRST)
-        yield from self.ask(lambda port, stream, take: port.make(stream, name, begin, max_lag, take))
+        yield from self.ask(lambda port, stream, take: port.readers.make(stream, name, begin, max_lag, take))
 
     def advance(self, name: bytes) -> Steps:
         """Advance a reader behind a message that `patient` has seen, perhaps one that it is behind."""
         place = self.trial.chance.choice(sorted(self.in_front))
-        yield from self.ask(lambda port, stream, take: port.advance(stream, name, place + 1, take))
+        yield from self.ask(lambda port, stream, take: port.readers.advance(stream, name, place + 1, take))
         if name == PATIENT:
             self.settled.update(range(self.in_front[place]))
 
     def forget(self, name: bytes) -> Steps:
-        yield from self.ask(lambda port, stream, take: port.forget(stream, name, take))
+        yield from self.ask(lambda port, stream, take: port.readers.forget(stream, name, take))
 
     # -- messages -------------------------------------------------------------------------------
 
@@ -153,7 +132,7 @@ def readers(trial: Trial) -> Steps:
         if chance.random() < 0.3:
             yield from lagging.advance(chance.choice((PATIENT, HASTY)))
         if chance.random() < 0.5:
-            yield from lagging.ask(lambda port, stream, take: port.show(stream, take))
+            yield from lagging.ask(lambda port, stream, take: port.readers.show(stream, take))
     for name in (PATIENT, HASTY):
         yield from lagging.forget(name)
     while True:

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
 from io import BytesIO
 from typing import Any, Final
 
-from cluster.gateway.broker_port import FrontEnd
 from cluster.owner.log_reading import NamedTake, NotAppliedError, TakeOverError, cut_blocks, read_taken
 from cluster.owner.walking import EntriesGoneError
 from node.ranges.range_set import Range, RangeSet
-from node.refusal import Refusal
-from node.session.ports import QueueRef
 from pipeline.log.blocks import read_block
 from pipeline.log.rows import Topic, rows_of_blocks
 from replication.journal import DamagedEntryError
 from tests.simulation.node import SimulatedNode
-from tests.simulation.scripts import Answer, Steps
+from tests.simulation.scripts import Steps
+from tests.simulation.trials.asking import Begin, Told, ask_nodes
 from tests.simulation.trials.prover import Received
 from tests.simulation.trials.trial import PAUSE_S, Trial
 
 ROWS: Final = (1, 2, 5)
-
-Told = Generator[Answer | float, Any, list[Any]]
-"""Steps to the owner's answer."""
-
-Begin = Callable[[FrontEnd, QueueRef, Callable[[list[Any]], None]], None]
 
 
 class TakesReader:
@@ -40,26 +32,7 @@ class TakesReader:
         self.committed = self.last = 0
 
     def _ask(self, begin: Begin) -> Told:
-        """Ask a node until one has answered."""
-        trial, told = self._trial, list[list[Any]]()
-        while not told:
-            yield from trial.pause(trial.chance.choice((0.0, 0.005)))
-            nodes = trial.nodes.ready_nodes()
-            if not nodes:
-                continue
-            node = trial.chance.choice(nodes)
-            life, port, refused = node.life, trial.nodes.place(node).front_ends.of(node), list[Refusal]()
-
-            def asked(port: FrontEnd = port, refused: list[Refusal] = refused) -> None:
-                try:
-                    begin(port, port.queue("/", trial.name, 0), told.append)
-                except Refusal as refusal:
-                    refused.append(refusal)
-
-            node.input(asked)
-            while not told and not refused and node.life == life and node.up:
-                yield from trial.pause(0.005)
-        return told[0]
+        return ask_nodes(self._trial, self._trial.name, begin)
 
     # -- steps ----------------------------------------------------------------------------------
 
