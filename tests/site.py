@@ -33,23 +33,27 @@ class Site:
         self, *names: str, seed: int = 1, default_type: str = "quorum", drift: float = 0.0,
         auto_delete_after_s: float = 0.0, lives: Lives | None = None,
         domains: Mapping[str, tuple[str, ...]] | None = None, epoch_timeout_ms: int = 3_600_000,
-        take_timeout_s: float = 3600.0,
+        take_timeout_s: float = 3600.0, newcomers: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
+        """`newcomers` run from the beginning, and are no members."""
         self.world = World(seed)
-        self.network = Network(self.world, names, NetworkFaults())
+        everyone = names + newcomers
+        self.network = Network(self.world, everyone, NetworkFaults())
         settings = NodeSettings(
             snapshot_bytes=1 << 16, segment_bytes=1 << 16, cache_bytes=1 << 16, drift=drift,
             auto_delete_after_s=auto_delete_after_s, epoch_timeout_ms=epoch_timeout_ms,
             take_timeout_s=take_timeout_s,
         )  # fmt: skip
-        self.nodes = {name: SimulatedNode(name, names, self.world, self.network, settings) for name in names}
+        self.nodes = {
+            name: SimulatedNode(name, names, self.world, self.network, settings) for name in everyone
+        }
         self._front_ends = FrontEnds(default_type)
         for node in self.nodes.values():
             if lives is not None:
                 lives.watch(node)
             node.domains = (domains or {}).get(node.name, ())
             node.start()
-        self.until(lambda: all(node.ready for node in self.nodes.values()))
+        self.until(lambda: all(self.nodes[name].ready for name in names))
         self.submit(names[0], "found_access", {"vhost": "/", "users": USERS})
 
     def run(self, seconds: float) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from cluster.broker.changing_parts import ChangingParts
 from cluster.broker.environment import Environment, NodeEvents
 from cluster.broker.front_end import ClientParts
 from cluster.broker.groups import RaftGroups
@@ -28,7 +29,7 @@ from cluster.catalog.membership.peer_status import PeerStatus
 from cluster.catalog.membership.uptime import Uptime
 from cluster.catalog.node_time import NodeTime
 from cluster.catalog.observer import Observer, Observers
-from cluster.catalog.replica import Catalog, CatalogClient
+from cluster.catalog.replica import CATALOG, Catalog, CatalogClient
 from cluster.config.node import BrokerConfig
 from cluster.gateway.context import GatewayContext
 from cluster.gateway.link import Links
@@ -184,14 +185,12 @@ class Broker:
             self._environment.backlog,
         )
         self.receivers = self._receivers()
-        for follower in (
-            self.copies,
-            self.partitions,
-            self._sole_replicas,
-            self.bootstrap,
-            self.local_queues,
-        ):
-            self._followers.add(follower)
+        undecided, reachable = self.clients.gateway.undecided, self.mover.reachable
+        self._changing_parts = ChangingParts(
+            self.catalog, self.formats, self.links, self.owners, self.announced, reachable, undecided
+        )
+        for one in (self.copies, self.partitions, self._sole_replicas, self.bootstrap, self.local_queues):
+            self.follow(one)
 
     def follow(self, follower: Observer) -> None:
         """Tell an observer of the catalog what changes from now on."""
@@ -316,6 +315,7 @@ class Broker:
         self._lost_memory.tick(now)
         self._uptime.tick(now)
         self.formats.tick(now)
+        self._changing_parts.tick(now, self.catalog.leads and self.host.leads(CATALOG, now))
         self._groups.tick(now)
         if now >= self._next_announcement:
             self._next_announcement = now + ANNOUNCE_INTERVAL_S

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from cluster.broker.partitions import Partitions
+from cluster.broker.placed_parts import PlacedParts
 from cluster.catalog.effective import queue_type, settings_of
 from cluster.catalog.membership.formats import Formats
+from cluster.catalog.owner_parts import whole_name
 from cluster.catalog.placement import QUORUM
 from cluster.catalog.replica import Catalog
 from cluster.config.formats import SEALED_QUEUES
@@ -23,6 +25,7 @@ class PlacedQueues:
     ) -> None:
         self._catalog, self._local = catalog, local
         self._partitions, self._formats = partitions, formats
+        self.parts = PlacedParts(catalog)
 
     def placed_on(self, partition: int) -> dict[int, QueueSettings]:
         """The settings of a partition's queues."""
@@ -49,13 +52,6 @@ class PlacedQueues:
         topic = None if found is None else state.topics.under(found.vhost, found.name)
         return None if topic is None else topic.id
 
-    def other_parts(self, queue: int) -> list[tuple[int, int]]:
-        """The other parts of a queue with several owners: the partition and the id of each."""
-        state = self._catalog.state
-        found = state.queues_by_id.get(queue)
-        parts = [] if found is None else state.owner_parts.of(found)
-        return [(one.partition, one.id) for one in parts if one.id != queue]
-
     def declared(self, queue: int) -> bool:
         """Whether this node's catalog has got the declaration of a queue."""
         return queue <= self._catalog.state.last_queue
@@ -74,7 +70,8 @@ class PlacedQueues:
         elif definition is None:
             self._local.unused(queue, expired=why is Unused.EXPIRED)
         elif why is Unused.SEALED:
-            self._catalog.submit("delete_queue", {"id": queue}, _ignore)
+            part = whole_name(definition) is not None
+            self._catalog.submit("remove_part" if part else "delete_queue", {"id": queue}, _ignore)
         elif why is Unused.EXPIRED or (why is Unused.ABANDONED and definition.auto_delete):
             if self._formats.everywhere >= SEALED_QUEUES:
                 self._partitions.owners[definition.partition].seal_unused(queue)

@@ -38,6 +38,18 @@ class MemberState(StrEnum):
     """Drained for good: the catalog forgets the node once it has no replica any more."""
 
 
+class PartState(StrEnum):
+    """How far a part belongs to its queue, which has a part for each node. Queues that are no such part are
+    OPEN.
+    """
+
+    OPENING = "opening"
+    """The part is not in its owner's log yet: front ends publish nothing to it."""
+    OPEN = "open"
+    CLOSING = "closing"
+    """The part gives its messages to the others: front ends publish nothing to it any more."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeDefinition:
     """A node by its name, which is its identity; addresses are host:port and may change.
@@ -105,7 +117,9 @@ class PartitionDefinition:
 
 @dataclass(frozen=True, slots=True)
 class QueueDefinition:
-    """A queue. `holder` is the connection to which an exclusive queue belongs; 0 for other queues."""
+    """A queue. `holder` is the connection to which an exclusive queue belongs; 0 for other queues. `node` is
+    the node whose part of a queue this one is, where that queue has a part for each node; empty otherwise.
+    """
 
     id: int
     vhost: str
@@ -119,6 +133,8 @@ class QueueDefinition:
     front_end: int
     """The incarnation of the node that declared the queue; an exclusive queue dies with the incarnation."""
     holder: int
+    node: str = ""
+    part: PartState = PartState.OPEN
 
     @property
     def stream(self) -> bool:
@@ -141,6 +157,8 @@ def to_plain(definition: Definition) -> dict[str, Any]:
         for name in ("apart", "domain"):
             if not plain[name]:
                 del plain[name]
+    if isinstance(definition, QueueDefinition) and not definition.node:
+        del plain["node"], plain["part"]
     return plain
 
 
@@ -168,7 +186,8 @@ def node_from_plain(plain: dict[str, Any]) -> NodeDefinition:
 
 
 def queue_from_plain(plain: dict[str, Any]) -> QueueDefinition:
-    return QueueDefinition(**{**plain, "semantics": Semantics(plain["semantics"])})
+    part = PartState(plain.get("part", PartState.OPEN))
+    return QueueDefinition(**{**plain, "semantics": Semantics(plain["semantics"]), "part": part})
 
 
 LOCAL_QUEUE_PREFIX: Final = "amq.gen-"

@@ -55,5 +55,5 @@ def settings_of(state: CatalogState, queue: QueueDefinition) -> QueueSettings:
     name = whole_name(queue) or queue.name
     found = state.policies.settings(queue.vhost, resource_kind(state, queue), name, arguments)
     if X_OWNERS in arguments:
-        return settings_of_part(found.by(queue.semantics), max(1, len(state.owner_parts.of(queue))))
+        return settings_of_part(found.by(queue.semantics), max(1, len(state.owner_parts.lasting(queue))))
     return with_views(found.by(queue.semantics), state.views.terms_over(queue.vhost, queue.name))

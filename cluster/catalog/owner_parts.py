@@ -1,7 +1,8 @@
 """Queues with several owners (requirement D20): their parts, and which part is the nearest one. Pure.
 
 The queue that clients declare is the first part. The catalog declares the others with it and deletes them
-with it. They are hidden: clients know the name of the queue alone.
+with it; with x-owners each-node it also declares and deletes others as nodes come and go
+(`cluster.catalog.node_parts`). They are hidden: clients know the name of the queue alone.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
-from cluster.catalog.definitions import QueueDefinition
+from cluster.catalog.definitions import PartState, QueueDefinition
 from cluster.catalog.placement import ring
-from node.queue.placement_arguments import X_OWNERS, X_PART_OF
+from node.queue.placement_arguments import EACH_NODE, X_OWNERS, X_PART_OF
 from node.refusal import PreconditionFailedError
 from node.routing.exchange import RESERVED_PREFIX
 from node.wire.naming import NamingError, check_text
@@ -56,13 +57,21 @@ def check_whole(queue: QueueDefinition) -> None:
 
 
 def with_hidden_parts(
-    places: Sequence[int], fields: Mapping[str, Any]
+    places: Sequence[int], fields: Mapping[str, Any], nodes: Sequence[str]
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """A queue with these fields, and its parts behind the first: the partition of each, and its fields."""
-    yield places[0], dict(fields)
-    for number, place in enumerate(places[1:], 2):
-        arguments = {**fields["arguments"], X_PART_OF: fields["name"]}
-        yield place, {**fields, "name": hidden_part_name(fields["name"], number), "arguments": arguments}
+    """A queue with these fields, and its parts behind the first: the partition of each, and its fields.
+    `nodes` are the nodes of the parts where each node has one, otherwise empty.
+    """
+    of_nodes = [{"node": node} for node in nodes] or [dict[str, str]()] * len(places)
+    for number, (place, of_node) in enumerate(zip(places, of_nodes, strict=True), 1):
+        part = fields if number == 1 else hidden_part_fields(fields, number)
+        yield place, {**part, **of_node}
+
+
+def hidden_part_fields(fields: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """The fields of a part behind the first, by those of the queue."""
+    arguments = {**fields["arguments"], X_PART_OF: fields["name"]}
+    return {**fields, "name": hidden_part_name(fields["name"], number), "arguments": arguments}
 
 
 def told_parts(queues: Sequence[QueueDefinition]) -> dict[str, Any]:
@@ -78,6 +87,8 @@ class OwnerParts:
         self._find = find
         self.by_name: dict[_Name, list[str]] = {}
         """The names of the parts of each queue, the first one first; mostly there is no such queue."""
+        self.of_nodes: set[_Name] = set()
+        """The queues with a part for each node."""
         self._hidden: set[_Name] = set()
 
     def add(self, queue: QueueDefinition) -> None:
@@ -88,6 +99,8 @@ class OwnerParts:
             self._hidden.add((queue.vhost, queue.name))
         elif X_OWNERS in queue.arguments:
             self.by_name.setdefault((queue.vhost, queue.name), [queue.name])
+            if queue.arguments[X_OWNERS] == EACH_NODE:
+                self.of_nodes.add((queue.vhost, queue.name))
 
     def remove(self, queue: QueueDefinition) -> list[QueueDefinition]:
         """A queue is deleted. Returns the parts that go with it."""
@@ -97,6 +110,7 @@ class OwnerParts:
             if (queue.vhost, whole) in self.by_name:
                 self.by_name[queue.vhost, whole].remove(queue.name)
             return []
+        self.of_nodes.discard(key)
         names = self.by_name.pop(key, [])
         found = (self._find((queue.vhost, name)) for name in names[1:])
         return [part for part in found if part is not None]
@@ -105,6 +119,7 @@ class OwnerParts:
         """These are all queues."""
         self.by_name.clear()
         self._hidden.clear()
+        self.of_nodes.clear()
         for queue in queues:
             self.add(queue)
 
@@ -126,12 +141,29 @@ class OwnerParts:
         """
         if (vhost, name) not in self.by_name:
             return None
-        found = [part for part in map(self._find, self._names(vhost, name)) if part is not None]
+        named = map(self._find, self._names(vhost, name))
+        found = [part for part in named if part is not None and part.part is PartState.OPEN]
         owners = [(owner, part) for part in found if (owner := owner_of(part.partition)) is not None]
         if not owners:
             return found[0]
         first = ring(node, [owner for owner, _ in owners])[0]
         return next(part for owner, part in owners if owner == first)
+
+    def lasting(self, queue: QueueDefinition) -> list[QueueDefinition]:
+        """The parts as in `of`, without those that are closing."""
+        return [part for part in self.of(queue) if part.part is not PartState.CLOSING]
+
+    def closing(self) -> Iterator[QueueDefinition]:
+        """The parts that give their messages to the others."""
+        return (part for part in self._of_nodes() if part.part is PartState.CLOSING)
+
+    def opening(self) -> Iterator[QueueDefinition]:
+        """The parts to which no front end publishes yet."""
+        return (part for part in self._of_nodes() if part.part is PartState.OPENING)
+
+    def _of_nodes(self) -> Iterator[QueueDefinition]:
+        names = (part for queue in self.of_nodes for part in self._names(*queue))
+        return (part for part in map(self._find, names) if part is not None)
 
     def _names(self, vhost: str, name: str) -> list[_Name]:
         return [(vhost, part) for part in self.by_name[vhost, name]]

@@ -45,7 +45,7 @@ class Placement:
     `size` is the number of replicas that the queue should have, once there are enough nodes. `domain` is
     that of the queue; empty for none. `elsewhere`: the partitions that another node owns than the first owner
     for which the queue asks. `parts` are the places of the parts behind the first of a queue with several
-    owners.
+    owners. `nodes` are those of all parts where each node is to have one.
     """
 
     replicas: tuple[str, ...]
@@ -54,6 +54,7 @@ class Placement:
     domain: str = ""
     elsewhere: tuple[int, ...] = ()
     parts: tuple[PartPlacement, ...] = ()
+    nodes: tuple[str, ...] = ()
 
 
 def place(declaration: QueueDeclaration, node: str, members: Sequence[str], default_type: str) -> Placement:

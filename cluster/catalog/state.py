@@ -27,6 +27,7 @@ from cluster.catalog.definitions import (
 from cluster.catalog.histories import check_not_history, history_of, queue_of
 from cluster.catalog.local_parts import LocalParts
 from cluster.catalog.members import Members
+from cluster.catalog.node_parts import NodeParts
 from cluster.catalog.observer import Observer
 from cluster.catalog.owner_parts import OwnerParts, check_whole, told_parts, with_hidden_parts
 from cluster.catalog.partition_table import PartitionTable, SharingTerms
@@ -124,6 +125,7 @@ class CatalogState:
             **self.members.commands,
             **self.table.commands,
             **self.witnesses.commands,
+            **NodeParts(self).commands,
         }
 
     def apply(self, data: bytes) -> list[CommandOutcome]:
@@ -134,8 +136,7 @@ class CatalogState:
         """
         entry = unpack(data)
         commands = entry[1] if entry[0] == BATCH_VERSION else [entry]
-        outcomes = map(self._carry_out, commands)
-        return [outcome for outcome in outcomes if outcome is not None]
+        return [outcome for outcome in map(self._carry_out, commands) if outcome is not None]
 
     def _carry_out(self, command: list[Any]) -> CommandOutcome | None:
         _version, origin, request, name, arguments = command
@@ -311,17 +312,17 @@ class CatalogState:
         domain: str = "",
         elsewhere: Sequence[int] = (),
         parts: Sequence[tuple[Sequence[str], Sequence[int]]] = (),
+        nodes: Sequence[str] = (),
         **fields: Any,
     ) -> dict[str, Any]:
-        """Declare a queue. Raises what the checks of declarations raise."""
+        """Declare a queue, whose parts are those of `nodes`. Raises what the checks of declarations raise."""
         self.vhost(vhost)
-        existing = self.queues.get((vhost, name))
-        if existing is not None:
+        if (existing := self.queues.get((vhost, name))) is not None:
             self.check_redeclared(existing, fields)
             return _declared(existing, created=False)
         self.parts.check_declared(vhost, name, fields["arguments"], self.queues)
         topic, arguments = self.topics.asked(vhost, name, fields["arguments"]), fields["arguments"]
-        history = history_of(vhost, name, arguments) if topic is None and X_HISTORY in arguments else None
+        history = None if topic or X_HISTORY not in arguments else history_of(vhost, name, arguments)
         self.check_queue_limit(vhost, name, len(parts) if history is None else 1)
         terms = SharingTerms(size, share, apart, domain, frozenset(elsewhere))
         if topic is None:
@@ -330,23 +331,23 @@ class CatalogState:
             partition = self.partitions[topic.partition]
         # All parts have their places before the first is added.
         places = [partition.id]
-        for replicas_there, owned in parts:
+        for there, owned in parts:
             apart_of = replace(terms, elsewhere=frozenset((*owned, *places)))
-            places.append(self._place(tuple(replicas_there), False, fields["front_end"], apart_of).id)
+            places.append(self._place(tuple(there), False, fields["front_end"], apart_of).id)
         if history is not None:
-            self._add_queue(partition.id, history)
+            self.add_queue(partition.id, history)
         fields |= {"vhost": vhost, "name": name, "semantics": Semantics(fields["semantics"])}
-        added = [self._add_queue(*one) for one in with_hidden_parts(places, fields)]
+        added = [self.add_queue(*one) for one in with_hidden_parts(places, fields, nodes)]
         return _declared(added[0], created=True) | told_parts(added)
 
-    def _add_queue(self, partition: int, fields: dict[str, Any]) -> QueueDefinition:
+    def add_queue(self, partition: int, fields: dict[str, Any]) -> QueueDefinition:
+        """Add a queue with the next id."""
         self.last_queue += 1
         queue = QueueDefinition(id=self.last_queue, partition=partition, **fields)
         self.queues[queue.vhost, queue.name] = queue
         self.queues_by_id[queue.id] = queue
-        self.topics.add(queue)
-        self.parts.add(queue)
-        self.owner_parts.add(queue)
+        for kind in (self.topics, self.parts, self.owner_parts):
+            kind.add(queue)
         self._queue_counts[queue.vhost] += 1
         self.table.queues[partition] += 1
         self.vhost(queue.vhost).exchanges.add_queue(queue.name)
@@ -354,7 +355,7 @@ class CatalogState:
         return queue
 
     def change_queue(self, queue: QueueDefinition) -> None:
-        """A queue that is there has other arguments, of those that policies may set."""
+        """A queue that is there has other properties: arguments that policies may set, or those of a part."""
         self.queues[queue.vhost, queue.name] = self.queues_by_id[queue.id] = queue
         self._observer.views_changed(queue)
 
@@ -383,8 +384,7 @@ class CatalogState:
     ) -> PartitionDefinition:
         """The partition for a new queue. Raises RestartedError where its nodes are gone."""
         replicas = self.check_placed(replicas, transient, front_end)
-        partition = self.table.transient(front_end) if transient else None
-        return partition or self.table.place(replicas, terms)
+        return (self.table.transient(front_end) if transient else None) or self.table.place(replicas, terms)
 
     def check_placed(self, replicas: Sequence[str], transient: bool, front_end: int) -> tuple[str, ...]:
         """The nodes for a new queue that are there. Raises RestartedError where its nodes are gone."""
@@ -473,9 +473,8 @@ class CatalogState:
         self.table.cuts.restore(plain.get("barriers", ()))
         self.queues = {(queue.vhost, queue.name): queue for queue in queues}
         self.queues_by_id = {queue.id: queue for queue in queues}
-        self.topics.restore(queues)
-        self.parts.restore(queues)
-        self.owner_parts.restore(queues)
+        for kind in (self.topics, self.parts, self.owner_parts):
+            kind.restore(queues)
         self._queue_counts = Counter(queue.vhost for queue in queues)
         self.access.restore(plain.get("access"), list(plain["vhosts"]))
         self.policies.restore(plain.get("policies"))
@@ -483,9 +482,8 @@ class CatalogState:
         self.vhosts.clear()
         for name, host in plain["vhosts"].items():
             self.vhosts[name] = VirtualHost(Exchanges(name), {})
-            for queue in queues:
-                if queue.vhost == name:
-                    self.vhosts[name].exchanges.add_queue(queue.name)
+            for queue in [one for one in queues if one.vhost == name]:
+                self.vhosts[name].exchanges.add_queue(queue.name)
             for exchange in host["exchanges"]:
                 self._declare_exchange(name, exchange)
             for binding in host["bindings"]:

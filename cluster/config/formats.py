@@ -18,9 +18,9 @@ from node.message.streams import (
     X_SUBSCRIPTION,
     X_UNDERLYING_TOPIC,
 )
-from node.queue.placement_arguments import X_DOMAIN, X_INITIAL_OWNER, X_OWNERS, X_REPLICATION
+from node.queue.placement_arguments import EACH_NODE, X_DOMAIN, X_INITIAL_OWNER, X_OWNERS, X_REPLICATION
 
-FORMAT_LEVEL: Final = 31
+FORMAT_LEVEL: Final = 32
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
@@ -54,6 +54,7 @@ With level 28 queues hold messages for readers, in takes.
 With level 29 streams have readers for which retention waits, and count the messages that it removes.
 With level 30 the catalog keeps barriers under names, and nodes filter the messages of a log for its readers.
 With level 31 batches of commands rename queues.
+With level 32 queues may have a part for each node, and parts come and go with the nodes.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -119,6 +120,11 @@ SEVERAL_OWNERS: Final = 25
 (`cluster.catalog.owner_parts`), and owners take and give loans (`cluster.owner.loans`).
 """
 
+PARTS_OF_NODES: Final = 32
+"""From this level on nodes carry out declarations of queues with a part for each node, and the catalog's
+commands about such parts (`cluster.catalog.node_parts`).
+"""
+
 ARGUMENT_LEVELS: Final[Mapping[str, int]] = {
     "x-filter": QUEUE_EXPRESSIONS,
     "x-priority-expression": 12,
@@ -137,6 +143,7 @@ ARGUMENT_LEVELS: Final[Mapping[str, int]] = {
     X_INITIAL_OWNER: DOMAINS,
     X_REPLICATION: DOMAINS,
     X_OWNERS: SEVERAL_OWNERS,
+    f"{X_OWNERS}: {EACH_NODE}": PARTS_OF_NODES,
     **{f"{X_RECOVERY_POINT} beside {name}": 26 for name in BESIDE_RECOVERY_POINT},
 }
 """From these levels on owners carry out the arguments of queues with these names, or the value behind one, or

@@ -97,11 +97,11 @@ class FrontEnd:
         targets = FrontEndTargets(self._number, links, formats, self._next_number)
         self.targets: TargetPort = targets
         self.links: LinkPort = FindingLinks(catalog.state, links)
-        self._commits = Commits(self._number, catalog.state, targets)
+        self._commits = Commits(self._number, catalog.state, context.undecided, targets)
         self._exchanges = ExchangeChanges(catalog, local, self._placing)
         self._routes, self._cancellations = Routes(context, access, local), Cancellations(context, local)
-        self.epochs, self.takes = FrontEndEpochs(self._number, links, formats), FrontEndTakes(links, formats)
-        self.readers = FrontEndReaders(links, formats)
+        self.epochs = FrontEndEpochs(self._number, links, formats, self._routes.present)
+        self.takes, self.readers = FrontEndTakes(links, formats), FrontEndReaders(links, formats)
         self._requests = OwnerRequests(links, self._routes, self._commits, formats)
         self._access, self._connections, self._redirects = access, connections, Redirects(context)
         self.permissions: Permissions = access
@@ -295,7 +295,8 @@ class FrontEnd:
         for one in settled:
             if one.outcome.undeliverable_here:
                 self._giving_back.keep_from(consumer_of(one.lease), one.ranges)
-        shares = shares_of(publishes, settled, self._consumers, formats=self._formats)
+        present = self._routes.present(publishes)
+        shares = shares_of(present, settled, self._consumers, formats=self._formats)
         self._commits.commit(shares, answer)
 
     def still_leads(self, route: Route) -> bool:

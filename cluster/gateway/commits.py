@@ -27,7 +27,7 @@ from node.queue.targets import UpdateTarget
 from node.queue.transaction_format import encode_conclude, encode_decide, encode_end, encode_prepare
 from node.queue.transaction_operations import MOVES, TransactionKey
 from node.refusal import PreconditionFailedError, Refusal
-from node.session.ports import Done, Route
+from node.session.ports import Done
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ PartitionShares = dict[PartitionLink, Share]
 
 
 def shares_of(
-    publishes: Iterable[tuple[Run, Route]],
+    publishes: Iterable[tuple[Run, Targets]],
     settled: Iterable[Settlement],
     consumers: Mapping[int, Attached],
     *,
@@ -105,7 +105,6 @@ def shares_of(
     keep_remarks, know_cancels = formats.keep_remarks(), formats.know_cancels()
     know_errors = formats.know_errors()
     for run, route in publishes:
-        assert isinstance(route, Targets)
         route.flow.routed += run.count * route.queues
         for link, queues in route.links:
             shares.setdefault(link, Share()).publishes.append((run, queues))
@@ -125,10 +124,18 @@ def shares_of(
 class Commits:
     """Carries out the commits of a front end's sessions."""
 
-    def __init__(self, front_end: int, state: CatalogState, targets: FrontEndTargets | None = None) -> None:
-        """`targets` are those that have deliveries in transactions."""
+    def __init__(
+        self,
+        front_end: int,
+        state: CatalogState,
+        undecided: set[TransactionKey],
+        targets: FrontEndTargets | None = None,
+    ) -> None:
+        """`undecided` gets the transactions of which the coordinator has no share yet. `targets` are those
+        that have deliveries in transactions.
+        """
         self._front_end = front_end
-        self._state, self._targets = state, targets
+        self._state, self._undecided, self._targets = state, undecided, targets
         self._last = 0
 
     def commit(self, shares: PartitionShares, answer: Done, *, moves: bool = False) -> None:
@@ -152,7 +159,7 @@ class Commits:
         else:
             self._last += 1
             key = TransactionKey(self._front_end, self._last + (MOVES if moves else 0))
-            Commit(key, shares, min(shares, key=self._rank), answer).begin()
+            Commit(key, shares, min(shares, key=self._rank), self._undecided, answer).begin()
 
     def _rank(self, link: PartitionLink) -> tuple[int, int]:
         """The link with the lowest rank coordinates: a replicated partition is seldom out of reach, and does
@@ -180,9 +187,14 @@ class Commit:
     """
 
     def __init__(
-        self, key: TransactionKey, shares: PartitionShares, coordinator: PartitionLink, answer: Done
+        self,
+        key: TransactionKey,
+        shares: PartitionShares,
+        coordinator: PartitionLink,
+        undecided: set[TransactionKey],
+        answer: Done,
     ) -> None:
-        self._key = key
+        self._key, self._undecided = key, undecided
         self._shares = shares
         self._coordinator = coordinator
         self._participants = [link for link in shares if link is not coordinator]
@@ -193,12 +205,14 @@ class Commit:
     def begin(self) -> None:
         """Send prepare to the participants, or decide at once without any."""
         self._waiting = len(self._participants)
+        self._undecided.add(self._key)
         for link in self._participants:
             share = self._shares[link]
             parts = encode_prepare(self._key.number, self._coordinator.partition, share.operations())
             vote = Vote(partial(self._voted, link))
             link.transact(b"".join(parts), self._leases(share), vote)
         if not self._participants:
+            self._undecided.discard(self._key)
             self._decide()
 
     def _voted(self, link: PartitionLink, taken: bool) -> None:
@@ -207,6 +221,7 @@ class Commit:
             self._prepared.append(link)
         if self._waiting:
             return
+        self._undecided.discard(self._key)
         if len(self._prepared) == len(self._participants):
             self._decide()
         else:

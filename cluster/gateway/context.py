@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cluster.catalog.membership.bootstrap import Bootstrap
 from cluster.catalog.membership.formats import Formats
@@ -11,6 +11,7 @@ from cluster.catalog.membership.peer_status import PeerStatus
 from cluster.catalog.replica import Catalog, CatalogClient
 from cluster.config.node import BrokerConfig
 from cluster.gateway.link import Links
+from node.queue.transaction_operations import TransactionKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,3 +31,6 @@ class GatewayContext:
     links: Links
     owner_of: Callable[[int], str | None]
     """The node that owns a partition, as far as this node has heard; None if it has heard of none."""
+
+    undecided: set[TransactionKey] = field(default_factory=set)
+    """The transactions of the front end of which the coordinator has no share yet."""

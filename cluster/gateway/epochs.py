@@ -38,8 +38,16 @@ class FrontEndEpochs:
     failovers of all owners concerned.
     """
 
-    def __init__(self, front_end: int, links: Links, formats: Formats) -> None:
+    def __init__(
+        self,
+        front_end: int,
+        links: Links,
+        formats: Formats,
+        present: Callable[[Iterable[tuple[Run, Route]]], list[tuple[Run, Targets]]],
+    ) -> None:
+        """`present`: see `cluster.gateway.routes.Routes.present`."""
         self._front_end, self._links, self._formats = front_end, links, formats
+        self._present = present
         self._last = BRANCHES
 
     @property
@@ -59,8 +67,7 @@ class FrontEndEpochs:
         or TAKEN the branch is dropped.
         """
         shares: dict[PartitionLink, Share] = {}
-        for run, route in publishes:
-            assert isinstance(route, Targets)
+        for run, route in self._present(publishes):
             route.flow.routed += run.count * route.queues
             for link, queues in route.links:
                 shares.setdefault(link, Share()).publishes.append((run, queues))

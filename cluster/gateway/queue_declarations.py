@@ -162,6 +162,8 @@ class QueueDeclarations:
             found["domain"] = placement.domain
         if placement.parts:
             found["parts"] = [[list(one.replicas), list(one.elsewhere)] for one in placement.parts]
+        if placement.nodes:
+            found["nodes"] = list(placement.nodes)
         if placement.elsewhere and formats.know_domains():
             found["elsewhere"] = list(placement.elsewhere)
         historic = not declaration.arguments.keys().isdisjoint((X_HISTORY, X_HISTORY_OF))

@@ -18,7 +18,7 @@ from cluster.catalog.policy_settings import arguments_with
 from cluster.catalog.redeclaration import refuse_reserved
 from cluster.catalog.state import CatalogState
 from cluster.gateway.context import GatewayContext
-from node.queue.placement_arguments import X_INITIAL_OWNER, X_OWNERS
+from node.queue.placement_arguments import EACH_NODE, X_INITIAL_OWNER, X_OWNERS
 from node.refusal import NotFoundError, OutsideDomainError, PreconditionFailedError
 from node.routing.matching import Binding, Destination, DestinationKind
 from node.session.ports import QueueDeclaration, QueueRef
@@ -143,20 +143,27 @@ class QueuePlacing:
         """The places of all parts of a queue with several owners: the next nodes of the ring own the others.
         Raises PreconditionFailedError where there are too few nodes.
         """
-        wanted, owner = int(declaration.arguments[X_OWNERS]), first.replicas[0]
-        hidden_part_name(declaration.name, wanted)
-        up = self._up(there)
+        owner, up = first.replicas[0], self._up(there)
         # A part whose first owner is down has another owner meanwhile.
         nodes = sorted(ring(owner, there), key=lambda one: one not in up)
         others = [one for one in nodes if one != owner]
+        each_node = declaration.arguments[X_OWNERS] == EACH_NODE
+        wanted = len(others) + 1 if each_node else int(declaration.arguments[X_OWNERS])
+        hidden_part_name(declaration.name, wanted)
         if wanted > len(others) + 1:
             raise PreconditionFailedError(
                 f"invalid arg '{X_OWNERS}' for queue '{declaration.name}' in vhost '{vhost}': {wanted} "
                 f"owners on {len(others) + 1} nodes that take queues"
             )
-        placed = (place(declaration, one, there, default) for one in others[: wanted - 1])
+        others = others[: wanted - 1]
+        placed = (place(declaration, one, there, default) for one in others)
         parts = [PartPlacement(one.replicas, self._owned_by_others(*_of(one))) for one in placed]
-        return replace(first, elsewhere=self._owned_by_others(*_of(first)), parts=tuple(parts))
+        return replace(
+            first,
+            elsewhere=self._owned_by_others(*_of(first)),
+            parts=tuple(parts),
+            nodes=(owner, *others) if each_node else (),
+        )
 
     def _up(self, there: Sequence[str]) -> list[str]:
         """The nodes of `there` that this node can reach, and itself."""

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
 from cluster.catalog.access.control import Access
-from cluster.catalog.definitions import FIRST_LOCAL_ID, LocalName, parse_local_queue_name
+from cluster.catalog.definitions import FIRST_LOCAL_ID, LocalName, PartState, parse_local_queue_name
 from cluster.gateway.context import GatewayContext
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.local_queues import LocalQueues
 from node.delivery.deeds import MoveTarget
+from node.message.run import Run
 from node.refusal import AccessRefusedError, NotFoundError, Refusal
 from node.routing.exchange import DEFAULT_EXCHANGE, RESERVED_PREFIX, Exchange, ExchangeKind
 from node.session.permissions import Right, Scope
-from node.session.ports import QueueRef
+from node.session.ports import QueueRef, Route
 from node.session.traffic import ExchangeFlow
 
 REMEMBERED_ROUTES: Final = 65_536
@@ -31,11 +32,14 @@ COUNTED_EXCHANGES: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """A route: queue ids by the link of the partition that holds them, `queues` in all."""
+    """A route: queue ids by the link of the partition that holds them, `queues` in all. Where it leads to
+    parts that may go (x-owners each-node), `names` has the virtual host, the exchange, and the queues.
+    """
 
     links: tuple[tuple[PartitionLink, list[int]], ...]
     queues: int
     flow: ExchangeFlow
+    names: tuple[str, str, frozenset[str]] | None = None
 
     def __bool__(self) -> bool:
         return bool(self.links)
@@ -233,6 +237,7 @@ class Routes:
     def _to_queues(self, vhost: str, exchange: str, names: Set[str]) -> Targets:
         state = self._replica.state
         by_partition: dict[int, list[int]] = {}
+        told = frozenset(names)
         if state.parts.by_name:
             names = state.parts.routed(vhost, names, self._node)
         if state.owner_parts.by_name:
@@ -252,7 +257,27 @@ class Routes:
             self._prune_flows()
         flow = self.flows.setdefault((vhost, exchange), ExchangeFlow())
         links = tuple((self._links.to(partition), queues) for partition, queues in known)
-        return Targets(links, sum(len(queues) for _, queues in known), flow)
+        of_nodes = state.owner_parts.of_nodes
+        may_go = bool(of_nodes) and any((vhost, name) in of_nodes for name in told)
+        named = (vhost, exchange, told) if may_go else None
+        return Targets(links, sum(len(queues) for _, queues in known), flow, named)
+
+    def present(self, publishes: Iterable[tuple[Run, Route]]) -> list[tuple[Run, Targets]]:
+        """Publishes along routes that were found earlier, with other parts in the place of those that take no
+        more messages.
+        """
+        return [(run, self._present(route)) for run, route in publishes]
+
+    def _present(self, route: Route) -> Targets:
+        assert isinstance(route, Targets)
+        if route.names is None or self._all_open(route):
+            return route
+        return self._to_queues(*route.names)
+
+    def _all_open(self, targets: Targets) -> bool:
+        state = self._replica.state
+        found = [state.queues_by_id.get(queue) for _, queues in targets.links for queue in queues]
+        return all(one is not None and one.part is PartState.OPEN for one in found)
 
     def find_place(self, target: MoveTarget) -> Targets:
         """The route of messages that are moved to a queue. A stream brings the queues over it."""
@@ -274,7 +299,8 @@ class Routes:
 
     def still_leads(self, targets: Targets) -> bool:
         """Whether any of the route's queues still exists, as far as this node knows."""
-        return any(self._is_there(link, queue) for link, queues in targets.links for queue in queues)
+        present = self._present(targets)
+        return any(self._is_there(link, queue) for link, queues in present.links for queue in queues)
 
     def _is_there(self, link: PartitionLink, queue: int) -> bool:
         state = self._replica.state

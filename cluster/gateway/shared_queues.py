@@ -11,7 +11,7 @@ from functools import partial
 from cluster.gateway.gets import Gets
 from cluster.gateway.owner_requests import OwnerRequests
 from cluster.gateway.queue_placing import QueuePlacing
-from node.refusal import PreconditionFailedError, Refusal
+from node.refusal import NotFoundError, PreconditionFailedError, Refusal
 from node.session.ports import ConsumerOptions, Got, QueueCounts, QueueRef, TakeGot
 
 TakeCounts = Callable[[QueueCounts, Refusal | None], None]
@@ -81,6 +81,9 @@ class SharedQueues:
         got: Got | None,
         refusal: Refusal | None,
     ) -> None:
+        if isinstance(refusal, NotFoundError) and parts:
+            # A part that comes or goes: its owner may not have it yet, or any more.
+            refusal = None
         if got is not None or refusal is not None or not parts:
             answer(got, refusal)
         else:
@@ -89,18 +92,23 @@ class SharedQueues:
 
 
 class _Sum:
-    """Adds up the answers of the parts. The first refusal counts."""
+    """Adds up the answers of the parts. The first refusal counts, but for that of parts that come or go: the
+    owner may not have such a part yet, or any more.
+    """
 
     def __init__(self, parts: int, answer: TakeCounts) -> None:
         self._awaited, self._answer = parts, answer
-        self._counts, self._refusal = list[QueueCounts](), list[Refusal]()
+        self._counts = list[QueueCounts]()
+        self._refusal, self._absent = list[Refusal](), list[Refusal]()
 
     def counted(self, counts: QueueCounts, refusal: Refusal | None) -> None:
         self._awaited -= 1
         self._counts.append(counts)
         if refusal is not None:
-            self._refusal.append(refusal)
+            (self._absent if isinstance(refusal, NotFoundError) else self._refusal).append(refusal)
         if not self._awaited:
+            if len(self._absent) == len(self._counts):
+                self._refusal += self._absent
             columns = (
                 sum(one.ready for one in self._counts),
                 sum(one.consumers for one in self._counts),

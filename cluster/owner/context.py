@@ -165,8 +165,40 @@ class ReachableFrontEnds(Protocol):
         """Whether the front end's process is gone for good, so that nothing from it can come any more."""
 
 
+class QueueParts(Protocol):
+    """The parts of queues with several owners, as this node's catalog has them."""
+
+    def others(self, queue: int) -> Sequence[tuple[int, int]]:
+        """The other parts of the queue of which this one is a part: the partition and the id of each."""
+
+    def heirs(self, queue: int) -> Sequence[tuple[int, int]]:
+        """Those of the others that take what a closing part gives away."""
+
+    def closing(self, partition: int) -> Sequence[int]:
+        """The parts on a partition that are to go; mostly none."""
+
+    def closes(self, queue: int) -> bool:
+        """Whether a part is to go."""
+
+    def taking_nothing(self, queue: int) -> bool:
+        """Whether no route leads to a queue any more: the queue is a part that is to go, or has gone."""
+
+    def front_ends(self) -> Iterable[int]:
+        """The front ends of all members."""
+
+    def partitions(self) -> Iterable[int]:
+        """The partitions that are kept on disks."""
+
+    def when_seen(self, done: Callable[[], None]) -> None:
+        """Call `done` once every node sees what this node's catalog has now."""
+
+
 class OwnedQueues(Protocol):
     """The queues of partitions, as this node's catalog and its memory have them."""
+
+    @property
+    def parts(self) -> QueueParts:
+        """The parts of queues with several owners."""
 
     def placed_on(self, partition: int) -> dict[int, QueueSettings]:
         """The settings of the queues that the catalog places on the partition, by queue."""
@@ -176,9 +208,6 @@ class OwnedQueues(Protocol):
 
     def topic_of(self, queue: int) -> int | None:
         """The stream under a queue; None without one."""
-
-    def other_parts(self, queue: int) -> Sequence[tuple[int, int]]:
-        """The other parts of a queue with several owners: the partition and the id of each."""
 
     def declared(self, queue: int) -> bool:
         """Whether this node's catalog has got the declaration of a queue. Clients have deleted a declared

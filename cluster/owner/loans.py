@@ -5,7 +5,7 @@ owner that is asked lends its oldest messages that none of its own consumers can
 it remembers who asks.
 
 An owner whose last consumer has left takes its questions back: no loan should come to a part without
-consumers.
+consumers. The owner of a part that is to go lends without being asked, to each of the others in turn.
 
 A loan is a transfer (`cluster.owner.dead_letters`). One entry of the lender makes the messages dead, for the
 reason LENT, and has the transfer with its number. The messages leave the lender when that entry is committed:
@@ -14,10 +14,10 @@ so a message is in one part at each moment, whichever node is lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from cluster.owner.context import QueueParts
 from cluster.owner.dead_letters import (
     MESSAGES_AT_ONCE,
     OCTETS_AT_ONCE,
@@ -38,12 +38,12 @@ from node.queue.operations import OWNER, Aspect, Semantics
 from node.queue.transfers import Transfer
 from node.ranges.range_set import Range, RangeSet, count_of
 
-PartsOf = Callable[[int], Sequence[tuple[int, int]]]
-"""The other parts of a queue: partition and queue of each."""
-
-
 NO_LOAN: Final = (0, 0)
 """The answer to a question that is taken back: number and messages, as of a loan."""
+
+
+NOT_ASKED: Final = 0
+"""In the place of the front end and of the request: no owner has asked for the loan."""
 
 
 class Borrower(NamedTuple):
@@ -58,8 +58,8 @@ class Borrower(NamedTuple):
 class Loans:
     """The loans of one partition's queues, while this node owns the partition."""
 
-    def __init__(self, owner: OwnerState, parts_of: PartsOf, dead_letters: DeadLetters) -> None:
-        self._owner, self._parts_of, self._dead_letters = owner, parts_of, dead_letters
+    def __init__(self, owner: OwnerState, parts: QueueParts, dead_letters: DeadLetters) -> None:
+        self._owner, self._parts, self._dead_letters = owner, parts, dead_letters
         self._asks: dict[int, dict[int, Borrower]] = {}
         """The other owners that wait for messages of each queue, as front ends, in the order in which they
         have asked.
@@ -78,12 +78,21 @@ class Loans:
 
     def forget(self, number: int) -> None:
         """A queue is dropped."""
-        for kept in (self._asks, self._asked, self._wanting, self._coming):
+        for front_end, ask in self._asks.pop(number, {}).items():
+            # The partition may get another part of the same queue later.
+            self._owner.front_ends.answer(front_end, ask.request, NOT_FOUND)
+        for kept in (self._asked, self._wanting, self._coming):
             kept.pop(number, None)
+
+    def forget_borrower(self, front_end: int, part: int) -> None:
+        """A part of another owner is to go, and gets no loan any more."""
+        for number, asks in self._asks.items():
+            if front_end in asks and asks[front_end].queue == part:
+                self._taken_back_by(front_end, number)
 
     def taken_over(self, number: int) -> None:
         """This node owns a queue that another one has owned, and may have asked for."""
-        parts = self._parts_of(number)
+        parts = self._parts.others(number)
         if parts:
             self._wanting[number] = {partition for partition, _ in parts}
 
@@ -96,6 +105,8 @@ class Loans:
         if queue is not None and self._owner.knows_loans():
             if queue.delivery.ready:
                 self._lend_to_all(number, queue)
+                if self._parts.closes(number):
+                    self._lend_away(number, queue)
             else:
                 self._borrow(number, queue)
             if not queue.delivery.consumers.count:
@@ -109,7 +120,7 @@ class Loans:
         if room <= 0:
             return
         asked = self._asked.setdefault(number, set())
-        for partition, part in self._parts_of(number):
+        for partition, part in self._parts.others(number):
             if partition not in asked:
                 asked.add(partition)
                 self._wanting.setdefault(number, set()).add(partition)
@@ -120,7 +131,7 @@ class Loans:
     def _take_back(self, number: int) -> None:
         """Take the questions back that are not answered. A new consumer asks again when they are."""
         wanting = self._wanting.pop(number, ())
-        for partition, part in self._parts_of(number) if wanting else ():
+        for partition, part in self._parts.others(number) if wanting else ():
             if partition in wanting:
                 # An owner of an earlier release does not know this request, and answers that.
                 self._dead_letters.link(partition).ask("lend_nothing", [*NOTHING_TO_GET, part], _heard)
@@ -181,6 +192,14 @@ class Loans:
             elif queue.delivery.ready and len(self._dead_letters.link(ask.partition)) < TRANSFERS_UNDER_WAY:
                 del asks[front_end]
                 self._lend(number, queue, front_end, ask)
+
+    def _lend_away(self, number: int, queue: QueueOwner) -> None:
+        """Lend ready messages of a part that is to go to each of the others. The end of a loan has the queue
+        served again.
+        """
+        for partition, part in self._parts.heirs(number):
+            if queue.delivery.ready and len(self._dead_letters.link(partition)) < TRANSFERS_UNDER_WAY:
+                self._lend(number, queue, NOT_ASKED, Borrower(NOT_ASKED, partition, part, MESSAGES_AT_ONCE))
 
     def _lend(self, number: int, queue: QueueOwner, front_end: int, ask: Borrower) -> None:
         """Put a loan into the next entry. It leaves with the commit of that entry, never before."""

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from cluster.owner.closing_parts import ClosingParts
 from cluster.owner.configuring import configure, take_over
 from cluster.owner.context import OwnerContext, Unused
 from cluster.owner.cuts import Position, begin_cut, end_cut, lapse
@@ -19,6 +20,7 @@ from cluster.owner.filling import is_filling
 from cluster.owner.loans import Loans
 from cluster.owner.lost_entries import LostEntries
 from cluster.owner.lost_front_ends import LostFrontEnds
+from cluster.owner.part_requests import PartRequests
 from cluster.owner.proposal import (
     HOLD_S,
     PROPOSE_AT_BYTES,
@@ -63,10 +65,11 @@ class PartitionOwner:
         self._serving = Serving(state.entries, context.queues.tells_failures, state.marked, context.wall_ms)
         self._dead_letters = DeadLetters(state, context.transit, context.catalog_fresh)
         self._two_phase_commit = TwoPhaseCommit(state, context, self._dead_letters)
-        self._loans = Loans(state, context.queues.other_parts, self._dead_letters)
-        self.sessions = FrontEndSessions(
-            state, context, self._serving, self._two_phase_commit, self._loans.asked
-        )
+        parts = context.queues.parts
+        self._loans = Loans(state, parts, self._dead_letters)
+        self._closing = ClosingParts(state, parts, self._dead_letters, self._loans.forget_borrower)
+        asked = PartRequests(self._loans, self._closing).take
+        self.sessions = FrontEndSessions(state, context, self._serving, self._two_phase_commit, asked)
         self.lost_front_ends = LostFrontEnds(state, context, self.sessions.front_end_lost)
         self._activation: int | None = None
         self._hold_until: float | None = None
@@ -137,6 +140,7 @@ class PartitionOwner:
         self._dead_letters.clear()
         self._two_phase_commit.clear()
         self._loans.clear()
+        self._closing.clear()
         self.sessions.takes.clear()
         self._serving.clear()
         self._state.clear()
@@ -219,6 +223,7 @@ class PartitionOwner:
 
     def _dropped(self, queue: int) -> None:
         owner = self.queues.pop(queue, None)
+        self._closing.gone(queue)
         self._state.filling.pop(queue, None)
         if owner is None:
             return
@@ -358,6 +363,7 @@ class PartitionOwner:
             self._forget_dead_front_ends(now)
             self._dead_letters.retry()
             self._two_phase_commit.retry()
+            self._closing.retry()
             self.sessions.takes.end_overdue()
             for queue in self._state.histories.missing():
                 self._state.begin_history(queue)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from cluster.owner.barriers import barrier_received
 from cluster.owner.browsing import BrowsingQuestion, filtered_page, next_page, page, searched_page
@@ -46,13 +46,10 @@ from node.ranges.range_set import merged
 
 SendAnswer = Callable[[Any], None]
 
-AskedForLoan = Callable[[int, int, int, int, int, int], None]
-"""Takes the front end, the request, the queue, and the partition, the queue and the room of the owner that
-asks.
+AskedAboutPart = Callable[[int, int, int, str, list[Any]], bool]
+"""Takes the front end, its epoch, the request, its name, and its arguments. Returns whether such a request is
+known.
 """
-
-NO_ROOM: Final = (0, 0, 0)
-"""In the place of the last three: the owner takes its question back."""
 
 
 class FrontEndRequests:
@@ -67,12 +64,12 @@ class FrontEndRequests:
         transactions: TwoPhaseCommit,
         takes: OwnedTakes,
         when_attached: Callable[[int, int, Callable[[], None]], None],
-        asked_for_loan: AskedForLoan,
+        asked_about_part: AskedAboutPart,
     ) -> None:
         """`when_attached` calls back once the log has that a front end may hold leases of a queue."""
         self._owner, self._serving = owner, serving
         self._transactions, self._takes, self._when_attached = transactions, takes, when_attached
-        self._asked_for_loan = asked_for_loan
+        self._asked_about_part = asked_about_part
         self._front_ends = owner.front_ends
 
     def take(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
@@ -145,8 +142,6 @@ class FrontEndRequests:
             # The log has the front end then: the next owner waits for its greeting before the target is lost.
             attaching = partial(self._attach_target, front_end, request, *arguments)
             self._when_attached(queue, front_end, attaching)
-        elif name in ("lend", "lend_nothing"):
-            self._asked_for_loan(front_end, request, *(arguments if name == "lend" else (queue, *NO_ROOM)))
         elif name == "barrier_received":
             barrier_received(self._owner, front_end, *arguments)
             self._front_ends.answer(front_end, request, None)
@@ -154,7 +149,7 @@ class FrontEndRequests:
             self._take_naming(name, front_end, found, arguments)
         elif name in ("last", "stream_place", "advance", "view", "find_link", READER_REQUEST):
             self._take_reading(name, found, arguments)
-        else:
+        elif not self._asked_about_part(front_end, epoch, request, name, arguments):
             # A request of a later release.
             self._front_ends.answer(front_end, request, NOT_FOUND)
 

@@ -16,7 +16,7 @@ from cluster.owner.failures import return_leased
 from cluster.owner.intake import take_batch
 from cluster.owner.links import is_stolen, linking, take_link
 from cluster.owner.proposal import HOLD_S, NO_EPOCH, FrontEndState, TakenBatches
-from cluster.owner.requests import AskedForLoan, FrontEndRequests
+from cluster.owner.requests import AskedAboutPart, FrontEndRequests
 from cluster.owner.serving import Serving
 from cluster.owner.state import OwnerState
 from cluster.owner.takes import OwnedTakes
@@ -45,9 +45,9 @@ class FrontEndSessions:
         context: OwnerContext,
         serving: Serving,
         transactions: TwoPhaseCommit,
-        asked: AskedForLoan,
+        asked: AskedAboutPart,
     ) -> None:
-        """`asked` takes the requests of owners of other parts of a queue."""
+        """`asked` takes the requests about parts of queues with several owners."""
         self._owner = owner
         self._front_ends = owner.front_ends
         self._context, self._serving, self._transactions = context, serving, transactions

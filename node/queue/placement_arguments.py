@@ -25,7 +25,10 @@ X_REPLICATION: Final = "x-replication"
 LOCAL: Final = "local"
 
 X_OWNERS: Final = "x-owners"
-"""The argument of a queue that has several owners, each with a part of it: their number."""
+"""The argument of a queue that has several owners, each with a part of it: their number, or EACH_NODE."""
+
+EACH_NODE: Final = "each-node"
+"""The value for a queue that has a part for each node of the cluster."""
 
 X_PART_OF: Final = "x-part-of"
 """The argument of the parts behind the first of a queue with several owners: the name of the queue."""

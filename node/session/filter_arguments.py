@@ -79,7 +79,7 @@ def check_arguments_known(
 def unknown_argument(arguments: Mapping[str, Any], known: Callable[[str], bool]) -> str | None:
     """The first argument of a queue that is not `known`; None where all are."""
     stream = arguments.get(X_QUEUE_TYPE) == STREAM_TYPE
-    named = [f"{one}: {value}" if one == X_QUEUE_TYPE else one for one, value in arguments.items()]
+    named = [*arguments, *(f"{one}: {value}" for one, value in arguments.items() if isinstance(value, str))]
     named += [f"{one} of a stream" for one in arguments if stream]
     if X_RECOVERY_POINT in arguments:
         named += [f"{X_RECOVERY_POINT} beside {one}" for one in BESIDE_RECOVERY_POINT if one in arguments]

@@ -248,7 +248,7 @@ def test_limits_are_divided_and_the_rest_of_the_policies_apply_to_each_part() ->
         {"owners": 1},
         {"owners": 17},
         {"owners": 4},
-        {"owners": "each-node"},
+        {"owners": "every-node"},
         {"owners": 2, "group_by": "k"},
         {"owners": 2, "single_active_consumer": True},
         {"owners": 2, "key": "/id"},

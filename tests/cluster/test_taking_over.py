@@ -35,6 +35,13 @@ QUEUE = 5
 PRIORITY = QueueSettings(max_priority=9)
 
 
+class NoParts(Silence):
+    """`QueueParts` of a node whose catalog has no queue with several owners."""
+
+    def closing(self, partition: int) -> list[int]:
+        return []
+
+
 class Node(Silence):
     """`OwnerContext` and `OwnedQueues` of a node whose catalog may be behind."""
 
@@ -45,6 +52,7 @@ class Node(Silence):
         self.owns: list[int] = []
         self.proposed = 1
         self.transit = self.front_ends = Silence()
+        self.parts = NoParts()
         self.latencies = Latencies(lambda: 0.0)
         self.auto_delete_after_s = 0.0
 

@@ -183,7 +183,8 @@ class SimulatedNode:
             self._events(),
             NodeObservers(partition=lambda partition: self.observers(self, partition)),
         )
-        self.commits = Commits(self.front_end, self.broker.catalog.state)
+        undecided = self.broker.clients.gateway.undecided
+        self.commits = Commits(self.front_end, self.broker.catalog.state, undecided)
         self.writer = self.writer_type(self, self.journal)
         self._network.join(self.transport)
         self.broker.start(self.writer)

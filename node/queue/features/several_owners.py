@@ -12,13 +12,11 @@ from node.queue.argument import Argument, beside_none_of
 from node.queue.argument_types import UnacceptableError, read_integer
 from node.queue.delivery_state import DeliveryState
 from node.queue.feature import Declaration, Description, Feature, FeatureContext, Rule
-from node.queue.placement_arguments import X_OWNERS, X_REPLICATION
+from node.queue.placement_arguments import EACH_NODE, X_OWNERS, X_REPLICATION
 from node.queue.settings import QueueSettings
 
 MOST_OWNERS: Final = 16
 """The most owners of one queue."""
-
-EACH_NODE: Final = "each-node"
 
 _OF_ONE_PLACE: Final = (
     "x-group-by",
@@ -38,12 +36,12 @@ _OF_ONE_PLACE: Final = (
 
 
 def _read_owners(value: object) -> int:
-    """The number of owners. Raises UnacceptableError."""
+    """The number of owners; 0 for one at each node. Raises UnacceptableError."""
     if value == EACH_NODE:
-        raise UnacceptableError(f"'{EACH_NODE}' is not carried out; state a number of owners")
+        return 0
     number = read_integer(value)
     if not 2 <= number <= MOST_OWNERS:
-        raise UnacceptableError(f"a queue with several owners has 2 to {MOST_OWNERS} of them")
+        raise UnacceptableError(f"a queue with several owners has 2 to {MOST_OWNERS} of them, or {EACH_NODE}")
     return number
 
 
