@@ -20,7 +20,7 @@ from node.message.streams import (
 )
 from node.queue.placement_arguments import EACH_NODE, X_DOMAIN, X_INITIAL_OWNER, X_OWNERS, X_REPLICATION
 
-FORMAT_LEVEL: Final = 32
+FORMAT_LEVEL: Final = 33
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
@@ -55,6 +55,7 @@ With level 29 streams have readers for which retention waits, and count the mess
 With level 30 the catalog keeps barriers under names, and nodes filter the messages of a log for its readers.
 With level 31 batches of commands rename queues.
 With level 32 queues may have a part for each node, and parts come and go with the nodes.
+With level 33 owners tell the keys of the rows of views.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -163,6 +164,9 @@ name messages which the queue has (`node.queue.operations.Refer`).
 
 VIEWS: Final = 21
 """From this level on nodes carry out the catalog's commands about views, and owners have views."""
+
+KEYS_OF_ROWS: Final = 33
+"""From this level on owners tell the keys of a view's rows, for links on which clients follow views."""
 
 BATCHES: Final = 26
 """From this level on nodes carry out the catalog's command `batch` (`cluster.catalog.batches`)."""

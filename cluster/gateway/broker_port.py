@@ -114,7 +114,7 @@ class FrontEnd:
         )
         self.backlogs = self._attaching.backlogs
         self._drains, self._giving_back = Drains(links), GivingBack(self._consumers, links, formats)
-        self.views: ViewPort = FrontEndViews(catalog.state, links, self.queue)
+        self.views: ViewPort = FrontEndViews(catalog.state, links, self.queue, formats.know_row_keys)
         gets = Gets(catalog.state, links, local, self._consumers, self._new_consumer)
         self._shared = shared = SharedQueues(self._placing, self._requests, gets)
         self._deletions = QueueDeletions(catalog, formats, local, self.churn, self._requests.ask, shared)

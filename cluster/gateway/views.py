@@ -9,7 +9,7 @@ from cluster.catalog.state import CatalogState
 from cluster.gateway.link import Links
 from cluster.gateway.refusals import refusal_of
 from cluster.peers.link_messages import NOTHING_TO_GET
-from node.refusal import NotFoundError
+from node.refusal import NotFoundError, NotImplementedRefusal
 from node.session.ports import QueueRef
 from node.session.view_port import UNKNOWN_VERSION, TakeRows, ViewRows, ViewVersion
 
@@ -20,9 +20,17 @@ MOST_ROWS: Final = 100_000
 class FrontEndViews:
     """Implements `node.session.view_port.ViewPort`."""
 
-    def __init__(self, state: CatalogState, links: Links, queue: Callable[[str, str, int], QueueRef]) -> None:
-        """`queue` is `node.session.ports.BrokerPort.queue`."""
-        self._state, self._links, self._queue = state, links, queue
+    def __init__(
+        self,
+        state: CatalogState,
+        links: Links,
+        queue: Callable[[str, str, int], QueueRef],
+        know_keys: Callable[[], bool],
+    ) -> None:
+        """`queue` is `node.session.ports.BrokerPort.queue`. `know_keys`: whether all members tell keys of
+        rows.
+        """
+        self._state, self._links, self._queue, self._know_keys = state, links, queue, know_keys
 
     def queue_of(self, vhost: str, view: str) -> str:
         """The queue under a view. Raises NotFoundError."""
@@ -32,18 +40,30 @@ class FrontEndViews:
         return found.queue
 
     def read(
-        self, vhost: str, view: str, holder: int, known: ViewVersion, wait_ms: int, answer: TakeRows
+        self,
+        vhost: str,
+        view: str,
+        holder: int,
+        known: ViewVersion,
+        wait_ms: int,
+        answer: TakeRows,
+        *,
+        keyed: bool = False,
     ) -> None:
-        """See `node.session.view_port.ViewPort`."""
+        """See `node.session.view_port.ViewPort`. Raises NotImplementedRefusal as stated there."""
         queue = self._queue(vhost, self.queue_of(vhost, view), holder)
-        ViewReading(self._links, queue, view, answer).begin(known, wait_ms)
+        if keyed and not self._know_keys():
+            raise NotImplementedRefusal("upgrade all nodes first: one runs a release without links to views")
+        ViewReading(self._links, queue, view, answer, keyed=keyed).begin(known, wait_ms)
 
 
 class ViewReading:
     """One reading of a view."""
 
-    def __init__(self, links: Links, queue: QueueRef, name: str, answer: TakeRows) -> None:
+    def __init__(self, links: Links, queue: QueueRef, name: str, answer: TakeRows, *, keyed: bool) -> None:
         self._links, self._queue, self._name, self._answer = links, queue, name, answer
+        self._keyed = [True] if keyed else []
+        """Owners of earlier releases know no such argument."""
         self._rows = list[list[Any]]()
         self._first: ViewVersion | None = None
 
@@ -52,7 +72,7 @@ class ViewReading:
         self._ask(0, known, wait_ms)
 
     def _ask(self, behind: int, known: ViewVersion, wait_ms: int) -> None:
-        arguments = [*NOTHING_TO_GET, self._queue.id, self._name, behind, *known, wait_ms]
+        arguments = [*NOTHING_TO_GET, self._queue.id, self._name, behind, *known, wait_ms, *self._keyed]
         self._links.request(self._links.to(self._queue.partition), "view", arguments, self._answered)
 
     def _answered(self, value: Any, _: object) -> None:
@@ -69,10 +89,15 @@ class ViewReading:
             self._rows, self._first = [], None
             self._ask(0, UNKNOWN_VERSION, 0)
             return
+        if rows is None:
+            self._answer(ViewRows(version, behind, awaited, True, False, fields, [], unchanged=True), None)
+            return
         self._first = self._first or version
         self._rows += rows
         if last and len(self._rows) < MOST_ROWS:
             self._ask(last, UNKNOWN_VERSION, 0)
             return
-        at_once = version == self._first
-        self._answer(ViewRows(version, behind, awaited, at_once, bool(last), fields, self._rows), None)
+        at_once, rows = version == self._first, self._rows
+        keys = [row[len(fields) :] for row in rows] if self._keyed else []
+        shown = [row[: len(fields)] for row in rows] if self._keyed else rows
+        self._answer(ViewRows(version, behind, awaited, at_once, bool(last), fields, shown, keys), None)

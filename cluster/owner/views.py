@@ -18,7 +18,8 @@ class ViewQuestion(NamedTuple):
     """A question for the rows of a view that stand behind one, by its number.
 
     The answer waits up to `wait_ms` milliseconds while the view has the version `version` of the owner's term
-    `term`.
+    `term`. `keyed`: each row has the values behind it by which the view groups. Then an answer without rows
+    says that the view still has that version.
     """
 
     queue: int
@@ -27,6 +28,7 @@ class ViewQuestion(NamedTuple):
     term: int
     version: int
     wait_ms: int
+    keyed: bool = False
 
 
 def ask_view(
@@ -58,7 +60,10 @@ def _tell(
         serving.when_served_again(question.queue, partial(_tell, owner, serving, question, until, answer))
         owner.alarms.set(question.queue, until)
         return
-    page = view.page(question.behind)
     names = [name for name, _ in view.terms.fields]
     waits = bool(queue.delivery.held)
+    if known and question.keyed:
+        answer([owner.term, view.version, view.behind, waits, names, None, 0])
+        return
+    page = view.page(question.behind, keyed=question.keyed)
     answer([owner.term, view.version, view.behind, waits, names, page.rows, page.last])

@@ -284,16 +284,18 @@ class View:
             del self._groups[group.values], self._by_number[group.id]
             self._ids.remove(group.id, group.id)
 
-    def page(self, behind: int) -> ViewPage:
-        """The rows of the groups behind one, by its number, in the order in which the groups began."""
+    def page(self, behind: int, *, keyed: bool = False) -> ViewPage:
+        """The rows of the groups behind one, by its number, in the order in which the groups began. `keyed`:
+        with the values of each group behind its row.
+        """
         rows, characters, last = list[list[Any]](), 0, 0
         for number in _each(self._ids.behind(behind)):
             if len(rows) == PAGE_ROWS or characters >= PAGE_CHARACTERS:
                 return ViewPage(rows, last)
             group, last = self._by_number[number], number
-            values = [shown_grouping(value) for value in group.values]
-            values += [accumulator.result() for accumulator in group.accumulators]
-            row = [values[place] for _, place in self.terms.fields]
+            key = [shown_grouping(value) for value in group.values]
+            values = key + [accumulator.result() for accumulator in group.accumulators]
+            row = [values[place] for _, place in self.terms.fields] + (key if keyed else [])
             characters += sum([len(value) for value in row if isinstance(value, str)])
             rows.append(row)
         return ViewPage(rows, 0)

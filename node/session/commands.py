@@ -216,12 +216,13 @@ class SettleMessages:
 @dataclass(frozen=True, slots=True)
 class ReadView:
     """Read the rows of a view, where they have the version `known` up to `wait_ms` milliseconds later.
-    Result: ViewRead.
+    Result: ViewRead. `keyed`: with the keys of the rows, and without rows where the version is `known`.
     """
 
     view: str
     known: ViewVersion
     wait_ms: int
+    keyed: bool = False
 
 
 Command = (

@@ -242,7 +242,8 @@ class Requests:
             elif refusal is not None:
                 answered(refusal)
 
-        self._port.views.read(caller.vhost, command.view, caller.holder, command.known, command.wait_ms, read)
+        known = command.known, command.wait_ms
+        self._port.views.read(caller.vhost, command.view, caller.holder, *known, read, keyed=command.keyed)
 
     def _list_bindings(self, caller: Caller, command: ListBindings, answered: Answered) -> None:
         def visible() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from node.refusal import Refusal
@@ -30,6 +30,8 @@ class ViewRows(NamedTuple):
 
     The rows lack `behind` messages. `awaited`: the queue has a new owner, which does not know yet of some
     messages whether consumers have them. `at_once`: all rows are of one moment. `cut`: there are more rows.
+    `keys` are the values by which the view groups, of each row; empty unless a client has asked for them.
+    `unchanged`: the rows have the version that the client knows, and are left out.
     """
 
     version: ViewVersion
@@ -39,6 +41,8 @@ class ViewRows(NamedTuple):
     cut: bool
     fields: list[str]
     rows: list[list[Any]]
+    keys: Sequence[list[Any]] = ()
+    unchanged: bool = False
 
     @property
     def complete(self) -> bool:
@@ -57,13 +61,22 @@ class ViewPort(Protocol):
         """The queue under a view. Raises NotFoundError."""
 
     def read(
-        self, vhost: str, view: str, holder: int, known: ViewVersion, wait_ms: int, answer: TakeRows
+        self,
+        vhost: str,
+        view: str,
+        holder: int,
+        known: ViewVersion,
+        wait_ms: int,
+        answer: TakeRows,
+        *,
+        keyed: bool = False,
     ) -> None:
         """Read the rows, where they have the version `known` up to `wait_ms` milliseconds later. `holder` is
-        the number of a connection, to which exclusive queues belong.
+        the number of a connection, to which exclusive queues belong. `keyed`: with the keys of the rows, and
+        without rows where they have the version `known` still.
 
-        Raises NotFoundError, HomeNodeDownError, and ResourceLockedError for an exclusive queue of another
-        connection.
+        Raises NotFoundError, HomeNodeDownError, ResourceLockedError for an exclusive queue of another
+        connection, and NotImplementedRefusal for `keyed` while a node of an earlier release is a member.
         """
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cluster.admin.api.names import properties_key
 from cluster.admin.api.rates import TALLY_NAMES, message_stats
-from cluster.admin.api.responses import to_json
+from node.message.json_text import to_json
 from node.wire.amqp091.fields import Timestamp
 
 

@@ -10,7 +10,7 @@ from node.delivery.backlog import NO_BACKLOG
 from node.delivery.settlements import Modification, Outcome
 from node.message.run import Run
 from node.ranges.range_set import Range, numbers_of
-from node.refusal import Refusal
+from node.refusal import NotFoundError, Refusal
 from node.routing.exchange import Exchange, ExchangeKind
 from node.session.amqp091.session import Session
 from node.session.permissions import Right, Scope
@@ -40,6 +40,13 @@ class Somewhere:
         self.flow = ExchangeFlow()
 
 
+class NoViews:
+    """Implements `node.session.view_port.ViewPort`, without a view."""
+
+    def queue_of(self, vhost: str, view: str) -> str:
+        raise NotFoundError(f"no view '{view}' in vhost '{vhost}'")
+
+
 class Defect(Exception):
     """Ignored: no test expects an answer."""
 
@@ -51,6 +58,7 @@ class AnsweringBroker:
 
     def __init__(self, fails_at: int = 0) -> None:
         self.permissions = self
+        self.views: Any = NoViews()
         self.write_filters = ()
         self.calls = 0
         self.deepest = 0

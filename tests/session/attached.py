@@ -196,7 +196,10 @@ class Client:
     def reads(self) -> list[Any]:
         found: list[Any] = []
         while output := self.session.take_output():
-            frames = [one for one in self._parser.receive(output) if isinstance(one, Frame)]
+            received = self._parser.receive(output)
+            while self._parser.unfinished:
+                received += self._parser.receive(b"")
+            frames = [one for one in received if isinstance(one, Frame)]
             self.frames += frames
             found += [one.performative for one in frames]
         return found

@@ -109,8 +109,9 @@ class SteadyViews:
         return "q"
 
     def read(
-        self, vhost: str, view: str, holder: int, known: ViewVersion, wait_ms: int, answer: TakeRows
-    ) -> None:
+        self, vhost: str, view: str, holder: int, known: ViewVersion, wait_ms: int, answer: TakeRows,
+        *, keyed: bool = False,
+    ) -> None:  # fmt: skip
         self.asked.append((known, wait_ms))
         rows = [["Ada", 2, 1.5], [None, 1, None], [True, 1, 2**63 - 1]]
         answer(ViewRows(ViewVersion(3, 7), 2, False, True, False, ["c", "n", "sum"], rows), None)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from cluster.admin.api.call import Call
 from cluster.admin.api.errors import ApiError, bad_request
 from cluster.admin.api.log_replicas import LogReplicas
-from cluster.admin.api.responses import Streamed, to_json
+from cluster.admin.api.responses import Streamed
 from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 from cluster.admin.api.stream_positions import check_names, read_bookmark, read_position, readable_stream
@@ -18,6 +18,7 @@ from cluster.owner.log_plan import UNLIMITED, PlanLimits, Wish
 from node.expressions.condition import encoded_condition
 from node.expressions.errors import ExpressionError
 from node.message.bookmarks import bookmark_of, is_bookmark
+from node.message.json_text import to_json
 from node.message.streams import StreamOffset
 from node.queue.block_format import END_BLOCK, REFUSAL_BLOCK, encode_block
 from node.ranges.range_set import Range

@@ -13,12 +13,13 @@ from cluster.admin.api.bodies import Bodies
 from cluster.admin.api.call import Call
 from cluster.admin.api.errors import ApiError, api_error_of, bad_request, no_such_object, not_authorised
 from cluster.admin.api.log_in import LogIn, LoginError
-from cluster.admin.api.responses import Streamed, to_json
+from cluster.admin.api.responses import Streamed
 from cluster.admin.api.routing import Endpoint, Router
 from cluster.admin.api.services import Services
 from cluster.admin.api.streamed import StreamedAnswers
 from cluster.admin.api.writing import json_response, written
 from cluster.admin.http.headers import SAFE_METHODS, is_from_elsewhere
+from node.message.json_text import to_json
 from node.refusal import Refusal
 from node.session.ports import Identity
 

@@ -12,7 +12,8 @@ from aiohttp import web
 
 from cluster.admin.api import listing
 from cluster.admin.api.call import Call
-from cluster.admin.api.responses import Row, Rows, Status, to_json
+from cluster.admin.api.responses import Row, Rows, Status
+from node.message.json_text import to_json
 
 ROWS_A_PIECE: Final = 100
 """Rows of a list that are made or written before the event loop gets its turn."""

@@ -28,6 +28,7 @@ from cluster.config.formats import (
     EPOCHS,
     ERRORS_OF_REJECTIONS,
     KEPT_TARGETS,
+    KEYS_OF_ROWS,
     LEASE_ENDS,
     LEASE_TOKENS,
     LINKS_IN_LOGS,
@@ -161,6 +162,10 @@ class Formats:
     def know_views(self) -> bool:
         """Whether all members have views in the catalog, and over the queues that they own."""
         return self.everywhere >= VIEWS
+
+    def know_row_keys(self) -> bool:
+        """Whether all members tell the keys of the rows of views."""
+        return self.everywhere >= KEYS_OF_ROWS
 
     def know_batches(self) -> bool:
         """Whether all members carry out batches of commands in the catalog."""

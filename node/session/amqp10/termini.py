@@ -29,6 +29,7 @@ from node.session.amqp10.kept_termini import (
 )
 from node.session.amqp10.refusals import refusal_error
 from node.session.amqp10.subscriptions import EXCLUSIVE, Subscribing, ignored, queue_name
+from node.session.amqp10.view_links import ViewLinks
 from node.session.commands import (
     X_MAX_BACKLOG,
     X_TELL,
@@ -46,7 +47,7 @@ from node.session.consumers import nothing
 from node.session.core import MachineSession, SessionCore
 from node.session.ports import BrokerPort
 from node.wire.amqp10 import effects
-from node.wire.amqp10.addresses import QUEUE_PATH, destination_of, exchange_named
+from node.wire.amqp10.addresses import QUEUE_PATH, destination_of, exchange_named, view_named
 from node.wire.amqp10.connection import Connection
 from node.wire.amqp10.definitions import (
     AmqpCondition,
@@ -92,6 +93,7 @@ class Termini:
     ) -> None:
         self._port, self._session, self._core, self._connection = port, session, core, connection
         self._targets = SessionTargets(port, session, core, connection)
+        self._views = ViewLinks(session, core, connection)
         self._kept: dict[tuple[str, bool], KeptTerminus] = {}
         """The termini that end with their session or with the connection, by the link and the peer's role."""
         self._links: dict[str, tuple[str, bool]] = {}
@@ -107,6 +109,7 @@ class Termini:
             effects.AwaitSettled: self._await_settled,
             effects.RenewLease: self._renew,
             **self._targets.handlers(),
+            **self._views.handlers(),
         }
 
     # -- targets --------------------------------------------------------------------------------
@@ -192,6 +195,8 @@ class Termini:
                 self._make(link)
             elif source.address == MANAGEMENT_ADDRESS:
                 self._connection.sessions.responding(link)
+            elif view := view_named(source.address or ""):
+                self._views.attach(link, view)
             else:
                 self._receive_from(link, source, source.address or "")
         except WireError as error:
@@ -239,11 +244,11 @@ class Termini:
     def _exchange_found(
         self, link: OutgoingLink, address: str, missing: Refusal, result: Result | Refusal
     ) -> None:
-        """There is no queue of the name that the address is: there may be an exchange."""
+        """There is no queue of the name that the address is: there may be an exchange, or a view."""
         with self._session:
             try:
                 if isinstance(result, Refusal):
-                    self._connection.sessions.refuse(link, refusal_error(missing))
+                    self._views.attach(link, destination_of(link.source.address)[1], missing)
                 else:
                     self._subscribe(link, link.source, address)
             except WireError as error:

@@ -3,11 +3,13 @@
     /queues/NAME               a queue; NAME is percent-encoded
     /exchanges/NAME/KEY        an exchange with a routing key; both are percent-encoded
     /exchanges/NAME            an exchange with the empty routing key
-    NAME                       a queue; where there is none, an exchange with the empty routing key
-    amqp://HOST/queues/NAME    as /queues/NAME, and so with /exchanges/
+    /views/NAME                the rows of a view, as a source alone; NAME is percent-encoded
+    NAME                       a queue; where there is none, an exchange with the empty routing key; where
+                               there is none either, and NAME is a source, a view
+    amqp://HOST/queues/NAME    as /queues/NAME, and so with /exchanges/ and /views/
     amqp://HOST/NAME           as NAME, which is percent-encoded
 
-A source or a target is a queue or an exchange. Where the target is null, each message has an address
+Where the target is null, each message has an address
 in its property `to`.
 """
 
@@ -21,6 +23,7 @@ from node.wire.amqp10.sections import properties_of, scan_sections
 
 QUEUE_PATH: Final = "/queues/"
 EXCHANGE_PATH: Final = "/exchanges/"
+VIEW_PATH: Final = "/views/"
 SCHEMES: Final = ("amqp://", "amqps://")
 
 
@@ -41,9 +44,24 @@ def destination_of(address: str | None) -> tuple[str, str]:
         if not exchange or "/" in key:
             raise AddressError(f"the address {address!r} names no exchange, or more than one routing key")
         return _decoded(exchange, address), _decoded(key, address)
+    if path.startswith(VIEW_PATH):
+        raise AddressError(f"the address {address!r} names a view, to which nothing is sent")
     if path.startswith("/"):
         raise AddressError(f"the address {address!r} begins with none of /queues/ and /exchanges/")
     return "", path
+
+
+def view_named(address: str) -> str:
+    """The view that an address of the form /views/NAME names; empty for an address of another form. Raises
+    AddressError.
+    """
+    path = _path(address)
+    if not path.startswith(VIEW_PATH):
+        return ""
+    name = _decoded(path[len(VIEW_PATH) :], address)
+    if not name or "/" in path[len(VIEW_PATH) :]:
+        raise AddressError(f"the address {address!r} names no view")
+    return name
 
 
 def exchange_named(address: str) -> str:
@@ -60,12 +78,12 @@ def address_in(data: bytes, at: int, end: int) -> str | None:
 
 
 def _path(address: str) -> str:
-    """The address without scheme and host. A path of /queues/ or /exchanges/ keeps its encoding."""
+    """The address without scheme and host. A path of /queues/, /exchanges/ or /views/ keeps its encoding."""
     for scheme in SCHEMES:
         if address.startswith(scheme):
             _, slash, path = address[len(scheme) :].partition("/")
             for whole in (slash + path, path):
-                if whole.startswith((QUEUE_PATH, EXCHANGE_PATH)):
+                if whole.startswith((QUEUE_PATH, EXCHANGE_PATH, VIEW_PATH)):
                     return whole
             return _decoded(path, address)
     return address

@@ -351,6 +351,8 @@ class Connection:
             self._input.pace.count_refusals(self._outbox, self._now)
         for granted in self._credits.changes():
             self.sessions.granted(granted.consumer, granted.limit)
+        if self.sessions.parts.rows.touched:
+            self.sessions.parts.rows.send()
         return self._outbox.take_effects()
 
     def take_output(self) -> bytes:

@@ -18,6 +18,7 @@ from node.message.run import Run
 from node.ranges.range_set import Range
 from node.wire.amqp10.composite import Composite
 from node.wire.amqp10.definitions import Disposition
+from node.wire.amqp10.followed_rows import FollowedRows
 from node.wire.amqp10.frames import frame_buffers
 from node.wire.amqp10.links import IncomingLink, OutgoingLink
 
@@ -89,6 +90,25 @@ class RequestEffect:
 
     link: IncomingLink
     octets: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRows:
+    """Read the rows of a view for a link, where they have this version up to `wait_ms` milliseconds later;
+    answered with `RowLinks.answered`, or `SessionTable.cannot_follow`.
+    """
+
+    link: OutgoingLink
+    rows: FollowedRows
+    version: tuple[int, int]
+    wait_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowTooLarge:
+    """A row is larger than the messages that the peer takes: the link is to be ended."""
+
+    link: OutgoingLink
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +275,8 @@ Effect = (
     | FindTarget
     | StartConsumer
     | RequestEffect
+    | ReadRows
+    | RowTooLarge
     | EndConsumer
     | DeleteNode
     | PublishEffect

@@ -101,6 +101,7 @@ class OutgoingTransfers:
         self._outbox = parts.outbox
         self._credits = parts.credits
         self._transactions = parts.transactions
+        self._rows = parts.rows
         self._next_delivery = 0
         self._waiting: deque[WaitingDelivery] = deque()
         self._early: dict[OutgoingLink, deque[tuple[int, WaitingDelivery]]] = {}
@@ -165,7 +166,8 @@ class OutgoingTransfers:
         self.respond(link)
 
     def drop_responses(self, link: OutgoingLink) -> None:
-        """Forget the responses that wait on a link."""
+        """Forget the responses, and the rows, that wait on a link."""
+        self._rows.ended(link)
         self._credits.held_octets -= sum(map(len, link.responses))
         link.responses.clear()
 

@@ -90,7 +90,7 @@ class SessionEndpoint:
         self._outbox = parts.outbox
         self._credits = parts.credits
         self._flows = FlowWriter(channel, parts.outbox, self.incoming, self.outgoing)
-        self._draining = Draining(parts.credits, parts.outbox, self._flows.write)
+        self.draining = Draining(parts.credits, parts.outbox, self._flows.write)
         self._made = MadeQueues()
         self._thirsty: dict[IncomingLink, None] = {}
         """The links whose credit may have to be renewed."""
@@ -160,7 +160,7 @@ class SessionEndpoint:
         self.incoming.next_id = unwrapped(flow.next_outgoing_id, self.incoming.next_id)
         self.outgoing.window(flow.next_incoming_id or 0, flow.incoming_window)
         for one in self.outgoing_links():
-            self._draining.drain(one)
+            self.draining.drain(one)
         if flow.handle is None:
             if flow.echo:
                 self._flows.write(None)
@@ -196,20 +196,20 @@ class SessionEndpoint:
         if link.consumer is not None:
             self.outgoing.send_early(link)
             self._credits.touch(link.consumer)
-            self._draining.drain(link)
-        elif link.management:
+            self.draining.drain(link)
+        elif not self._parts.rows.granted(link) and link.management:
             self.outgoing.respond(link)
             self._thirsty.update(dict.fromkeys(requesting(self.links.values(), link.attach.name)))
             if link.drain_due:
-                self._draining.end(link)
+                self.draining.end(link)
 
     def granted(self, link: OutgoingLink, limit: int) -> None:
         """A consumer of a link may take `limit` messages in all."""
-        self._draining.granted(link, limit)
+        self.draining.granted(link, limit)
 
     def drained(self, link: OutgoingLink) -> None:
         """The queue has nothing more for the link within the limit of the drain."""
-        self._draining.drained(link)
+        self.draining.drained(link)
 
     def refresh(self) -> None:
         """Publish what the peer has sent so far, and open its windows again where half of them is used up."""
@@ -285,7 +285,7 @@ class SessionEndpoint:
             self._thirsty[link] = None
 
     def responding(self, link: OutgoingLink) -> None:
-        """The link is for the responses of the node's management."""
+        """The link is for responses of the node's management, or for the rows of a view."""
         link.presettled = link.management = True
         if link.state is LinkState.ATTACHING and self._answer(link, answer(link, self._limits.message_size)):
             link.state = LinkState.ATTACHED
@@ -308,7 +308,7 @@ class SessionEndpoint:
         if self._answer(link, answer(link, self._limits.message_size)):
             link.state = LinkState.ATTACHED
             self._credits.touch(mine)
-            self._draining.drain(link)
+            self.draining.drain(link)
 
     def _answer(self, link: Link, attach: Attach) -> bool:
         """Answer the peer's attach, unless that is the answer itself. The session ends where the peer takes

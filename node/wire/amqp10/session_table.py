@@ -16,11 +16,13 @@ from node.wire.amqp10.effects import CommitEffect, Outbox, PublishEffect, Settle
 from node.wire.amqp10.error_texts import error_of, fitted
 from node.wire.amqp10.errors import EndpointStateError, NoChannelError, RolledBackError, WireError
 from node.wire.amqp10.flow_writer import OUTGOING_WINDOW
+from node.wire.amqp10.followed_rows import FollowedRows
 from node.wire.amqp10.incoming import ACCEPTED, DeliveryOutcome
 from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.links import IncomingLink, Link, LinkState, NodeLink, OutgoingLink
 from node.wire.amqp10.offered_links import OfferedSession
 from node.wire.amqp10.retention import Retention
+from node.wire.amqp10.row_links import RowSending
 from node.wire.amqp10.session_endpoint import SessionEndpoint
 from node.wire.amqp10.shared import ConnectionParts
 from node.wire.amqp10.states import SessionState
@@ -137,7 +139,7 @@ class SessionTable:
     def held(self) -> int:
         """Octets of memory for all sessions."""
         sessions = sum(session.held + SESSION_OCTETS for session in self._by_channel.values())
-        return sessions + self.transactions.octets + self.parts.requests.octets
+        return sessions + self.transactions.octets + self.parts.requests.octets + self.parts.rows.octets
 
     def close(self) -> UnsettledRanges:
         """End all sessions with their connection; returns their unsettled deliveries."""
@@ -202,6 +204,24 @@ class SessionTable:
         session = self._by_number.get(link.session)
         if session is not None:
             session.responding(link)
+            self.look_at(session)
+
+    def following(self, link: OutgoingLink, rows: FollowedRows) -> None:
+        """A link is for the rows of a view, which are there."""
+        session = self._by_number.get(link.session)
+        if session is not None:
+            session.responding(link)
+            link.management = False
+            if link.state is LinkState.ATTACHED:
+                sending = RowSending(rows, session.outgoing.add_response, session.draining.end)
+                self.parts.rows.add(link, sending)
+            self.look_at(session)
+
+    def cannot_follow(self, link: OutgoingLink, error: Error) -> None:
+        """The rows of a view cannot be read for a link, or not be sent on it."""
+        session = self._by_number.get(link.session)
+        if session is not None:
+            session.cancelled(link, error)
             self.look_at(session)
 
     def respond(self, link: IncomingLink, octets: bytes) -> None:

@@ -8,6 +8,7 @@ from node.delivery.credit import Credits
 from node.wire.amqp10.effects import Outbox
 from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.management import UnansweredRequests
+from node.wire.amqp10.row_links import RowLinks
 from node.wire.amqp10.transactions import DeclaredTransactions
 
 
@@ -24,6 +25,8 @@ class ConnectionParts:
     """The only user that messages may name as theirs; None admits any."""
     requests: UnansweredRequests = field(default_factory=UnansweredRequests)
     transactions: DeclaredTransactions = field(init=False)
+    rows: RowLinks = field(init=False)
 
     def __post_init__(self) -> None:
         self.transactions = DeclaredTransactions(self.outbox, self.limits.transactions)
+        self.rows = RowLinks(self.outbox, self.credits)
