@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 from unittest import mock
@@ -36,6 +37,17 @@ def parts_of_other_nodes() -> AbstractContextManager[object]:
         return max(self.by_name.get((vhost, name), {node: name}).values())
 
     return mock.patch.object(LocalParts, "at", mixed_up)
+
+
+def messages_of_other_nodes() -> AbstractContextManager[object]:
+    """D20: a part of a local queue gets what is published at its node, through whichever exchange. With the
+    bug: all that is published to an exchange to which the part is bound.
+    """
+
+    def everywhere(self: LocalParts, vhost: str, names: Set[str], node: str) -> Set[str]:
+        return {self.at(vhost, name, node) for name in names}
+
+    return mock.patch.object(LocalParts, "routed", everywhere)
 
 
 def questions_that_stay() -> AbstractContextManager[object]:

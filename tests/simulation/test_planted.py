@@ -91,6 +91,7 @@ SHOWN_BY = {
     "gaps behind the past": 192,
     "loans ahead of their entries": 88,
     "parts of other nodes": 140,
+    "messages of other nodes": 140,
     "questions that stay": 95,
     "removed before it is sent": 15,
     "dead letters by an old catalog": 33,

@@ -32,16 +32,20 @@ class Part:
             self._prover = Prover(self._trial.nodes.place(self.node))
             self._trial.provers.append(self._prover)
             yield self._trial.queue(self._prover, replication="local")
+            # The parts of all nodes are bound to one exchange.
+            name = self._trial.name
+            yield self._prover.ask(m.ExchangeDeclare(name, "fanout", durable=True))
+            yield self._prover.ask(m.QueueBind(name, name))
 
     @property
     def prover(self) -> Prover:
         assert self._prover is not None
         return self._prover
 
-    def publish(self, count: int) -> None:
+    def publish(self, exchange: str, count: int) -> None:
         some, self.left = self.left[:count], self.left[count:]
         self.published += some
-        self._answers.append((self.prover.publish("", self._trial.name, some), some))
+        self._answers.append((self.prover.publish(exchange, self._trial.name, some), some))
 
     @property
     def idle(self) -> bool:
@@ -62,6 +66,7 @@ def local_queues(trial: Trial) -> Steps:
     """
     chance = trial.chance
     nodes = trial.nodes.ready_nodes()
+    trial.exchanges.append(trial.name)
     parts = [Part(trial, node, chance.randint(2, 12)) for node in nodes]
     try:
         while any(part.left or not part.idle for part in parts):
@@ -69,7 +74,7 @@ def local_queues(trial: Trial) -> Steps:
             try:
                 yield from part.client()
                 if part.left:
-                    part.publish(chance.choice(PUBLISHES))
+                    part.publish(chance.choice(("", trial.name)), chance.choice(PUBLISHES))
             except LostError:
                 trial.nodes.world.note(f"{trial.name}: {part.node.name} is lost")
             yield chance.choice((0.0, PAUSE_S))
