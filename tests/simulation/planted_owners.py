@@ -11,6 +11,8 @@ from cluster.catalog.local_parts import LocalParts
 from cluster.owner import dead_letters
 from cluster.owner.loans import Borrower, Loans
 from node.queue.dispatch import QueueOwner
+from node.queue.view import View
+from node.ranges.range_set import RangeSet
 
 
 def early_loans() -> AbstractContextManager[object]:
@@ -55,3 +57,18 @@ def questions_that_stay() -> AbstractContextManager[object]:
     not.
     """
     return mock.patch.object(Loans, "_take_back", lambda *_: None)
+
+
+def changes_under_one_version() -> AbstractContextManager[object]:
+    """D15: rows that change have another version, for which followers ask. With the bug they keep their
+    version where messages leave, or come back.
+    """
+    intact = View._change
+
+    def unnoticed(self: View, messages: RangeSet, left: int, by: int) -> int:
+        version = self.version
+        steps = intact(self, messages, left, by)
+        self.version = version
+        return steps
+
+    return mock.patch.object(View, "_change", unnoticed)

@@ -82,6 +82,7 @@ SHOWN_BY = {
     "deltas side by side": 228,
     "leases that do not linger": 372,
     "leased messages in views": 159,
+    "changes under one version": 159,
     "forgotten chains": 96,
     "entries in part": 96,
     "replacements that are not logged": 164,

@@ -1,4 +1,6 @@
-"""Views over a queue: the rows equal a recount of the messages that are available (D15)."""
+"""Views over a queue: the rows equal a recount of the messages that are available, and a follower knows them
+at any node, whichever node is the owner (D15).
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,15 @@ from typing import Any, Final
 from node.queue.dispatch import QueueOwner
 from node.queue.view import View
 from node.refusal import Refusal
-from node.session.view_port import UNKNOWN_VERSION, ViewRows
+from node.session.amqp10.view_links import rows_read
+from node.session.view_port import ViewRows, ViewVersion
 from node.wire.amqp091 import methods as m
+from node.wire.amqp10.followed_rows import NO_VERSION, FollowedRows
 from tests.inside import state_of
 from tests.simulation.scripts import Answer, LostError, Steps
 from tests.simulation.trials.prover import Prover, Received
 from tests.simulation.trials.trial import PAUSE_S, Trial
+from tests.wire.amqp10.view_rows import told_row
 
 VIEW: Final[dict[str, Any]] = {
     "filter": "",
@@ -52,7 +57,10 @@ class Summing:
         self.view = f"{trial.name} view"
         self.settled: set[str] = set()
         """Messages that a client has acknowledged: they may be gone."""
-        self.rows: ViewRows | None = None
+        self.rows: list[list[Any]] | None = None
+        self._followed = FollowedRows(self.view)
+        self._told: dict[str, dict[str, Any]] = {}
+        """The rows that a follower of the view has been told, by their keys."""
 
     # -- inside ---------------------------------------------------------------------------------
 
@@ -83,8 +91,8 @@ class Summing:
     # -- outside --------------------------------------------------------------------------------
 
     def read(self) -> Steps:
-        """Read the view at any node: `rows` has them, or None where the reader is refused, or the view lags
-        behind.
+        """Follow the view at any node: `rows` has those that the follower knows, or None where the reader is
+        refused, or the view lags behind.
         """
         nodes = self.trial.nodes.ready_nodes()
         if not nodes:
@@ -94,12 +102,13 @@ class Summing:
         self.trial.provers[0].wait_for(answer)
 
         def answered(rows: ViewRows | None, refusal: Refusal | None) -> None:
-            lags = rows is None or rows.behind or rows.awaited
-            answer.give(None if refusal is not None or lags else rows)
+            answer.give(None if refusal is not None else rows)
+
+        known = ViewVersion(*self._followed.version)
 
         def ask() -> None:
             try:
-                port.views.read("/", self.view, 0, UNKNOWN_VERSION, 0, answered)
+                port.views.read("/", self.view, 0, known, 0, answered, keyed=True)
             except Refusal:
                 answer.give(None)
 
@@ -109,7 +118,27 @@ class Summing:
             if answer.given:
                 break
             yield PAUSE_S
-        self.rows = answer.value if answer.given and answer.error is None else None
+        self.rows = None
+        if answer.given and answer.error is None and answer.value is not None:
+            self._follow(answer.value)
+
+    def _follow(self, found: ViewRows) -> None:
+        """Tell the follower what has changed. The follower knows the rows of a view that lags behind no
+        more.
+        """
+        self._followed.take(rows_read(found))
+        while self._followed.waiting:
+            told = told_row(self._followed.take_message())
+            key = str(told.key)
+            if told.row is None:
+                del self._told[key]
+            else:
+                self._told[key] = told.row
+        if found.complete and self._followed.version != NO_VERSION:
+            self.rows = [[row[field] for field in VIEW["fields"]] for row in self._told.values()]
+            if not found.unchanged:
+                rows, wanted = named(self.rows), named(found.rows)
+                self.trial.expect(rows == wanted, f"the follower has {rows}, and the view {wanted}")
 
     def until(self, bodies: Counter[str]) -> Steps:
         """Wait until the view has a message for each of these, and perhaps others that a client has
@@ -119,7 +148,7 @@ class Summing:
         rows: Rows = {}
         for _ in range(TRIES):
             yield from self.read()
-            rows = {} if self.rows is None else named(self.rows.rows)
+            rows = {} if self.rows is None else named(self.rows)
             if self.rows is not None and all(
                 rows.get(group, (0,))[0] >= row[0] for group, row in least.items()
             ):
@@ -187,7 +216,7 @@ def _empty(summing: Summing) -> Steps:
     """The view has no row once the queue is empty. A message that a lost node had may come back late."""
     for _ in range(TRIES):
         yield from summing.read()
-        if summing.rows is not None and not summing.rows.rows:
+        if summing.rows is not None and not summing.rows:
             return
         yield from summing.trial.pause()
         summing.check_owner()
