@@ -74,6 +74,12 @@ _REPLAY: Final = (
 )
 
 
+_FORECAST: Final = (
+    ("samples", "A file that keeps what nodes tell: each report adds a line, and forecasts by all of them."),
+    ("window", "How far forecasts look back: 30m, 12h or 7d; over everything by default."),
+)
+
+
 def _flag(name: str) -> str:
     return "--" + "".join(f"-{one.lower()}" if one.isupper() else one for one in name)
 
@@ -180,13 +186,14 @@ def replay(master: str | None, as_json: bool, progress: bool, **options: Any) ->
 
 
 @click.command()
-@_with(_CLUSTER[:-1])
+@_with(_CLUSTER[:-1], _FORECAST)
 @click.option("--html", metavar="FILE", help="Write the report as an HTML page, too.")
 @_of_jobs
 def report(master: str | None, as_json: bool, html: str | None, **options: Any) -> None:
     """Report on queues, from the journals of all nodes, and from nodes that run.
 
-    Time in queue, publish to settlement, redeliveries, dead letters, lag, fairness and hot keys.
+    Time in queue, publish to settlement, redeliveries, dead letters, lag, fairness, hot keys, and when queues
+    and disks fill.
     """
 
     def work() -> Report:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pipeline.report.durations import Durations
+from pipeline.report.series import Course
 
 HOT_KEYS: Final = 20
 """The routing keys that a report shows."""
@@ -24,7 +25,8 @@ class QueueFigures:
     ended without a settlement. `dead`: dead letters by reason. `leased`: messages by consumer, where
     the queue has a history. `settled`: messages by front end. `readers`: lags of subscriptions of a stream.
     `in_queue`: from the publish to the end; `settlement`: of settled messages alone. Journals do not
-    tell when a message was leased: they have leases with the entry that comes next.
+    tell when a message was leased: they have leases with the entry that comes next. `depth` and `held`:
+    messages and octets over time, as far as entries tell times, up to the time `until`, in milliseconds.
     """
 
     published: int = 0
@@ -39,6 +41,9 @@ class QueueFigures:
     readers: dict[str, int] = field(default_factory=dict)
     in_queue: Durations = field(default_factory=Durations)
     settlement: Durations = field(default_factory=Durations)
+    depth: Course = field(default_factory=Course)
+    held: Course = field(default_factory=Course)
+    until: int = 0
 
     def key(self, name: str, messages: int) -> None:
         """Count a routing key. Of more keys than fit, those that are rarest so far are forgotten."""
@@ -60,6 +65,9 @@ class QueueFigures:
         self.keys.update(other.keys)
         self.leased.update(other.leased)
         self.settled.update(other.settled)
+        self.depth.plus(other.depth)
+        self.held.plus(other.held)
+        self.until = max(self.until, other.until)
 
     @property
     def fairness(self) -> float | None:

@@ -7,8 +7,7 @@ entries: of arrivals in streams, of deaths, and of all entries of partitions wit
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from pipeline.message.runs import OWN_METHODS, messages_of
 from pipeline.octets.cursor import Range
 from pipeline.octets.ranges import Numbers
 from pipeline.report.figures import QueueFigures
+from pipeline.report.spans import PublishSpan, PublishSpans
 
 _TIME, _LEASED = 2, 3
 """Notes: when the owner proposed the entry; messages have gone to a consumer."""
@@ -26,31 +26,6 @@ _TIME, _LEASED = 2, 3
 _ENDS: Final[dict[int, str]] = {
     OpKind.SETTLE: "settled", OpKind.DISCARD: "rejected", OpKind.PURGE: "purged",
 }  # fmt: skip
-
-
-class _Times:
-    """When messages came: spans of numbers."""
-
-    def __init__(self) -> None:
-        self._firsts: list[int] = []
-        self._spans: list[tuple[int, int]] = []
-
-    def add(self, first: int, last: int, time: int) -> None:
-        place = bisect_right(self._firsts, first)
-        self._firsts.insert(place, first)
-        self._spans.insert(place, (last, time))
-
-    def within(self, first: int, last: int) -> list[tuple[int, int]]:
-        """(time, messages) of the spans that cover a range."""
-        place = max(bisect_right(self._firsts, first) - 1, 0)
-        found = []
-        for start, (end, time) in zip(self._firsts[place:], self._spans[place:], strict=True):
-            if start > last:
-                break
-            count = min(end, last) - max(start, first) + 1
-            if count > 0:
-                found.append((time, count))
-        return found
 
 
 class PartitionFold:
@@ -61,12 +36,16 @@ class PartitionFold:
         self.unknown = 0
         """Operations of newer releases, behind which the rest of a batch is not read."""
         self._alive: defaultdict[int, Numbers] = defaultdict(Numbers)
-        self._came: defaultdict[int, _Times] = defaultdict(_Times)
+        self._came: defaultdict[int, PublishSpans] = defaultdict(PublishSpans)
+        self._depth: Counter[int] = Counter()
+        self._held: defaultdict[int, float] = defaultdict(float)
+        self._changed: set[int] = set()
         self._prepared: dict[Key, list[tuple[int, int, int]]] = {}
         self._transfers: dict[int, dict[int, tuple[int, list[Range]]]] = {}
         self._places: dict[int, dict[str, int]] = {}
         self._last: dict[int, int] = {}
         self._now: int | None = None
+        self._until = 0
         self._front_end = 0
 
     def apply(self, data: bytes) -> None:
@@ -75,6 +54,17 @@ class PartitionFold:
         self._now = next((time for _, those in batches for one in those if (time := _time_of(one))), None)
         for batch, operations in batches:
             self._batch(data, batch, operations)
+        if self._now is not None:
+            self._sample(self._now)
+
+    def _sample(self, now: int) -> None:
+        """Note the depths of the queues that have changed since the last entry with a time."""
+        self._until = max(self._until, now)
+        for queue in self._changed:
+            figures = self.queues[queue]
+            figures.depth.add(now, self._depth[queue])
+            figures.held.add(now, round(self._held[queue]))
+        self._changed.clear()
 
     def _batch(self, data: bytes, batch: Batch, operations: list[AnyOperation]) -> None:
         number, self._front_end = batch.first, batch.front_end
@@ -93,6 +83,7 @@ class PartitionFold:
         """The figures, with what waits and how far readers are behind."""
         for queue, figures in self.queues.items():
             figures.waiting = self._alive[queue].count
+            figures.until = self._until
             for name, number in self._places.get(queue, {}).items():
                 behind = self._alive[queue].within(number + 1, self._last.get(queue, 0))
                 figures.readers[name] = sum(last - first + 1 for first, last in behind)
@@ -111,20 +102,34 @@ class PartitionFold:
                     figures.key(_text(message.routing_key), 1)
             else:
                 figures.key(_text(publish.routing_key), publish.messages)
-            self._come(queue, first, last)
+            self._come(queue, first, last, publish.size / publish.messages)
 
-    def _come(self, queue: int, first: int, last: int) -> None:
+    def _come(self, queue: int, first: int, last: int, octets: float) -> None:
+        """Messages come, of so many octets each."""
         self._alive[queue].add(first, last)
         self._last[queue] = max(self._last.get(queue, 0), last)
-        if self._now is not None:
-            self._came[queue].add(first, last, self._now)
+        self._came[queue].add(first, last, self._now, octets)
+        self._change(queue, last - first + 1, octets)
+
+    def _change(self, queue: int, messages: int, octets: float) -> None:
+        self._depth[queue] += messages
+        self._held[queue] += messages * octets
+        self._changed.add(queue)
+
+    def _gone(self, queue: int, first: int, last: int) -> list[PublishSpan]:
+        """Messages that were there have gone: when they came, by parts."""
+        parts = self._came[queue].within(first, last)
+        for part in parts:
+            self._change(queue, -part.messages, part.octets)
+        return parts
 
     def _refer(self, operation: Operation) -> None:
         queue, source = operation.queue or 0, operation.fields["source"]
         for first, last in self._alive[source].within(*operation.ranges[0]):
             for part in self._alive[queue].outside(first, last):
                 self.queues[queue].published += part[1] - part[0] + 1
-                self._come(queue, *part)
+                for one in self._came[source].within(*part):
+                    self._come(queue, one.first, one.first + one.messages - 1, one.octets)
 
     # -- messages go ------------------------------------------------------------------------------
 
@@ -132,12 +137,12 @@ class PartitionFold:
         """Count messages that leave; returns how many of them were there."""
         figures, now = self.queues[queue], self._now
         gone = [part for one in ranges for part in self._alive[queue].take(*one)]
-        for first, last in gone if now is not None else ():
-            assert now is not None
-            for time, messages in self._came[queue].within(first, last):
-                figures.in_queue.add(now - time, messages)
-                if word == "settled":
-                    figures.settlement.add(now - time, messages)
+        for one in (part for span in gone for part in self._gone(queue, *span)):
+            if now is None or one.time is None:
+                continue
+            figures.in_queue.add(now - one.time, one.messages)
+            if word == "settled":
+                figures.settlement.add(now - one.time, one.messages)
         found = sum(last - first + 1 for first, last in gone)
         if found:
             figures.ended[word] += found
@@ -182,6 +187,8 @@ class PartitionFold:
         alive = self._alive.pop(queue, Numbers())
         if alive:
             self.queues[queue].ended["deleted with the queue"] += alive.count
+            for span in alive:
+                self._gone(queue, *span)
 
     # -- transactions, consumers, readers -----------------------------------------------------------
 
@@ -195,6 +202,7 @@ class PartitionFold:
         for queue, first, last in () if fields["committed"] else rows:
             for low, high in self._alive[queue].take(first, last):
                 self.queues[queue].published -= high - low + 1
+                self._gone(queue, low, high)
 
     def _note(self, operation: Operation) -> None:
         if operation.fields["note"] != _LEASED:

@@ -11,6 +11,7 @@ from pipeline.journal.raft import NORMAL
 from pipeline.octets.cursor import MalformedError
 from pipeline.report.figures import QueueFigures
 from pipeline.report.fold import PartitionFold
+from pipeline.report.samples import Forecasted
 from pipeline.sources.committed import (
     Committed,
     CommittedEntry,
@@ -32,7 +33,7 @@ class Followed(NamedTuple):
 @dataclass(slots=True)
 class Report:
     """The figures of queues by name. `nodes` and `running`: what nodes that run tell, by address and by
-    queue.
+    queue. `forecasts`: when queues and disks fill.
     """
 
     queues: dict[str, QueueFigures] = field(default_factory=dict)
@@ -40,6 +41,7 @@ class Report:
     unknown: int = 0
     nodes: dict[str, Any] = field(default_factory=dict)
     running: dict[str, dict[str, int]] = field(default_factory=dict)
+    forecasts: list[Forecasted] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -48,6 +50,7 @@ class Report:
             "queues": {name: one.as_json() for name, one in sorted(self.queues.items())},
             "nodes": self.nodes,
             "running": dict(sorted(self.running.items())),
+            "forecasts": [one.as_json() for one in self.forecasts],
         }
 
 

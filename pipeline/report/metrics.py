@@ -21,7 +21,10 @@ _OF_QUEUES: Final = {
     "redelivered": "quorate_queue_messages_redelivered_total",
     "dead_lettered": "quorate_queue_messages_dead_lettered_total",
 }
-_DISK_FREE: Final = "quorate_disk_free_bytes"
+_OF_DISKS: Final = {
+    "disk_free_bytes": "quorate_disk_free_bytes",
+    "disk_free_limit_bytes": "rabbitmq_disk_space_available_limit_bytes",
+}
 
 
 class Sample(NamedTuple):
@@ -64,13 +67,18 @@ def quantile_of(samples: Iterable[Sample], histogram: str, part: float) -> float
 
 
 def node_figures(samples: list[Sample]) -> dict[str, Any]:
-    """The latencies of a node since its process began, and the room on its disk."""
+    """The latencies of a node since its process began, the room on its disk, and the room below which
+    publishers are held back.
+    """
     latencies = {
         kind: {name: quantile_of(samples, histogram, part) for name, part in _QUANTILES.items()}
         for kind, histogram in _LATENCIES.items()
     }
-    free = next((int(one.value) for one in samples if one.name == _DISK_FREE), None)
-    return {"latency": latencies, "disk_free_bytes": free}
+    disks = {
+        figure: next((int(one.value) for one in samples if one.name == metric), None)
+        for figure, metric in _OF_DISKS.items()
+    }
+    return {"latency": latencies, **disks}
 
 
 def queue_figures(samples: Iterable[Sample]) -> dict[str, dict[str, int]]:

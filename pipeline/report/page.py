@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pipeline.report.job import Report
 
@@ -42,6 +42,7 @@ def tables_of(report: Report) -> list[Table]:
         _hot_keys(queues),
         _nodes(told["nodes"]),
         _running(told["running"]),
+        _forecasts(told["forecasts"]),
     ]
     return [one for one in found if one.rows]
 
@@ -78,6 +79,36 @@ def _running(running: dict[str, dict[str, int]]) -> Table:
     rows = [(name, *map(_figure, one.values())) for name, one in running.items()]
     heads = ("queue", "consumers", "ready", "leased", "redelivered", "dead letters")
     return Table("Queues now", heads, rows)
+
+
+def _forecasts(forecasts: list[dict[str, Any]]) -> Table:
+    rows = []
+    for one in forecasts:
+        tested = one["back_test"] or dict.fromkeys(("error", "largest_error"))
+        figures = one["value"], one["limit"], _rounded(one["rate_per_s"], _HOUR_S)
+        times = (_time(one[name]) for name in ("fills_at", "earliest", "latest"))
+        errors = _rounded(tested["error"]), _rounded(tested["largest_error"])
+        samples = one["samples"], one["window_s"]
+        name = f"{one['name']}, {one['figure']}"
+        rows.append(
+            (name, *map(_figure, figures), one["outlook"], *times, *map(_figure, (*errors, *samples)))
+        )
+    heads = (
+        "queue or disk", "now", "limit", "an hour", "outlook", "full at", "earliest", "latest",
+        "back-tested error", "largest", "samples", "window, s",
+    )  # fmt: skip
+    return Table("When queues and disks fill", heads, rows)
+
+
+_HOUR_S: Final = 3600
+
+
+def _rounded(value: float | None, times: int = 1) -> int | None:
+    return None if value is None else round(value * times)
+
+
+def _time(text: str | None) -> str:
+    return "-" if text is None else text.removesuffix("+00:00") + "Z"
 
 
 def _durations(title: str, name: str, queues: dict[str, Any]) -> Table:

@@ -281,6 +281,7 @@ def test_metrics_of_nodes_and_queues() -> None:
     assert node_figures(samples) == {
         "latency": {"confirm": {"p50_s": 0.001, "p99_s": 0.01}, "delivery": {"p50_s": None, "p99_s": None}},
         "disk_free_bytes": 1_500_000_000,
+        "disk_free_limit_bytes": None,
     }
     assert queue_figures(samples) == {
         'a "b"': {"consumers": 0, "ready": 8, "leased": 2, "redelivered": 0, "dead_lettered": 0}

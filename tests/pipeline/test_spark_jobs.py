@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,10 +24,11 @@ from pipeline.options import OptionError
 from pipeline.replay.job import Target
 from pipeline.replay.selection import Selection
 from pipeline.replay.staging import StagesPiece
+from pipeline.report.forecast import FEWEST_LEVELS
 from pipeline.sources.topics import TopicMessages
 from tests.pipeline.test_spark_archive import publish, stream, table_of
 from tests.pipeline.test_spark_sink import channel, cluster, options
-from tests.processes.nodes import until
+from tests.processes.nodes import Cluster, until
 from tests.structure.tree import ROOT
 
 __all__ = ["channel", "cluster", "options", "stream"]
@@ -130,3 +132,32 @@ def test_a_report_has_metrics_of_nodes_that_run(options: dict[str, str], channel
     made = until(seen, "the metrics have the stream")
     (node,) = made["nodes"].values()
     assert node["disk_free_bytes"] > 0 and node["latency"]["confirm"]["p50_s"] > 0
+
+
+@pytest.mark.requirement("F8.7")
+def test_a_forecast_by_spark_is_that_of_one_process(
+    options: dict[str, str], cluster: Cluster, channel: Any, tmp_path: Path
+) -> None:
+    """The stream has a limit, which the node tells; times come from the journal."""
+    arguments = {"x-queue-type": "stream", "x-max-length-bytes": 10**9}
+    channel.queue_declare("forecast", durable=True, arguments=arguments)
+    for _ in range(2 * FEWEST_LEVELS + 1):
+        publish(channel, "forecast", b"x" * 1000)
+    samples = tmp_path / "samples"
+    copied = shutil.copytree(cluster[0].local.config.data_dir, tmp_path / "n1")
+    asked = {"journals": str(copied)}
+    # The journal has no snapshot of the catalog yet, which would tell the name. A node writes with the next
+    # entry that an entry is committed.
+    counts = {name: one.published for name, one in report(asked).queues.items()}
+    (number,) = [name for name, published in counts.items() if published >= 2 * FEWEST_LEVELS]
+    asked |= {**options, "queueNames": f"{number}=forecast", "samples": str(samples)}
+
+    def told(master: str | None) -> dict[str, Any]:
+        found = report(asked, master).as_json()["forecasts"]
+        return {one["figure"]: one for one in found if one["name"] == "forecast"}
+
+    here, there = told(None), told("local[2]")
+    assert here["octets"] == there["octets"] and len(samples.read_text().splitlines()) == 2
+    assert here["octets"]["limit"] == 10**9 and here["octets"]["rate_per_s"] > 0
+    assert here["octets"]["back_test"]["ahead_s"] > 0
+    assert here["octets"]["value"] >= 2 * FEWEST_LEVELS * 1000
