@@ -20,7 +20,7 @@ from node.message.streams import (
 )
 from node.queue.placement_arguments import EACH_NODE, X_DOMAIN, X_INITIAL_OWNER, X_OWNERS, X_REPLICATION
 
-FORMAT_LEVEL: Final = 33
+FORMAT_LEVEL: Final = 34
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
@@ -56,6 +56,7 @@ With level 30 the catalog keeps barriers under names, and nodes filter the messa
 With level 31 batches of commands rename queues.
 With level 32 queues may have a part for each node, and parts come and go with the nodes.
 With level 33 owners tell the keys of the rows of views.
+With level 34 takes of readers may have an end.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -191,6 +192,9 @@ and owners keep the branches of epochs until their ledger decides them.
 
 TAKES_IN_LOGS: Final = 28
 """From this level on nodes read logs and snapshots with the steps of takes (`node.queue.take_operations`)."""
+
+ENDS_OF_TAKES: Final = 34
+"""From this level on owners take from front ends the position behind all messages of a take."""
 
 READERS_OF_STREAMS: Final = 29
 """From this level on nodes read logs and snapshots with the readers of streams, and with the number of

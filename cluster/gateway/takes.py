@@ -28,21 +28,36 @@ class FrontEndTakes:
         """Whether all members of the cluster hold messages for readers."""
         return self._formats.know_takes()
 
+    @property
+    def end(self) -> bool:
+        """Whether all members take the end of a take."""
+        return self._formats.know_ends_of_takes()
+
     def take(
-        self, queue: QueueRef, reader: bytes, number: int, rows: int, octets: int, answer: TellTake
+        self,
+        queue: QueueRef,
+        reader: bytes,
+        number: int,
+        rows: int,
+        octets: int,
+        answer: TellTake,
+        *,
+        end: int = 0,
     ) -> None:
         """Hold up to `rows` messages under a number, or tell those that are held; with `octets`, messages
-        whose entries have about so many octets.
+        whose entries have about so many octets; with `end`, messages in front of this number.
         """
-        self._ask(queue, [TAKE, reader, number, rows, octets], answer)
+        self._ask(queue, [TAKE, reader, number, rows, octets, *([end] if end else [])], answer)
 
     def settle(self, queue: QueueRef, reader: bytes, number: int, answer: TellTake) -> None:
         """Settle the messages of the takes up to a number."""
         self._ask(queue, [SETTLE_TAKES, reader, number], answer)
 
-    def release(self, queue: QueueRef, reader: bytes, answer: TellTake) -> None:
-        """Give the messages of the reader's takes back, and forget the reader."""
-        self._ask(queue, [RELEASE, reader], answer)
+    def release(self, queue: QueueRef, reader: bytes, number: int, answer: TellTake) -> None:
+        """Give the messages of the reader's takes back, and forget the reader. `number`: the last one that
+        the reader has asked for; 0 for whatever reader has the name.
+        """
+        self._ask(queue, [RELEASE, reader, number], answer)
 
     def show(self, queue: QueueRef, answer: TellTake) -> None:
         """Show all readers of a queue."""

@@ -79,10 +79,12 @@ def taken_messages(machine: PartitionMachine, queue: int, take: NamedTake, first
     know the take, and TakeOverError.
     """
     state = machine.queues.get(queue)
-    reader = None if state is None or state.takes is None else state.takes.readers.get(take.reader)
-    if state is None or reader is None or take.number > reader.last:
+    if state is None or state.takes is None:
         raise NotAppliedError
-    held = reader.held.get(take.number)
+    reader = state.takes.readers.get(take.reader)
+    if take.number > (state.takes.released_upto if reader is None else reader.last):
+        raise NotAppliedError
+    held = None if reader is None else reader.held.get(take.number)
     if held is None:
         raise TakeOverError
     return RangeSet(state.alive.intersections(held.messages.intersection(first, end - 1)))

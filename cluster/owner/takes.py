@@ -34,15 +34,20 @@ from node.queue.delivery_state import DeliveryState
 from node.queue.dispatch import QueueOwner
 from node.queue.operations import TAKES, OpKind, Return, Settle
 from node.queue.take_operations import LAST_TAKE, TakeStep, UpdateTake, encode_take
-from node.queue.takes import MOST_READERS, QueueTakes, TakingReader
+from node.queue.takes import EVERY_RELEASED_READER, MOST_READERS, QueueTakes, TakingReader
 from node.ranges.range_set import Range, count_of
 
 MOST_TAKEN_RANGES: Final = 65_536
 """Ranges of messages that one take has at most. A take that would have more has fewer messages."""
 
+NUMBERS_UNDER_WAY: Final = 1024
+"""So many numbers behind the last one a reader may have asked for when it is released."""
+
 
 class TakeQuestion(NamedTuple):
-    """A request of a front end. `number`: of the take; `rows` and `octets`: of a new one at most."""
+    """A request of a front end. `number`: of the take, or the last one of a reader that is released; `rows`
+    and `octets`: of a new take at most; `end`: the number behind its messages, 0 for none.
+    """
 
     front_end: int
     request: int
@@ -52,6 +57,7 @@ class TakeQuestion(NamedTuple):
     number: int = 0
     rows: int = 0
     octets: int = 0
+    end: int = 0
 
 
 class OwnedTakes:
@@ -88,7 +94,7 @@ class OwnedTakes:
         elif asked.queue not in self._owner.queues:
             self._read(asked, NOT_FOUND)
         elif asked.deed == SHOW_TAKES:
-            self._read(asked, [SHOW_TAKES, self._shown(asked.queue)])
+            self._read(asked, [SHOW_TAKES, *self._shown(asked.queue)])
         elif asked.deed == RELEASE:
             self._release(asked)
         elif asked.deed == SETTLE_TAKES:
@@ -112,14 +118,14 @@ class OwnedTakes:
     def _answer(self, asked: TakeQuestion, value: list[Any]) -> None:
         self._owner.front_ends.answer(asked.front_end, asked.request, value)
 
-    def _step(self, update: UpdateTake, then: Callable[[], None], *before: bytes | None) -> None:
-        """Log a step with the operations before it, in one entry; `then` is called when the entry is
+    def _step(self, updates: list[UpdateTake], then: Callable[[], None], before: bytes | None = None) -> None:
+        """Log steps of one queue behind an operation, in one entry; `then` is called when the entry is
         applied.
         """
-        self._stepping.add(update.queue)
-        operations = [*(one for one in before if one is not None), encode_take(OpKind.TAKE, update)]
-        self._owner.operation(b"".join(operations))
-        self._owner.proposal.committed.append(partial(self._stepped, update.queue, then))
+        queue = updates[0].queue
+        self._stepping.add(queue)
+        self._owner.operation((before or b"") + b"".join(encode_take(OpKind.TAKE, one) for one in updates))
+        self._owner.proposal.committed.append(partial(self._stepped, queue, then))
 
     def _stepped(self, queue: int, then: Callable[[], None]) -> None:
         self._stepping.discard(queue)
@@ -129,15 +135,22 @@ class OwnedTakes:
         """The answer about a number that the state has; None for the next number of a reader."""
         if asked.queue not in self._owner.machine.queues:
             return NOT_FOUND
-        reader = self._reader(asked) or TakingReader()
-        if asked.number <= reader.committed:
-            return [TAKE_SETTLED, reader.committed]
-        if asked.number in reader.held:
-            take = reader.held[asked.number]
-            return [HELD, take.time, list(take.messages.ranges())]
-        if asked.number <= reader.ended:
-            return [ENDED]
-        return None if asked.number == reader.last + 1 else [NOT_NEXT, reader.last]
+        reader, number = self._reader(asked), asked.number
+        if reader is None:
+            last = self._takes(asked.queue).released_upto
+            if number <= last:
+                return [NOT_KNOWN]
+        else:
+            last = reader.last
+            if number in reader.held:
+                take = reader.held[number]
+                return [HELD, take.time, list(take.messages.ranges())]
+            # In front of a number that is committed no one knows which of the ended ones were committed.
+            if number <= reader.ended and not number <= reader.committed <= reader.ended:
+                return [ENDED]
+            if number <= reader.committed:
+                return [TAKE_SETTLED, reader.committed]
+        return None if number == last + 1 else [NOT_NEXT, last]
 
     # -- steps ----------------------------------------------------------------------------------
 
@@ -152,15 +165,22 @@ class OwnedTakes:
             self._read(asked, known)
         elif (unfit := self._unfit(asked.queue, queue)) is not None:
             self._read(asked, [UNFIT, unfit])
-        elif self._reader(asked) is None and len(self._takes(asked.queue)) >= MOST_READERS:
+        elif self._reader(asked) is None and len(self._takes(asked.queue).named()) >= MOST_READERS:
             self._read(asked, [TOO_MANY_READERS])
         elif ranges := self._chosen(queue, asked):
             _hold(queue.delivery, ranges)
             now = self._owner.wall_ms()
             step = UpdateTake(asked.queue, TakeStep.TAKEN, asked.reader, asked.number, now, tuple(ranges))
-            self._step(step, partial(self._tell, asked))
+            self._step([*self._before_first(asked), step], partial(self._tell, asked))
         else:
             self._read(asked, [NOTHING_READY])
+
+    def _before_first(self, asked: TakeQuestion) -> list[UpdateTake]:
+        """The numbers of readers that were released have ended for a new reader, of the same name or not."""
+        last = self._takes(asked.queue).released_upto
+        if not last or self._reader(asked) is not None:
+            return []
+        return [UpdateTake(asked.queue, TakeStep.ENDED, asked.reader, last)]
 
     def _tell(self, asked: TakeQuestion) -> None:
         """The step of a request is applied."""
@@ -188,6 +208,8 @@ class OwnedTakes:
         delivery, found, weighing = queue.delivery, list[Range](), _Weighing(self._owner, asked.octets)
         rows, alive = asked.rows, delivery.state.alive
         through = min(delivery.offered_to, delivery.deepest)
+        if asked.end:
+            through = min(through, asked.end - 1)
         for low, high in delivery.ready.ranges():
             for first, last in alive.intersection(low, min(high, through)) if low <= through else ():
                 end = weighing.fitting(first, min(last, first + rows - 1))
@@ -207,43 +229,50 @@ class OwnedTakes:
         else:
             settled = Settle(asked.queue, reader.messages(asked.number))
             step = UpdateTake(asked.queue, TakeStep.COMMITTED, asked.reader, asked.number)
-            self._step(step, partial(self._tell, asked), take_settle(self._owner, TAKES, settled))
+            self._step([step], partial(self._tell, asked), take_settle(self._owner, TAKES, settled))
 
     def _release(self, asked: TakeQuestion) -> None:
-        reader = self._reader(asked)
-        if reader is None:
+        """A reader that is not known may have requests under way all the same."""
+        reader, released = self._reader(asked), self._takes(asked.queue).released_upto
+        last = released if reader is None else reader.last
+        if asked.number and asked.number < last + (reader is None):
             self._read(asked, [NOT_KNOWN])
-        else:
-            step = UpdateTake(asked.queue, TakeStep.RELEASED, asked.reader, reader.last)
-            self._give_back(step, reader, partial(self._answer, asked, [NOT_KNOWN]))
+            return
+        upto = max(released, asked.number or min(last + NUMBERS_UNDER_WAY, LAST_TAKE - 1))
+        steps = [UpdateTake(asked.queue, TakeStep.COMMITTED, EVERY_RELEASED_READER, upto)]
+        if reader is not None:
+            steps.insert(0, UpdateTake(asked.queue, TakeStep.RELEASED, asked.reader, last))
+        self._give_back(steps, reader or TakingReader(), partial(self._answer, asked, [NOT_KNOWN]))
 
-    def _give_back(self, step: UpdateTake, reader: TakingReader, then: Callable[[], None]) -> None:
+    def _give_back(self, steps: list[UpdateTake], reader: TakingReader, then: Callable[[], None]) -> None:
         """Return the messages of a reader's takes to their places in the queue. Their next deliveries are
         marked redelivered: the reader may have had them.
         """
-        ranges = reader.messages(LAST_TAKE)
+        ranges, number = reader.messages(LAST_TAKE), steps[0].queue
 
         def returned() -> None:
-            queue = self._owner.queues.get(step.queue)
+            queue = self._owner.queues.get(number)
             if queue is not None:
                 for part in ranges:
                     queue.lifecycle.release(TAKES, *part)
-                self._owner.mark(step.queue)
+                self._owner.mark(number)
             then()
 
-        self._step(step, returned, take_return(self._owner, TAKES, Return(step.queue, ranges, False)))
+        given = take_return(self._owner, TAKES, Return(number, ranges, False)) if ranges else None
+        self._step(steps, returned, given)
 
-    def _shown(self, queue: int) -> list[list[Any]]:
-        readers = sorted(self._takes(queue).readers.items())
-        return [
+    def _shown(self, queue: int) -> list[Any]:
+        takes = self._takes(queue)
+        rows = [
             [
                 name,
                 one.committed,
                 one.ended,
                 [[number, take.time, len(take.messages)] for number, take in sorted(one.held.items())],
             ]
-            for name, one in readers
+            for name, one in takes.named()
         ]
+        return [rows, takes.released_upto, self._owner.machine.next_sequence]
 
     # -- time-outs ------------------------------------------------------------------------------
 
@@ -266,7 +295,7 @@ class OwnedTakes:
             messages = count_of(reader.messages(LAST_TAKE))
             overdue = OverdueTake(queue, name, len(reader.held), messages)
             step = UpdateTake(queue, TakeStep.ENDED, name, reader.last)
-            self._give_back(step, reader, partial(self._context.overdue_takes.note, overdue))
+            self._give_back([step], reader, partial(self._context.overdue_takes.note, overdue))
 
 
 def _hold(delivery: DeliveryState, ranges: list[Range]) -> None:

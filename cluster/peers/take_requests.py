@@ -12,19 +12,23 @@ TAKE_REQUEST: Final = "take"
 
 TAKE: Final = "take"
 """The deed: hold messages under a number, or say which are held. The number, messages at most and octets at
-most follow.
+most follow; and, from format level 34 on, the number behind all messages of a new take, 0 for none.
 """
 
 SETTLE_TAKES: Final = "settle_takes"
 """The deed: settle the messages of the takes up to a number, which follows."""
 
 RELEASE: Final = "release"
-"""The deed: give the messages of the reader's takes back to the queue, and forget the reader."""
+"""The deed: give the messages of the reader's takes back to the queue, and forget the reader. The last number
+that the reader has asked for may follow, 0 for any: a reader with a later number is another one of that name,
+and stays.
+"""
 
 SHOW_TAKES: Final = "show_readers"
 """The deed: show all readers. Also the first item of the answer, which rows follow: a name, the last
 committed and the last ended number, and rows of held takes: the number, when, in milliseconds since the
-epoch, and the number of messages.
+epoch, and the number of messages. Behind the rows are the number behind which new readers begin, and the
+number of the next message of the partition; an owner of an earlier release tells neither.
 """
 
 HELD: Final = "held"

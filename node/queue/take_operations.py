@@ -40,7 +40,9 @@ class TakeStep(IntEnum):
     The reader stays.
     """
     RELEASED = 4
-    """The queue forgets the reader: a RETURN in front of the step has the messages of its takes."""
+    """The queue forgets the reader: a RETURN in front of the step has the messages of its takes. A COMMITTED
+    of the reader with the empty name, which follows, has the number behind which new readers begin.
+    """
 
 
 class UpdateTake(NamedTuple):

@@ -10,6 +10,8 @@ ascend by one, from 1 on. States of a number:
     held       Return, ENDED                  ended: the number gives no messages any more
     any        Return, RELEASED               -, with all numbers of the reader
 
+No number of a reader that was released comes again (`QueueTakes.released_upto`).
+
 The messages of a take are in the queue (`QueueState.alive`) until they are settled.
 """
 
@@ -26,6 +28,11 @@ WITH_TAKES: Final = 8
 
 MOST_READERS: Final = 1024
 """The most readers of a queue."""
+
+EVERY_RELEASED_READER: Final = b""
+"""The name, which no client may use, under which the takes of a queue have one number as committed: the last
+one that a reader which was released has used, or may still ask for.
+"""
 
 _COUNT = Struct("<I")
 _READER = Struct("<BQQI")
@@ -82,6 +89,18 @@ class QueueTakes:
 
     def __len__(self) -> int:
         return len(self.readers)
+
+    @property
+    def released_upto(self) -> int:
+        """The number behind which a new reader begins: a request of a reader that was released has no higher
+        one. So the request, which may come late, takes and settles nothing. 0 before the first release.
+        """
+        known = self.readers.get(EVERY_RELEASED_READER)
+        return 0 if known is None else known.committed
+
+    def named(self) -> list[tuple[bytes, TakingReader]]:
+        """The readers with their names, in the order of these."""
+        return sorted((name, one) for name, one in self.readers.items() if name != EVERY_RELEASED_READER)
 
     def messages(self) -> RangeSet:
         """All messages that are held for readers."""

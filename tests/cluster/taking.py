@@ -27,10 +27,10 @@ class Reader(OwnedQueue):
         state = machine_of(self.replica(node)).queues.get(self.definition.id)
         return QueueTakes() if state is None or state.takes is None else state.takes
 
-    def take(self, node: str, number: int, rows: int = 100, octets: int = 0) -> Asked:
+    def take(self, node: str, number: int, rows: int = 100, octets: int = 0, end: int = 0) -> Asked:
         port, asked = self.site.front_end(node), Asked(self.site)
         self.site.nodes[node].input(
-            lambda: port.takes.take(self._ref(node), self.reader, number, rows, octets, asked.take)
+            lambda: port.takes.take(self._ref(node), self.reader, number, rows, octets, asked.take, end=end)
         )
         return asked
 
@@ -41,9 +41,11 @@ class Reader(OwnedQueue):
         )
         return asked
 
-    def release(self, node: str) -> Asked:
+    def release(self, node: str, number: int = 0) -> Asked:
         port, asked = self.site.front_end(node), Asked(self.site)
-        self.site.nodes[node].input(lambda: port.takes.release(self._ref(node), self.reader, asked.take))
+        self.site.nodes[node].input(
+            lambda: port.takes.release(self._ref(node), self.reader, number, asked.take)
+        )
         return asked
 
     def show(self, node: str) -> list[Any]:
@@ -52,6 +54,21 @@ class Reader(OwnedQueue):
         self.site.nodes[node].input(lambda: port.takes.show(self._ref(node), asked.take))
         assert asked.answer == "show_readers"
         return list(asked.told[0][1])
+
+    def next(self, node: str) -> int:
+        """The first number of a reader that the queue does not know."""
+        return self._told_of_all(node)[0] + 1
+
+    def end(self, node: str) -> int:
+        """The number behind all messages of the queue."""
+        return self._told_of_all(node)[1]
+
+    def _told_of_all(self, node: str) -> tuple[int, int]:
+        port, asked = self.site.front_end(node), Asked(self.site)
+        self.site.nodes[node].input(lambda: port.takes.show(self._ref(node), asked.take))
+        assert asked.answer == "show_readers"
+        _, _, released, end = asked.told[0]
+        return released, end
 
     def _ref(self, node: str) -> Any:
         return self.site.front_end(node).queue("/", self.name, 0)

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from cluster.admin.api.errors import ApiError
+from cluster.config.formats import ENDS_OF_TAKES
+from cluster.owner.takes import NUMBERS_UNDER_WAY
 from tests.cluster.taking import Reader
 from tests.inside import machine_of
 from tests.site import Client, Site
@@ -88,6 +90,43 @@ def test_released_messages_are_in_their_places_and_marked(takes: Takes) -> None:
     assert takes.show("n1") == []
 
 
+@pytest.mark.parametrize("released", [0, 2])
+def test_late_requests_of_a_reader_that_was_released_do_nothing(takes: Takes, released: int) -> None:
+    """Whether the release states the last number that the reader has asked for, or not."""
+    takes.taken(takes.take("n1", 1, rows=2))
+    assert takes.release("n2", released).answer == "released"
+    for number in (1, 2):
+        assert takes.take("n1", number).answer == takes.settle("n3", number).answer == "released"
+    assert takes.show("n1") == []
+    first = takes.next("n2")
+    assert first == 1 + (released or 1 + NUMBERS_UNDER_WAY)
+    takes.taken(takes.take("n2", first, rows=4))
+    for number in (1, 2):
+        assert takes.take("n1", number).answer == takes.settle("n3", number).answer == "ended"
+        assert takes.release("n1", number).answer == "released"
+    assert takes.read(first) == BODIES[:4]
+    assert takes.settle("n1", first).answer == "settled"
+    assert takes.settle("n1", 1).answer == "ended"
+    assert takes.take("n1", first).answer == "settled"
+    assert takes.left() == BODIES[4:]
+
+
+def test_a_take_that_comes_behind_the_release_of_its_reader_makes_no_reader(takes: Takes) -> None:
+    """The queue has never known the reader: the client has given up before its first take came."""
+    assert takes.release("n2", 1).answer == "released"
+    assert takes.take("n1", 1).answer == "released" and takes.show("n1") == []
+    assert takes.release("n1", 1).answer == "released"
+    assert takes.next("n3") == 2
+    other = Reader(takes.site, QUEUE, b"other")
+    assert other.take("n1", 1).answer == "released" and other.take("n1", 3).answer == "not_next"
+    for name in ("n1", "n2", "n3"):
+        takes.site.nodes[name].stop(power=True)
+    takes.site.run(1.0)
+    takes.restart("n1", "n2", "n3")
+    assert takes.take("n1", 1).answer == "released"
+    assert other.taken(other.take("n2", 2, rows=3)) and takes.next("n1") == 2
+
+
 def test_numbers_ascend_by_one(takes: Takes) -> None:
     asked = takes.take("n1", 2)
     assert asked.answer == "not_next" and asked.told == [["not_next", 0]]
@@ -112,13 +151,32 @@ def test_readers_have_messages_and_numbers_of_their_own(takes: Takes) -> None:
 
 def test_a_take_has_octets_of_entries_at_most(takes: Takes) -> None:
     ranges = takes.taken(takes.take("n1", 1))
-    assert takes.release("n1").answer == "released"
-    (whole,) = takes.plan(1, takes.taken(takes.take("n1", 1)), 1 << 30)
-    assert whole[2] == 10 and takes.release("n1").answer == "released"
-    few = takes.taken(takes.take("n1", 1, octets=whole[3] // 2))
-    assert takes.bodies(1, few) == BODIES[:5]
-    assert takes.taken(takes.take("n1", 2, octets=1))[0][1] < ranges[-1][1]
-    assert len(takes.plan(1, few, 1)) == 5
+    assert takes.release("n1", 1).answer == "released"
+    (whole,) = takes.plan(2, takes.taken(takes.take("n1", 2)), 1 << 30)
+    assert whole[2] == 10 and takes.release("n1", 2).answer == "released"
+    few = takes.taken(takes.take("n1", 3, octets=whole[3] // 2))
+    assert takes.bodies(3, few) == BODIES[:5]
+    assert takes.taken(takes.take("n1", 4, octets=1))[0][1] < ranges[-1][1]
+    assert len(takes.plan(3, few, 1)) == 5
+
+
+def test_a_take_has_no_message_from_its_end_on(takes: Takes) -> None:
+    first = takes.taken(takes.take("n1", 1, rows=2))
+    end = takes.end("n2")
+    takes.publish(b"late")
+    assert takes.take("n3", 2, end=first[0][0]).answer == "empty"
+    ranges = takes.taken(takes.take("n3", 2, end=end))
+    assert takes.bodies(2, ranges) == BODIES[2:]
+    assert takes.take("n1", 3, end=end).answer == "empty"
+    assert takes.taken(takes.take("n1", 2, end=1)) == ranges
+    assert takes.read(3) == [b"late"]
+
+
+def test_no_take_has_an_end_while_a_member_runs_an_older_release(takes: Takes) -> None:
+    broker, port = takes.site.nodes["n2"].broker, takes.site.front_end("n2")
+    assert port.takes.end
+    broker._peer_formats.own = ENDS_OF_TAKES - 1
+    assert port.takes.known and not port.takes.end
 
 
 @pytest.mark.parametrize("moment", ["before", "logged", "told"])
@@ -171,7 +229,7 @@ def test_the_owner_dies_around_a_release(takes: Takes, moment: str) -> None:
     takes.taken(takes.take(other, 1, rows=4))
     asked = takes.release(other)
     if moment == "logged":
-        takes.site.until(lambda: not len(takes.takes(owner)), step_s=0.0001)
+        takes.site.until(lambda: not takes.takes(owner).named(), step_s=0.0001)
         assert not asked.told
     elif moment == "told":
         takes.site.until(lambda: asked.told, step_s=0.0001)
@@ -294,6 +352,12 @@ def test_blocks_of_a_take_end_with_the_take(takes: Takes) -> None:
     with pytest.raises(ApiError, match="410"):
         takes.bodies(1, ranges)
     with pytest.raises(ApiError, match="409"):
+        takes.bodies(2, ranges)
+    takes.publish(b"late")
+    ranges = takes.taken(takes.take("n1", 2))
+    assert takes.release("n1", 2).answer == "released"
+    takes.site.run(1.0)
+    with pytest.raises(ApiError, match="410"):
         takes.bodies(2, ranges)
 
 

@@ -81,12 +81,32 @@ def test_takes_are_read_and_committed_at_every_node(cluster: Cluster, channel: C
     _check_refusals(cluster, takers[0], reader)
     _check_rights(cluster, name)
     left = len(found[0][2])
-    takers[2].release(reader)
-    takers[2].release(reader)
-    assert takers[1].readers("/", name) == []
+    _check_the_release(takers, reader)
     method, _, body = publisher.basic_get(name, auto_ack=True)
     assert method.redelivered and int(body[:6]) == found[0][2][0]
     until(lambda: counts() == (left - 1, 0), "the messages of the last take are ready")
+
+
+def _check_the_release(takers: list[TakeClient], reader: QueueReader) -> None:
+    """Requests that come late do nothing, and a new reader begins behind them."""
+    known = takers[0].reader(reader)
+    assert (known.committed, known.held, known.next) == (2, [3], 4) and known.end is not None
+    takers[2].release(reader, 2)
+    assert takers[1].reader(reader) == known
+    with pytest.raises(LogApiError, match="its identity is") as caught:
+        takers[1].release(reader, 4, "0123abcd")
+    assert (caught.value.status, caught.value.facts["error"]) == (410, "another_queue")
+    assert caught.value.facts["identity"] == known.identity == known.end[:8]
+    takers[2].release(reader, 4, known.identity)
+    takers[2].release(reader, 4)
+    assert takers[1].readers("/", reader.queue) == []
+    for late in (lambda: takers[0].take(reader, 4), lambda: takers[1].commit(reader, 3)):
+        with pytest.raises(LogApiError, match="has no such reader"):
+            late()
+    again = takers[1].reader(reader)
+    assert (again.committed, again.held, again.next, again.end) == (0, [], 5, known.end)
+    assert takers[1].take(reader, 5, end=f"{known.identity}{1:016x}", identity=known.identity).state == EMPTY
+    assert takers[0].readers("/", reader.queue) == []
 
 
 def _check_refusals(cluster: Cluster, taker: TakeClient, reader: QueueReader) -> None:
@@ -105,7 +125,11 @@ def _check_refusals(cluster: Cluster, taker: TakeClient, reader: QueueReader) ->
         ("POST", f"{path}/4?rows=10000001", "is above 10000000"),
         ("POST", f"{path}/4?octets=-1", "octets, '-1', is no number above 0"),
         ("POST", f"{path}/4?row=1", "there is no parameter row; these are: rows, octets"),
-        ("POST", f"{path}/4/commit?rows=1", "there is no parameter rows; there are none"),
+        ("POST", f"{path}/4?to=x", "to is missing, or no bookmark"),
+        ("POST", f"{path}/4/commit?rows=1", "there is no parameter rows; these are: identity"),
+        ("DELETE", f"{path}?number=0", "number, '0', is no number"),
+        ("DELETE", f"{path}?rows=1", "there is no parameter rows; these are: number, identity"),
+        ("GET", f"{path}?rows=1", "there is no parameter rows; there are none"),
         ("POST", path_of("takes", "/", reader.queue, "r" * 256, "1"), "has 256 octets"),
         ("GET", f"{path}/3/blocks?from={one}", "to is missing, or no bookmark"),
         ("GET", f"{path}/3/blocks?from={one}&to=x", "to is missing, or no bookmark"),

@@ -9,6 +9,7 @@ from unittest import mock
 
 from cluster.owner.takes import OwnedTakes, TakeQuestion
 from cluster.peers.take_requests import HELD, TAKE
+from node.queue.takes import QueueTakes
 
 
 def soft_numbers() -> AbstractContextManager[object]:
@@ -16,6 +17,13 @@ def soft_numbers() -> AbstractContextManager[object]:
     which numbers it has given: the next owner gives a number that comes again to other messages.
     """
     return _soft()
+
+
+def forgotten_numbers() -> AbstractContextManager[object]:
+    """F8: a request of a reader that was released, which comes late, takes and settles nothing. With the bug
+    the queue forgets with the reader which numbers it has had: the next reader begins with 1 again.
+    """
+    return mock.patch.object(QueueTakes, "released_upto", 0)
 
 
 @contextmanager

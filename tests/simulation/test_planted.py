@@ -79,6 +79,7 @@ SHOWN_BY = {
     "an epoch committed twice": 40,
     "retention overtaking a reader": 160,
     "a take renumbered by a failover": 63,
+    "numbers of a released reader forgotten": 63,
     "deltas side by side": 228,
     "leases that do not linger": 372,
     "leased messages in views": 159,

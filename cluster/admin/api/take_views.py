@@ -42,10 +42,14 @@ TAKEN_ROWS: Final = 100_000
 MOST_TAKEN_ROWS: Final = 10_000_000
 """The messages of a take at most."""
 
-_OF_TAKES: Final = ("rows", "octets", "range_octets")
+_OF_TAKES: Final = ("rows", "octets", "range_octets", "to", "identity")
+_OF_COMMITS: Final = ("identity",)
+_OF_RELEASES: Final = ("number", "identity")
 _OF_BLOCKS: Final = ("from", "to")
+_IDENTITY_DIGITS: Final = 8
 _PATH: Final = "/takes/{vhost}/{queue}"
-_TAKE: Final = _PATH + "/{reader}/{number}"
+_READER: Final = _PATH + "/{reader}"
+_TAKE: Final = _READER + "/{number}"
 
 
 @endpoints.on("POST", _TAKE)
@@ -62,9 +66,11 @@ async def take_messages(services: Services, call: Call) -> dict[str, Any]:
     )
     queue, ref = await _queue(services, call)
     takes = services.front_end.takes
-    told = await _told(queue, lambda answer: takes.take(ref, *take, rows, octets, answer))
-    names = {"vhost": queue.vhost, "queue": queue.name, "partition": queue.partition}
-    found = {**names, "reader": call.path["reader"], "number": take.number}
+    behind = max(1, _position(queue, call, "to")) if "to" in call.query else 0
+    if behind and not takes.end:
+        raise bad_request("upgrade all nodes first: one runs a release that knows no end of a take")
+    told = await _told(queue, lambda answer: takes.take(ref, *take, rows, octets, answer, end=behind))
+    found = {**_names(queue), "reader": call.path["reader"], "number": take.number}
     if told[0] == TAKE_SETTLED:
         return {**found, "state": "committed", "committed": told[1]}
     if told[0] == NOTHING_READY:
@@ -86,7 +92,7 @@ async def take_messages(services: Services, call: Call) -> dict[str, Any]:
 @endpoints.on("POST", _TAKE + "/commit")
 async def commit_takes(services: Services, call: Call) -> dict[str, Any]:
     """Settle the messages of the takes up to a number."""
-    _check_names(call, ())
+    _check_names(call, _OF_COMMITS)
     take = _named(call)
     queue, ref = await _queue(services, call)
     takes = services.front_end.takes
@@ -112,26 +118,39 @@ async def list_readers(services: Services, call: Call) -> list[dict[str, Any]]:
     """The readers of a queue, with their takes."""
     _check_names(call, ())
     queue, ref = await _queue(services, call)
-    _, rows = await _told(queue, lambda answer: services.front_end.takes.show(ref, answer))
-    return [
-        {
-            "reader": name.decode(errors="replace"),
-            "committed": committed,
-            "ended": ended,
-            "takes": [
-                {"number": number, "time": time, "messages": messages} for number, time, messages in takes
-            ],
-        }
-        for name, committed, ended, takes in rows
-    ]
+    _, rows, *_ = await _told(queue, lambda answer: services.front_end.takes.show(ref, answer))
+    return [_shown(row) for row in rows]
 
 
-@endpoints.on("DELETE", _PATH + "/{reader}")
-async def release_reader(services: Services, call: Call) -> None:
-    """Give the messages of a reader's takes back, and forget the reader."""
+@endpoints.on("GET", _READER)
+async def show_reader(services: Services, call: Call) -> dict[str, Any]:
+    """One reader, also one that the queue does not know yet: with the number of the next take."""
+    _check_names(call, ())
     reader = _reader(call)
     queue, ref = await _queue(services, call)
-    await _told(queue, lambda answer: services.front_end.takes.release(ref, reader, answer), released=True)
+    _, rows, *told = await _told(queue, lambda answer: services.front_end.takes.show(ref, answer))
+    # The owner may be of a release that tells no more than rows.
+    released, end = told or (0, None)
+    row: list[Any] = next((row for row in rows if row[0] == reader), [reader, 0, released, []])
+    _, committed, ended, takes = row
+    return {
+        **_names(queue),
+        **_shown(row),
+        "next": 1 + max(committed, ended, *(number for number, *_ in takes)),
+        "end": None if end is None else bookmark_of(queue.id, end),
+    }
+
+
+@endpoints.on("DELETE", _READER)
+async def release_reader(services: Services, call: Call) -> None:
+    """Give the messages of a reader's takes back, and forget the reader."""
+    _check_names(call, _OF_RELEASES)
+    reader, last = _reader(call), 0
+    if "number" in call.query:
+        last = _number(call.query["number"])
+    queue, ref = await _queue(services, call)
+    takes = services.front_end.takes
+    await _told(queue, lambda answer: takes.release(ref, reader, last, answer), released=True)
 
 
 # -- queues and answers ---------------------------------------------------------------------------
@@ -145,6 +164,9 @@ async def _queue(services: Services, call: Call) -> tuple[QueueDefinition, Queue
     queue = services.state.queues.get((call.vhost, name))
     if queue is None:
         raise no_such_object()
+    if call.query.get("identity", _identity(queue)) != _identity(queue):
+        reason = f"queue '{name}' was deleted and declared again: its identity is {_identity(queue)}"
+        raise ApiError(POSITION_GONE, "another_queue", reason, identity=_identity(queue))
     async with internal_channel(services.front_end, call.identity, call.vhost) as channel:
         ref, condition = channel.taking(name)
     if condition:
@@ -182,6 +204,26 @@ async def _told(
     raise no_such_object()
 
 
+def _identity(queue: QueueDefinition) -> str:
+    """The digits at the begin of the bookmarks of the queue's messages."""
+    return bookmark_of(queue.id, 0)[:_IDENTITY_DIGITS]
+
+
+def _names(queue: QueueDefinition) -> dict[str, Any]:
+    return {
+        "vhost": queue.vhost,
+        "queue": queue.name,
+        "partition": queue.partition,
+        "identity": _identity(queue),
+    }
+
+
+def _shown(row: list[Any]) -> dict[str, Any]:
+    name, committed, ended, takes = row
+    held = [{"number": number, "time": time, "messages": messages} for number, time, messages in takes]
+    return {"reader": name.decode(errors="replace"), "committed": committed, "ended": ended, "takes": held}
+
+
 def _range(queue: QueueDefinition, row: tuple[int, int, int, int]) -> dict[str, Any]:
     first, end, rows, octets = row
     positions = {"from": bookmark_of(queue.id, first), "to": bookmark_of(queue.id, end)}
@@ -201,10 +243,14 @@ def _check_names(call: Call, known: tuple[str, ...]) -> None:
 
 def _named(call: Call) -> NamedTake:
     """The take of the path. Raises ApiError."""
-    text = call.path["number"]
+    return NamedTake(_reader(call), _number(call.path["number"]))
+
+
+def _number(text: str) -> int:
+    """Raises ApiError."""
     if not (text.isascii() and text.isdigit() and len(text) <= 20 and 1 <= int(text) <= LAST_TAKE):
         raise bad_request(f"number, {text!r}, is no number from 1 to {LAST_TAKE}")
-    return NamedTake(_reader(call), int(text))
+    return int(text)
 
 
 def _reader(call: Call) -> bytes:
@@ -219,7 +265,7 @@ def _position(queue: QueueDefinition, call: Call, name: str) -> int:
     """Raises ApiError."""
     text = call.query.get(name, "")
     if not is_bookmark(text):
-        raise bad_request(f"{name} is missing, or no bookmark: blocks are read between two bookmarks")
+        raise bad_request(f"{name} is missing, or no bookmark: messages are taken and read by bookmarks")
     try:
         return number_of_bookmark(queue.id, text)
     except BookmarkError as error:

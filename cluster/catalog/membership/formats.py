@@ -25,6 +25,7 @@ from cluster.config.formats import (
     CANCELS_IN_RETURNS,
     CHANGED_TERMS,
     DOMAINS,
+    ENDS_OF_TAKES,
     EPOCHS,
     ERRORS_OF_REJECTIONS,
     KEPT_TARGETS,
@@ -200,6 +201,10 @@ class Formats:
     def know_takes(self) -> bool:
         """Whether all members hold messages for readers."""
         return self.everywhere >= TAKES_IN_LOGS
+
+    def know_ends_of_takes(self) -> bool:
+        """Whether all members read the position behind a take in requests for takes."""
+        return self.everywhere >= ENDS_OF_TAKES
 
     def know_readers(self) -> bool:
         """Whether all members read logs and snapshots with readers of streams."""

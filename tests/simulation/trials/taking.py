@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from io import BytesIO
 from typing import Any, Final
 
 from cluster.owner.log_reading import NamedTake, NotAppliedError, TakeOverError, cut_blocks, read_taken
 from cluster.owner.walking import EntriesGoneError
 from node.ranges.range_set import Range, RangeSet
+from node.refusal import Refusal
 from pipeline.log.blocks import read_block
 from pipeline.log.rows import Topic, rows_of_blocks
 from replication.journal import DamagedEntryError
@@ -21,15 +23,16 @@ ROWS: Final = (1, 2, 5)
 
 
 class TakesReader:
-    """A reader of the trial's queue, which asks any nodes. `held` has the messages of each number that is not
-    known to be committed, `bodies` those that were read, and `committed` the last number of a commit.
+    """A reader of the trial's queue, which asks any nodes, and has numbers behind `first`. `held` has the
+    messages of each number that is not known to be committed, `bodies` those that were read, and `committed`
+    the last number of a commit.
     """
 
-    def __init__(self, trial: Trial, name: str) -> None:
-        self._trial, self.name = trial, name.encode()
+    def __init__(self, trial: Trial, name: str, first: int = 0) -> None:
+        self._trial, self.name, self.first = trial, name.encode(), first
         self.held: dict[int, list[Range]] = {}
         self.bodies: dict[int, list[str]] = {}
-        self.committed = self.last = 0
+        self.committed = self.last = first
 
     def _ask(self, begin: Begin) -> Told:
         return ask_nodes(self._trial, self._trial.name, begin)
@@ -64,10 +67,33 @@ class TakesReader:
         self._trial.expect(told[0] == "settled", f"a commit of {number}, which is held, is {told[0]}")
         self.committed = max(self.committed, number)
 
+    def give_up(self) -> None:
+        """Ask some node for the next take, and wait for no answer."""
+        nodes, number = self._trial.nodes.ready_nodes(), self.last + 1
+        if not nodes:
+            return
+        node = self._trial.chance.choice(nodes)
+        port = self._trial.nodes.place(node).front_ends.of(node)
+
+        def asked() -> None:
+            with suppress(Refusal):
+                queue = port.queue("/", self._trial.name, 0)
+                port.takes.take(queue, self.name, number, 1, 0, lambda _: None)
+
+        node.input(asked)
+
     def release(self) -> Steps:
         """Give back the takes that are not committed."""
-        told = yield from self._ask(lambda port, queue, take: port.takes.release(queue, self.name, take))
+        # The take behind the last one may be under way.
+        number = self.last + 1
+        told = yield from self._ask(
+            lambda port, queue, take: port.takes.release(queue, self.name, number, take)
+        )
         self._trial.expect(told[0] == "released", f"a release is {told[0]}")
+
+    def shown(self) -> Told:
+        """The readers of the queue."""
+        return (yield from self._ask(lambda port, queue, take: port.takes.show(queue, take)))
 
     def read(self, number: int) -> Steps:
         """Read the messages of a held take, of any replica, until one has told them."""
@@ -114,7 +140,7 @@ class Taking:
     """The readers of a trial, one after the other. `done` are the messages of committed takes."""
 
     def __init__(self, trial: Trial) -> None:
-        self._trial, self._count = trial, 0
+        self._trial = trial
         self.done: list[str] = []
         self._committed = RangeSet()
         self.reader = TakesReader(trial, "r0")
@@ -125,14 +151,15 @@ class Taking:
         deed = chance.random()
         if deed < 0.4:
             yield from reader.take(reader.last + 1, self._others())
-        elif deed < 0.6 and reader.last:
-            yield from reader.take(chance.randint(1, reader.last), self._others())
+        elif deed < 0.6 and reader.last > reader.first:
+            yield from reader.take(chance.randint(reader.first + 1, reader.last), self._others())
         elif deed < 0.75 and reader.last > reader.committed:
             yield from reader.read(chance.randint(reader.committed + 1, reader.last))
         elif deed < 0.95 and reader.last > reader.committed:
             yield from reader.commit(chance.randint(reader.committed + 1, reader.last))
             self._note()
-        elif deed > 0.97:
+        elif deed > 0.97 or (deed > 0.75 and reader.last == reader.first):
+            reader.give_up()
             yield from self.release()
 
     def _note(self) -> None:
@@ -150,10 +177,14 @@ class Taking:
         return found
 
     def release(self) -> Steps:
-        """Release the reader; another one comes."""
+        """Release the reader; another one of the same name comes. Requests of the one before that no node has
+        answered may still be under way.
+        """
         yield from self.reader.release()
-        self._count += 1
-        self.reader = TakesReader(self._trial, f"r{self._count}")
+        told = yield from self.reader.shown()
+        _, rows, first, _ = told
+        self._trial.expect(not rows, f"the queue has readers {rows} behind the release of its only one")
+        self.reader = TakesReader(self._trial, "r0", first)
 
 
 def taking(trial: Trial) -> Steps:
