@@ -231,10 +231,12 @@ class OwnerState:
         self.wake()
 
     def after_proposed(self, callback: Callable[[], None]) -> None:
-        """Call back once everything that the owner has taken up to now is applied; at once if it is."""
+        """Call back once everything that the owner has taken up to now is applied; at once if it is. While an
+        entry is being applied, those that wait for it come first.
+        """
         if self.proposal:
             self.proposal.committed.append(callback)
-        elif self.last_proposed > self.machine.applied_index:
+        elif self.waiters or self.last_proposed > self.machine.applied_index:
             self.waiters.append((self.last_proposed, callback))
         else:
             callback()

@@ -127,6 +127,18 @@ def test_a_take_that_comes_behind_the_release_of_its_reader_makes_no_reader(take
     assert other.taken(other.take("n2", 2, rows=3)) and takes.next("n1") == 2
 
 
+def test_a_request_comes_behind_those_that_wait_for_the_entry_that_is_applied(takes: Takes) -> None:
+    """The owner tells its front end of the batches of an entry before it goes on with the steps in it."""
+    state, order = takes.replica(takes.owner)._state, list[str]()
+    state.waiters.append((state.machine.applied_index, lambda: order.append("of the entry")))
+    state.after_proposed(lambda: order.append("at once"))
+    assert not order
+    takes.publish(b"late")
+    assert order == ["of the entry", "at once"]
+    state.after_proposed(lambda: order.append("later"))
+    assert order[-1] == "later"
+
+
 def test_numbers_ascend_by_one(takes: Takes) -> None:
     asked = takes.take("n1", 2)
     assert asked.answer == "not_next" and asked.told == [["not_next", 0]]
