@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+import statistics
 import subprocess
 import sys
 import time
@@ -23,11 +24,15 @@ from bench.pipeline.processor_time import spent_by
 from bench.pipeline.table import Measured
 from bench.quorate import Quorate
 from pipeline.log.client import LogClient
+from pipeline.log.takes import QueueReader, TakeClient
 
 SIZE: Final = 256
 """Octets of a body."""
 
 STREAM, DIFFERENT, QUEUE, LIVE = "bench-log", "bench-headers", "bench-queue", "bench-live"
+TAKEN_QUEUE: Final = "bench-taken"
+_TAKE_ROWS: Final = 100_000
+_TAKES: Final = 5
 _CURL_RATE: Final = "50M"
 _PERSISTENT: Final = 2
 _WINDOW: Final = 2000
@@ -207,6 +212,32 @@ def plans(bench: Pipeline) -> Iterator[Measured]:
     yield Measured(f"plan of {bench.rows:,}", milliseconds, "ms", goal, "", "50 ms for 10^7", 1, most=True)
 
 
+def takes(bench: Pipeline) -> Iterator[Measured]:
+    """Takes of 10^5 messages each, and the time of the middle one: the request, and the commit."""
+    rows = min(_TAKE_ROWS, bench.rows)
+    connection = bench.connect()
+    channel = connection.channel()
+    channel.queue_declare(TAKEN_QUEUE, durable=True)
+    _load(bench, queue=TAKEN_QUEUE, count=rows * _TAKES, consumers=0)
+    _wait_for(channel, TAKEN_QUEUE, rows * _TAKES)
+    connection.close()
+    client, reader = TakeClient([bench.url], "guest", "guest"), QueueReader("/", TAKEN_QUEUE, "bench")
+    taking, settling = list[float](), list[float]()
+    for number in range(1, _TAKES + 1):
+        begun = time.monotonic()
+        held = client.take(reader, number, rows=rows)
+        taken = time.monotonic()
+        client.commit(reader, number)
+        taking.append((taken - begun) * 1000)
+        settling.append((time.monotonic() - taken) * 1000)
+        if held.messages != rows:
+            raise RuntimeError(f"take {number} has {held.messages} messages, not {rows}")
+    goal = 100.0
+    for title, times in (("take", taking), ("commit of a take", settling)):
+        milliseconds = statistics.median(times)
+        yield Measured(f"{title} of {rows:,}", milliseconds, "ms", goal, "", "100 ms for 10^5", 1, most=True)
+
+
 def audits(bench: Pipeline) -> Iterator[Measured]:
     """The audit of all journals, in a process of its own."""
     journals = [f"n{node + 1}={bench.journal(node)}" for node in range(bench.cluster.nodes)]
@@ -230,6 +261,7 @@ MEASURES: Final[dict[str, Callable[[Pipeline], Iterator[Measured]]]] = {
     "sinks": sinks,
     "beside": beside_publishers,
     "plans": plans,
+    "takes": takes,
     "audits": audits,
 }
 """By the names that the option `--rows` has."""

@@ -114,14 +114,14 @@ def checked_options(given: Mapping[str, str]) -> TopicOptions:
         number_option(found, "taskBytes") or DEFAULT_TASK_OCTETS,
         found["onGone"],
         number_option(found, "maxBytes"),
-        _reader(found),
+        reader_option(found),
         found["filter"],
         _flag(found, "pushdown"),
     )
 
 
-def _reader(found: Mapping[str, str]) -> str:
-    """Raises OptionError."""
+def reader_option(found: Mapping[str, str]) -> str:
+    """The name of a reader; empty where none is given. Raises OptionError."""
     name = found.get("reader", "")
     if "reader" in found and not 1 <= len(name.encode()) <= MOST_OCTETS_OF_READER:
         raise OptionError(f"reader is a name of 1 to {MOST_OCTETS_OF_READER} octets")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -24,19 +24,17 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pipeline.arrow.columns import record_batch
 from pipeline.log.offsets import TopicOffsets
 from pipeline.log.options import TopicOptions, TopicRange, checked_options, client_of, ranges_of
 from pipeline.log.pushing import EVERYTHING, Condition, narrowing_of
+from pipeline.log.queue_options import asks_for_queue, checked_queue_options
 from pipeline.log.rows import TOPIC_COLUMNS, Columns, Topic
 from pipeline.log.sink_options import checked_sink_options
 from pipeline.options import OptionError
+from pipeline.spark.block_batches import batches_of_blocks
 from pipeline.spark.columns import check_columns, schema_of
+from pipeline.spark.queue_source import QueueReading, QueueStreamReader
 from pipeline.spark.sink import SinkWriter, StreamSinkWriter, written_rows
-
-_BATCH_ROWS: Final = 4096
-_BATCH_OCTETS: Final = 8 << 20
-"""A batch of so many rows, or octets of blocks, gets no further block."""
 
 
 class TopicPartition(InputPartition):
@@ -47,11 +45,12 @@ class TopicPartition(InputPartition):
 
 
 class TopicSource(DataSource):
-    """Reads streams, and writes to queues (`pipeline.spark.sink`).
+    """Reads streams, takes messages of queues (`pipeline.spark.queue_source`), and writes to queues
+    (`pipeline.spark.sink`).
 
-    Options of the source: `url`, `user`, `passwordFile`, `caFile`, `vhost`, `topic`, `startingAt`,
+    Options for streams: `url`, `user`, `passwordFile`, `caFile`, `vhost`, `topic`, `startingAt`,
     `endingAt`, `maxRows`, `maxBytes`, `taskBytes`, `onGone`, `reader`, `filter`, `pushdown`. docs/pipeline.md
-    has them.
+    has them, and those for queues.
 
     `.schema(…)` with a subset of the columns is the projection: only these are decoded.
     """
@@ -63,11 +62,13 @@ class TopicSource(DataSource):
 
     def schema(self) -> StructType:
         """All columns. Raises OptionError."""
-        checked_options(self.options)
+        (checked_queue_options if asks_for_queue(self.options) else checked_options)(self.options)
         return schema_of(TOPIC_COLUMNS)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of the columns that `schema` has. Raises OptionError."""
+        if asks_for_queue(self.options):
+            return _queue_reading(self.options, schema)
         options = checked_options(self.options)
         check_columns("a topic", TOPIC_COLUMNS, schema)
         for given, name in ((options.max_octets, "maxBytes"), (options.reader, "reader")):
@@ -87,11 +88,39 @@ class TopicSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The reader of a streaming query. Raises OptionError."""
+        if asks_for_queue(self.options):
+            return _queue_stream(self.options, schema)
         options = checked_options(self.options)
         check_columns("a topic", TOPIC_COLUMNS, schema)
         if "endingAt" in self.options:
             raise OptionError("endingAt is for batch queries: a streaming query has no end")
         return TopicStreamReader(options, schema.names)
+
+
+def _queue_reading(given: Mapping[str, str], schema: StructType) -> QueueReading:
+    options = checked_queue_options(given)
+    check_columns("a queue", TOPIC_COLUMNS, schema)
+    if options.max_octets is not None:
+        raise OptionError("maxBytes is for streaming queries: maxRows limits what a batch query takes")
+    if not options.reader:
+        raise OptionError(
+            "the option reader is missing: the queue holds the messages of a batch query for a reader until "
+            "they are settled. pipeline.spark.queues.taken names a reader, and settles at the end"
+        )
+    return QueueReading(options, schema.names)
+
+
+def _queue_stream(given: Mapping[str, str], schema: StructType) -> QueueStreamReader:
+    options = checked_queue_options(given)
+    check_columns("a queue", TOPIC_COLUMNS, schema)
+    if options.takes is not None:
+        raise OptionError("takes is for batch queries: the offsets of a streaming query name its takes")
+    if not options.reader:
+        raise OptionError(
+            "the option reader is missing: under this name the queue holds a batch until it is written, and "
+            "a query that is started again finds the batch. Each query has a name of its own"
+        )
+    return QueueStreamReader(options, schema.names)
 
 
 def _read(
@@ -104,12 +133,8 @@ def _read(
     part = TopicRange(*partition.value)
     columns = Columns(Topic(part.topic, part.partition), names)
     client = client_of(options, os.environ)
-    for block in client.blocks(options.vhost, part.topic, part.first, part.end, part.replicas, filter):
-        columns.add(block)
-        if columns.rows >= _BATCH_ROWS or columns.octets >= _BATCH_OCTETS:
-            yield record_batch(TOPIC_COLUMNS, columns.taken())
-    if columns.rows:
-        yield record_batch(TOPIC_COLUMNS, columns.taken())
+    blocks = client.blocks(options.vhost, part.topic, part.first, part.end, part.replicas, filter)
+    yield from batches_of_blocks(columns, blocks)
 
 
 class TopicReader(DataSourceReader):
