@@ -12,11 +12,12 @@ from pipeline.message.content import plain
 from pipeline.message.property_names import FLAG_PROPERTIES, NUMBER_PROPERTIES, TEXT_PROPERTIES
 from pipeline.message.row_types import BINARY, FLAG, LONG, PAIRS, TEXT, TEXTS
 
-_ARROW_PROPERTIES: Final = pa.struct(
+ARROW_PROPERTIES: Final = pa.struct(
     [(name, pa.string()) for name in TEXT_PROPERTIES]
     + [(name, pa.int64()) for name in NUMBER_PROPERTIES]
     + [(name, pa.bool_()) for name in FLAG_PROPERTIES]
 )
+HEADERS_TYPE: Final = pa.map_(pa.string(), pa.string())
 
 _ARROW: Final = {
     LONG: pa.int64(),
@@ -24,7 +25,7 @@ _ARROW: Final = {
     BINARY: pa.binary(),
     FLAG: pa.bool_(),
     TEXTS: pa.list_(pa.string()),
-    PAIRS: pa.map_(pa.string(), pa.string()),
+    PAIRS: HEADERS_TYPE,
 }
 
 _HALF: Final = 1 << 63
@@ -35,7 +36,7 @@ PROPERTIES_COLUMN: Final = "properties"
 def arrow_schema(kinds: Mapping[str, str], names: Sequence[str]) -> pa.Schema:
     """The Arrow schema of some columns of these types."""
     return pa.schema(
-        [(name, _ARROW_PROPERTIES if name == PROPERTIES_COLUMN else _ARROW[kinds[name]]) for name in names]
+        [(name, ARROW_PROPERTIES if name == PROPERTIES_COLUMN else _ARROW[kinds[name]]) for name in names]
     )
 
 
@@ -67,6 +68,16 @@ def _converted(values: Sequence[Any], convert: Callable[[Any], Any], kind: pa.Da
     return _nested(shared, convert, kind).take(pa.array(numbers, pa.int32()))
 
 
+def properties_array(values: Sequence[dict[str, Any]]) -> pa.Array:
+    """The array of properties of messages."""
+    return _nested(values, _properties, ARROW_PROPERTIES)
+
+
+def headers_array(values: Sequence[dict[str, Any]]) -> pa.Array:
+    """The array of headers of messages."""
+    return _nested(values, _pairs, HEADERS_TYPE)
+
+
 def _nested(values: Sequence[Any], convert: Callable[[Any], Any], kind: pa.DataType) -> pa.Array:
     """An array of maps; or of properties, of which most are in no message, column by column."""
     if not pa.types.is_struct(kind):
@@ -79,7 +90,7 @@ def _nested(values: Sequence[Any], convert: Callable[[Any], Any], kind: pa.DataT
         else pa.nulls(len(rows), field.type)
         for field in kind
     ]
-    mask = pa.array([value is None for value in values])
+    mask = pa.array([value is None for value in values], pa.bool_())
     return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=mask)
 
 

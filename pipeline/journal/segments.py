@@ -325,12 +325,15 @@ class SegmentReader:
     def _candidates(self, start: int) -> Iterator[int]:
         """Offsets from `start` on where a record might begin."""
         size, pattern = self._window.size, self._pattern
+        # Free octets are zeros, which a search passes over quickly only for what does not end with a zero.
+        needle = pattern.rstrip(b"\0")
         base = start
         while base < size:
             block = read_or_lost(self._octets, base, _BLOCK)
-            found = block.find(pattern)
+            found = block.find(needle, first) if (first := block.find(needle[:1])) >= 0 else -1
             while found >= 0:
-                if start <= base + found - CRC_OCTETS <= size - RECORD.size:
-                    yield base + found - CRC_OCTETS
-                found = block.find(pattern, found + 1)
+                at = base + found - CRC_OCTETS
+                if block.startswith(pattern, found) and start <= at <= size - RECORD.size:
+                    yield at
+                found = block.find(needle, found + 1)
             base += max(len(block) - len(pattern) + 1, 1) if len(block) >= _BLOCK else _BLOCK

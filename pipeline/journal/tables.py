@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pipeline.journal.damage import FAIL, REPORT, Damage
 from pipeline.journal.kinds import (
@@ -24,7 +24,6 @@ from pipeline.journal.kinds import (
 from pipeline.journal.layout import RECORD_NAMES, WITH_ENTRY, Kind, Record
 from pipeline.journal.operations import (
     AnyOperation,
-    Batch,
     Operation,
     Publish,
     Unknown,
@@ -35,6 +34,7 @@ from pipeline.journal.raft import MEMBERSHIP, NORMAL, Members, command_names, me
 from pipeline.journal.rows import EntryRow, MessageRow, OperationRow, RaftRow
 from pipeline.journal.segments import FileOctets, Octets, Segment, SegmentReader
 from pipeline.message.runs import PERSISTENT, bookmark_of, content_of, messages_of
+from pipeline.message.text import shown_text
 from pipeline.octets.cursor import MalformedError
 
 CATALOG: Final = 0
@@ -46,6 +46,7 @@ DECODED: Final = frozenset(("properties", "headers", "body"))
 _EVERYTHING: Final = frozenset(MessageRow._fields)
 _ENTRY_KINDS: Final = {NORMAL: "normal", MEMBERSHIP: "membership"}
 _DIGEST: Final = 16
+_Row = TypeVar("_Row")
 
 
 class SegmentTables:
@@ -72,27 +73,27 @@ class SegmentTables:
         """The messages, once for each of their queues."""
         wanted = _EVERYTHING if columns is None else frozenset(columns)
         reader = self._reader()
-        for record in _entries_of_queues(reader):
-            yield from _guarded(reader, record, messages_of_entry(self.segment, record, wanted))
+        for record in entries_of_queues(reader):
+            yield from guarded_rows(reader, record, messages_of_entry(self.segment, record, wanted))
 
     def operations(self) -> Iterator[OperationRow]:
         """The operations, once for each of their ranges of messages."""
         reader = self._reader()
-        for record in _entries_of_queues(reader):
-            yield from _guarded(reader, record, _operations(self.segment, record))
+        for record in entries_of_queues(reader):
+            yield from guarded_rows(reader, record, _operations(self.segment, record))
 
     def entries(self) -> Iterator[EntryRow]:
         """The entries of logs, copies included."""
         reader = self._reader()
         for record in reader.records():
             if record.holds_entry:
-                yield from _guarded(reader, record, _entry(self.segment, record))
+                yield from guarded_rows(reader, record, _entry(self.segment, record))
 
     def raft(self) -> Iterator[RaftRow]:
         """The steps of Raft."""
         reader = self._reader()
         for record in reader.records():
-            yield from _guarded(reader, record, _raft(self.segment, record))
+            yield from guarded_rows(reader, record, _raft(self.segment, record))
 
     def damage(self) -> Iterator[Damage]:
         """The damage in the segment. Decodes everything, and raises no DamageError."""
@@ -107,7 +108,7 @@ class SegmentTables:
                     rows.append(messages_of_entry(self.segment, record, _EVERYTHING))
             for one in rows:
                 # The first of them that is malformed tells enough.
-                for _ in _guarded(reader, record, one):
+                for _ in guarded_rows(reader, record, one):
                     pass
                 if reader.damage:
                     break
@@ -139,8 +140,10 @@ def _drained(reader: SegmentReader) -> list[Damage]:
     return found
 
 
-def _guarded(reader: SegmentReader, record: Record, rows: Iterator[Any]) -> Iterator[Any]:
-    """The rows of a record; content that is malformed is damage."""
+def guarded_rows(reader: SegmentReader, record: Record, rows: Iterator[_Row]) -> Iterator[_Row]:
+    """The rows of a record; content that is malformed is damage. Raises DamageError where that is not to be
+    reported.
+    """
     try:
         yield from rows
     except MalformedError as error:
@@ -151,7 +154,8 @@ def _is_of_queues(record: Record) -> bool:
     return record.holds_entry and record.partition != CATALOG and record.entry_kind == NORMAL
 
 
-def _entries_of_queues(reader: SegmentReader) -> Iterator[Record]:
+def entries_of_queues(reader: SegmentReader) -> Iterator[Record]:
+    """The records with entries of queues. Raises DamageError, OSError."""
     return filter(_is_of_queues, reader.records())
 
 
@@ -163,32 +167,56 @@ def messages_of_entry(segment: Segment, record: Record, wanted: frozenset[str]) 
     columns are decoded. Raises MalformedError.
     """
     data = record.data
-    batches = list(batches_in(data))
-    arrivals = _arrivals(data, batches) if "time" in wanted else {}
-    for batch in batches:
+    arrivals = arrivals_in(data) if "time" in wanted else {}
+    for publish, first in publishes_in(data):
+        yield from _of_publish(segment, record, data, publish, first, wanted, arrivals)
+
+
+def publishes_in(data: bytes) -> Iterator[tuple[Publish, int]]:
+    """The publishes of an entry of queues, each with the number of its first message. Raises
+    MalformedError.
+    """
+    for operation, number in _numbered(data):
+        if isinstance(operation, Publish):
+            yield operation, number
+
+
+Arrivals = Mapping[int, Sequence[tuple[int, int, int]]]
+"""The times at which owners took messages, as (first, last, time) by queue. Of several the first counts."""
+
+
+def arrivals_in(data: bytes) -> Arrivals:
+    """The times in an entry of queues. Raises MalformedError."""
+    return timed_publishes_in(data)[1]
+
+
+def timed_publishes_in(data: bytes) -> tuple[list[tuple[Publish, int]], Arrivals]:
+    """Both, with one look at the entry. Raises MalformedError."""
+    publishes = list[tuple[Publish, int]]()
+    found: dict[int, list[tuple[int, int, int]]] = {}
+    for operation, number in _numbered(data):
+        if isinstance(operation, Publish):
+            publishes.append((operation, number))
+        elif isinstance(operation, Operation) and operation.fields.get("aspect") == ARRIVAL:
+            spans = zip(operation.ranges, operation.fields["values"], strict=True)
+            found.setdefault(operation.queue or 0, []).extend((*part, time) for part, time in spans)
+    return publishes, found
+
+
+def _numbered(data: bytes) -> Iterator[tuple[AnyOperation, int]]:
+    """The operations of an entry, each with the number of the next message that is published."""
+    for batch in list(batches_in(data)):
         number = batch.first
         for operation in operations_in(data, batch.start, batch.end):
-            if isinstance(operation, Publish):
-                yield from _of_publish(segment, record, data, operation, number, wanted, arrivals)
-                number += operation.messages
-
-
-def _arrivals(data: bytes, batches: list[Batch]) -> dict[int, list[tuple[int, int, int]]]:
-    """The times at which owners took messages, as (first, last, time) by queue."""
-    found: dict[int, list[tuple[int, int, int]]] = {}
-    for batch in batches:
-        for operation in operations_in(data, batch.start, batch.end):
-            if isinstance(operation, Operation) and operation.fields.get("aspect") == ARRIVAL:
-                spans = zip(operation.ranges, operation.fields["values"], strict=True)
-                found.setdefault(operation.queue or 0, []).extend((*part, time) for part, time in spans)
-    return found
+            yield operation, number
+            number += operation.messages if isinstance(operation, Publish) else 0
 
 
 def _of_publish(
     segment: Segment, record: Record, data: bytes, publish: Publish, first: int, wanted: frozenset[str],
-    arrivals: dict[int, list[tuple[int, int, int]]],
+    arrivals: Arrivals,
 ) -> Iterator[MessageRow]:  # fmt: skip
-    exchange = _text(publish.exchange)
+    exchange = shown_text(publish.exchange)
     place: tuple[Any, ...] = (segment.node, segment.number, record.offset, RECORD_NAMES[record.kind])
     log = (record.partition, record.log_index, record.term)
     persistent = bool(publish.flags & PERSISTENT)
@@ -196,20 +224,17 @@ def _of_publish(
     for sequence, message in enumerate(messages_of(data, publish), first):
         content = content_of(publish.format, message.raw) if decodes else (None, None, None)
         raw = message.raw if "raw" in wanted else None
-        key = _text(message.routing_key)
+        key = shown_text(message.routing_key)
         for queue in publish.queues:
-            time = _time_of(sequence, arrivals.get(queue, ()))
+            time = time_of(sequence, arrivals.get(queue, ()))
             name = (bookmark_of(queue, sequence), queue, sequence, time)
             kind = (exchange, key, persistent, publish.format)
             yield MessageRow._make((*place, *log, *name, *kind, *content, raw))
 
 
-def _time_of(sequence: int, spans: Collection[tuple[int, int, int]]) -> int | None:
+def time_of(sequence: int, spans: Collection[tuple[int, int, int]]) -> int | None:
+    """The time of a message; None where its queue has none for it."""
     return next((time for first, last, time in spans if first <= sequence <= last), None)
-
-
-def _text(octets: bytes) -> str:
-    return octets.decode("utf-8", "backslashreplace")
 
 
 # -- operations ----------------------------------------------------------------------------------------
@@ -238,7 +263,7 @@ def _described(operation: AnyOperation, number: int) -> Iterator[_Described]:
     kind = kind_name(operation.kind)
     if isinstance(operation, Publish):
         last = number + operation.messages - 1
-        name = _text(operation.exchange)
+        name = shown_text(operation.exchange)
         for queue in operation.queues or (None,):
             yield "publish", kind, queue, number, last, None, operation.messages, name, None
     elif isinstance(operation, Unknown):

@@ -16,6 +16,7 @@ from pipeline.message.runs import (
     messages_of,
     raws_of,
 )
+from pipeline.message.text import shown_text
 
 
 class TopicRow(NamedTuple):
@@ -64,13 +65,17 @@ class Columns:
     def add(self, block: Block) -> None:
         """Add the messages of a block. Raises MalformedError."""
         for run in runs_in(block):
-            raws = raws_of(block.payload, run) if self._splits else []
-            contents = [content_of(run.format, raw) for raw in raws] if self._decodes else None
-            piece = _Piece(self._topic, block, run, raws, contents)
-            for name, read in self._readers.items():
-                self.values[name] += read(piece)
-            self.rows += run.messages
+            self.add_run(block, run)
         self.octets += len(block.payload)
+
+    def add_run(self, block: Block, run: BlockRun) -> None:
+        """Add the messages of one run of a block. Raises MalformedError."""
+        raws = raws_of(block.payload, run) if self._splits else []
+        contents = [content_of(run.format, raw) for raw in raws] if self._decodes else None
+        piece = _Piece(self._topic, block, run, raws, contents)
+        for name, read in self._readers.items():
+            self.values[name] += read(piece)
+        self.rows += run.messages
 
     def taken(self) -> dict[str, list[Any]]:
         """The values so far; begins anew."""
@@ -90,18 +95,14 @@ class _Piece(NamedTuple):
     contents: list[Content] | None
 
 
-def _text(octets: bytes) -> str:
-    return octets.decode("utf-8", "backslashreplace")
-
-
 def _numbers(piece: _Piece) -> range:
     return range(piece.run.first, piece.run.first + piece.run.messages)
 
 
 def _keys(piece: _Piece) -> list[str]:
     if piece.run.flags & OWN_METHODS:
-        return [_text(one.routing_key) for one in messages_of(piece.block.payload, piece.run)]
-    return [_text(piece.run.routing_key)] * piece.run.messages
+        return [shown_text(one.routing_key) for one in messages_of(piece.block.payload, piece.run)]
+    return [shown_text(piece.run.routing_key)] * piece.run.messages
 
 
 def _bookmarks(piece: _Piece) -> list[str]:
@@ -122,7 +123,7 @@ _READERS: Final[dict[str, Callable[[_Piece], Collection[Any]]]] = {
     "partition": lambda piece: [piece.topic.partition] * piece.run.messages,
     "sequence": _numbers,
     "time": lambda piece: [piece.run.time or None] * piece.run.messages,
-    "exchange": lambda piece: [_text(piece.run.exchange)] * piece.run.messages,
+    "exchange": lambda piece: [shown_text(piece.run.exchange)] * piece.run.messages,
     "routing_key": _keys,
     "properties": lambda piece: [one.properties for one in piece.contents or ()],
     "headers": lambda piece: [one.headers for one in piece.contents or ()],

@@ -9,6 +9,7 @@ from struct import Struct
 from typing import Any, Final
 
 from pipeline.message.content import MAX_DEPTH, Content, Timestamp
+from pipeline.message.text import shown_text
 from pipeline.octets.cursor import Cursor, MalformedError
 
 _FRAME: Final = Struct(">BHI")
@@ -27,12 +28,13 @@ _REMEMBERED: Final = 1024
 _REMEMBERED_OCTETS: Final = 512
 """So many property lists of at most so many octets are not decoded again."""
 
-_PROPERTIES: Final = (
+PROPERTIES: Final = (
     ("content_type", "text"), ("content_encoding", "text"), ("headers", "table"), ("delivery_mode", "octet"),
     ("priority", "octet"), ("correlation_id", "text"), ("reply_to", "text"), ("expiration", "text"),
     ("message_id", "text"), ("timestamp", "time"), ("type", "text"), ("user_id", "text"), ("app_id", "text"),
     ("cluster_id", "text"),
 )  # fmt: skip
+"""The properties in the order of a list, with the readers of their values."""
 
 _NUMBERS: Final = {
     ord(code): Struct(f">{form}") for code, form in zip("bBsUuIiLlfd", "bBhhHiIqqfd", strict=True)
@@ -80,6 +82,11 @@ def only_body(data: bytes) -> bytes | None:
     return data[behind + 7 : -1] if int.from_bytes(data[behind + 3 : behind + 7], "big") == size else None
 
 
+def properties_of(octets: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The properties and headers of a property list. Raises MalformedError. Lists may share dictionaries."""
+    return _properties(Cursor(octets))
+
+
 def _properties(cursor: Cursor) -> tuple[dict[str, Any], dict[str, Any]]:
     """The properties and headers that stand next: publishers mostly repeat them."""
     if cursor.left > _REMEMBERED_OCTETS:
@@ -115,7 +122,7 @@ def _decoded(cursor: Cursor) -> tuple[dict[str, Any], dict[str, Any]]:
     words = [_u16(cursor)]
     while words[-1] & _MORE:
         words.append(_u16(cursor))
-    for number, (name, kind) in enumerate(_PROPERTIES):
+    for number, (name, kind) in enumerate(PROPERTIES):
         if words[0] & 1 << (15 - number):
             found[name] = _PROPERTY_READERS[kind](cursor)
     return found, found.pop("headers", {})
@@ -129,15 +136,11 @@ def _u32(cursor: Cursor) -> int:
     return int.from_bytes(cursor.octets(4), "big")
 
 
-def _text(octets: bytes) -> str:
-    return octets.decode("utf-8", "backslashreplace")
-
-
 def _table(cursor: Cursor, depth: int = MAX_DEPTH) -> dict[str, Any]:
     inner = _inner(cursor, depth)
     found: dict[str, Any] = {}
     while inner.left:
-        name = _text(inner.octets(inner.u8()))
+        name = shown_text(inner.octets(inner.u8()))
         found[name] = _value(inner, depth - 1)
     return found
 
@@ -167,7 +170,7 @@ def _value(cursor: Cursor, depth: int) -> Any:
             return cursor.u8() != 0
         case "S":
             octets = cursor.octets(_u32(cursor))
-            return _text(octets)
+            return shown_text(octets)
         case "x":
             return cursor.octets(_u32(cursor))
         case "T":
@@ -185,7 +188,7 @@ def _value(cursor: Cursor, depth: int) -> Any:
 
 
 _PROPERTY_READERS: Final[dict[str, Callable[[Cursor], Any]]] = {
-    "text": lambda cursor: _text(cursor.octets(cursor.u8())),
+    "text": lambda cursor: shown_text(cursor.octets(cursor.u8())),
     "table": _table,
     "octet": Cursor.u8,
     "time": lambda cursor: Timestamp(int.from_bytes(cursor.octets(8), "big")),

@@ -28,6 +28,9 @@ class Run(Protocol):
     def flags(self) -> int: ...
 
     @property
+    def format(self) -> int: ...
+
+    @property
     def messages(self) -> int: ...
 
     @property

@@ -7,20 +7,19 @@ from typing import Final
 
 import pyarrow as pa
 
-from pipeline.arrow.columns import record_batch
+from pipeline.arrow.topics import TopicBatches
 from pipeline.log.blocks import Block
-from pipeline.log.rows import TOPIC_COLUMNS, Columns
 
 _BATCH_ROWS: Final = 4096
 _BATCH_OCTETS: Final = 8 << 20
 """A batch of so many rows, or octets of blocks, gets no further block."""
 
 
-def batches_of_blocks(columns: Columns, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
+def batches_of_blocks(batches: TopicBatches, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
     """The messages of blocks. Raises MalformedError, and what `blocks` raises."""
     for block in blocks:
-        columns.add(block)
-        if columns.rows >= _BATCH_ROWS or columns.octets >= _BATCH_OCTETS:
-            yield record_batch(TOPIC_COLUMNS, columns.taken())
-    if columns.rows:
-        yield record_batch(TOPIC_COLUMNS, columns.taken())
+        batches.add(block)
+        if batches.rows >= _BATCH_ROWS or batches.octets >= _BATCH_OCTETS:
+            yield batches.taken()
+    if batches.rows:
+        yield batches.taken()

@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pipeline.arrow.columns import arrow_schema, converters
+from pipeline.arrow.journals import message_batches
 from pipeline.journal.damage import FAIL, REPORT
 from pipeline.journal.rows import ROWS, columns_of
 from pipeline.journal.segments import OtherJournalError, Segment, segments_in
@@ -86,6 +87,9 @@ class JournalReader(DataSourceReader):
             return
         table, columns = self._options["table"], self._columns
         segment = Segment(*partition.value)
+        if table == "messages":
+            yield from message_batches(segment, columns, self._options["onDamage"])
+            return
         rows = read_table(segment, table, columns, self._options["onDamage"])
         kinds = columns_of(table)
         names = list(kinds)

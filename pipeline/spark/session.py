@@ -42,7 +42,7 @@ def opened(master: str) -> Iterator[SparkSession]:
 
 def register(spark: SparkSession) -> None:
     """Register the sources, and send the code of this package to the executors of the session. Their Python
-    needs pyarrow and msgpack.
+    needs pyarrow, numpy and msgpack.
     """
     # The driver serves the file to executors from its place for as long as the session lasts.
     scratch = Path(tempfile.mkdtemp(prefix="quorate-pipeline-"))

@@ -24,11 +24,12 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from pipeline.arrow.topics import TopicBatches
 from pipeline.log.offsets import TopicOffsets
 from pipeline.log.options import TopicOptions, TopicRange, checked_options, client_of, ranges_of
 from pipeline.log.pushing import EVERYTHING, Condition, narrowing_of
 from pipeline.log.queue_options import asks_for_queue, checked_queue_options
-from pipeline.log.rows import TOPIC_COLUMNS, Columns, Topic
+from pipeline.log.rows import TOPIC_COLUMNS, Topic
 from pipeline.log.sink_options import checked_sink_options
 from pipeline.options import OptionError
 from pipeline.spark.block_batches import batches_of_blocks
@@ -131,10 +132,10 @@ def _read(
         # A reader without partitions is asked for one all the same.
         return
     part = TopicRange(*partition.value)
-    columns = Columns(Topic(part.topic, part.partition), names)
+    batches = TopicBatches(Topic(part.topic, part.partition), names)
     client = client_of(options, os.environ)
     blocks = client.blocks(options.vhost, part.topic, part.first, part.end, part.replicas, filter)
-    yield from batches_of_blocks(columns, blocks)
+    yield from batches_of_blocks(batches, blocks)
 
 
 class TopicReader(DataSourceReader):

@@ -114,7 +114,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
         {"pipeline.audit", "pipeline.journal", "pipeline.message", "pipeline.octets"}
     ),
     "pipeline.options": frozenset(),
-    "pipeline.arrow": frozenset({"pipeline.arrow", "pipeline.message"}),
+    "pipeline.arrow": frozenset(
+        {"pipeline.arrow", "pipeline.journal", "pipeline.log", "pipeline.message", "pipeline.octets"}
+    ),
     "pipeline.sources": frozenset(
         {
             "pipeline.sources",
