@@ -31,7 +31,7 @@ from tests.site import Site
 pytestmark = [pytest.mark.spark, pytest.mark.requirement("F8.1")]
 
 TOPIC = Topic("s", 7)
-ANY = settings(max_examples=150, deadline=None)
+ANY = settings(max_examples=250, deadline=None)
 TOPIC_NAMES = st.sampled_from(
     [list(TOPIC_COLUMNS), ["bookmark", "time"], ["routing_key"], ["raw"], ["body"], ["headers", "exchange"]]
 )
@@ -85,7 +85,7 @@ def test_blocks_with_changed_octets_are_read_alike(block: Block, data: Any) -> N
 
 
 @ANY
-@given(st.lists(stored.property_lists(), max_size=5))
+@given(st.lists(stored.property_lists(), max_size=5) | st.lists(stored.property_lists(False), max_size=9))
 def test_property_lists_are_read_at_once_as_one_by_one(lists: list[bytes]) -> None:
     def slow() -> Any:
         decoded = [amqp091.properties_of(one) for one in lists]
@@ -98,6 +98,20 @@ def test_property_lists_are_read_at_once_as_one_by_one(lists: list[bytes]) -> No
         return pa.RecordBatch.from_arrays(list(found), schema=schema)
 
     assert outcome(fast) == outcome(slow)
+
+
+def test_each_octet_of_a_message_may_be_another_or_missing() -> None:
+    """Of a message with each kind of a value, in a run whose messages have their own keys."""
+    block = stored.block_of_every_kind()
+    names = list(TOPIC_COLUMNS)
+    assert together([block], names) == one_by_one([block], names)
+    for at in range(len(block.payload)):
+        for octet in {0, 1, 0xFF, block.payload[at] + 1 & 0xFF, block.payload[at] - 1 & 0xFF}:
+            changed = block.payload[:at] + bytes((octet,)) + block.payload[at + 1 :]
+            blocks = [block._replace(payload=changed)]
+            for wanted in (names, ["body", "routing_key"]):
+                fast = outcome(lambda blocks=blocks, wanted=wanted: together(blocks, wanted))
+                assert fast == outcome(lambda blocks=blocks, wanted=wanted: one_by_one(blocks, wanted)), at
 
 
 def regular_block(count: int) -> Block:
