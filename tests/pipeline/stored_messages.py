@@ -107,7 +107,7 @@ def contents(draw: Any, odd: bool) -> bytes:
     if draw(st.booleans()):
         at = draw(st.integers(0, len(octets) - 1) | st.sampled_from([0, 6, len(octets) - 1]))
         octets = octets[:at] + draw(st.binary(min_size=1, max_size=1)) + octets[at + 1 :]
-    return octets[: len(octets) - draw(st.sampled_from([0, 0, 0, 1]))]
+    return octets[: len(octets) - draw(st.sampled_from([0, 0, 0, 1]))] + draw(st.sampled_from([b"", b"\xce"]))
 
 
 @st.composite
@@ -170,7 +170,7 @@ def blocks(draw: Any) -> Block:
 
 
 def block_of_every_kind() -> Block:
-    """A block of two messages, of which one has each property and a header of each kind."""
+    """A block of two messages: one with each property and a header of each kind, one with a header alone."""
     table = [(b"k%d" % code, bytes((code,)) + b"\xfe" * _SIZES[code]) for code in _CODES if code != ord("T")]
     table += [(b"text", b"S" + _sized(b"long")), (b"last", b"Tabcdefgh")]
     texts = [_sized(b"p%d" % number, 1) for number in range(14)]
@@ -178,7 +178,7 @@ def block_of_every_kind() -> Block:
     texts[9] = b"\xff" * 8
     pieces = [
         _method(b"one", 0) + content(b"\xff\xfc" + b"".join(texts), b"body"),
-        _method(b"two", 0) + content(b"\0\0"),
+        _method(b"two", 0) + content(b"\x20\0" + _table([(b"k", b"S" + _sized(b"short"))])),
     ]
     lengths = b"".join(len(one).to_bytes(4, "little") for one in pieces)
     head = RUN.pack(5, 1, 2, OWN_METHODS, 0, 0, 0, sum(map(len, pieces)), 0, 0)
