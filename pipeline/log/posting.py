@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from functools import lru_cache
 from sys import byteorder
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -32,8 +33,18 @@ class Place(NamedTuple):
     channel: int
 
 
+_REMEMBERED: Final = 1024
+_BEGIN: Final = 7
+"""The octets of the head of a frame: they tell how a message is stored."""
+
+
 def place_of(exchange: str, routing_key: str, raw: bytes) -> Place:
     """The place of a message. Raises UnfitError."""
+    return _place_of(exchange, routing_key, raw[:_BEGIN])
+
+
+@lru_cache(_REMEMBERED)
+def _place_of(exchange: str, routing_key: str, raw: bytes) -> Place:
     format = _FIRST_OCTETS.get(raw[:1])
     if format is None:
         raise UnfitError("raw is no message of AMQP 0-9-1 or 1.0")

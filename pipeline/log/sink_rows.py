@@ -63,6 +63,7 @@ class RowEncoder:
         self._places = {name: place for place, name in enumerate(names)}
         self._options = options
         self._known: dict[Any, bytes] = {}
+        self._same = None if {PROPERTIES, "headers"}.intersection(names) else encode_properties({}, None)
 
     def rows(self, columns: Sequence[Iterable[Any]], first: int) -> Iterator[SinkRow]:
         """The messages of columns of values; `first` is the number of the first row. Raises RowError."""
@@ -94,6 +95,8 @@ class RowEncoder:
         return value
 
     def _properties(self, row: Sequence[Any]) -> bytes:
+        if self._same is not None:
+            return self._same
         given = self._value(row, PROPERTIES) or {}
         headers = self._value(row, "headers")
         if isinstance(headers, Mapping):

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from pika.frame import Body
 
 from pipeline.log.nodes import LogApiError
 from pipeline.log.sink_options import SinkOptions, checked_sink_options
 from pipeline.log.sink_rows import RowEncoder, SinkRow, check_sink_columns
 from pipeline.log.sinks import BranchWriter, RowError, SinkClient, SinkPlace
+from pipeline.message.encoding import BODY_FRAME_OCTETS
 from pipeline.message.runs import content_of
 from pipeline.options import OptionError
 from tests.messages import content
@@ -85,6 +87,15 @@ def test_rows_are_messages() -> None:
     assert told[1] == ({"delivery_mode": 2}, {}, b"") and told[2] == told[0]._replace(body=b"2")
     [raw] = rows("queue raw", ["q", content(b"x", headers={"deep": [1]})])
     assert raw == SinkRow("", "q", content(b"x", headers={"deep": [1]}))
+
+
+@pytest.mark.parametrize("length", [0, 1, 256, 256, BODY_FRAME_OCTETS, BODY_FRAME_OCTETS + 1])
+def test_a_body_of_any_length_is_encoded_as_clients_do(length: int) -> None:
+    body = bytes(length)
+    frames = [body[at : at + BODY_FRAME_OCTETS] for at in range(0, length, BODY_FRAME_OCTETS)]
+    expected = content(body, delivery_mode=2)[: len(content(b"", delivery_mode=2))]
+    expected += b"".join(Body(1, one).marshal() for one in frames)
+    assert rows("body", [body], queue="q")[0].raw == expected
 
 
 @pytest.mark.parametrize(
