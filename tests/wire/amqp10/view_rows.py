@@ -25,7 +25,9 @@ def told_row(octets: bytes) -> ToldRow:
     """The row in a message."""
     sections = scan_sections(octets, 0, len(octets))
     annotations: Any = annotations_of(octets, sections.message_annotations)
-    row = json.loads(body_of(run_of(octets)))
+    body = body_of(run_of(octets))
+    assert isinstance(body, str | bytes)
+    row = json.loads(body)
     assert annotations[VIEW_DELETED] is (row is None)
     behind = annotations[VIEW_BEHIND]
     assert isinstance(behind, ULong)
