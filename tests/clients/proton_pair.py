@@ -17,7 +17,8 @@ from node.wire.amqp10.connection import Connection
 from node.wire.amqp10.definitions import Error
 from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.links import OutgoingLink
-from tests.wire.amqp10.sections import message, run_of
+from tests.wire.amqp10.runs import run_of
+from tests.wire.amqp10.sections import message
 
 LIMITS: Final = ConnectionLimits(
     link_credit=6, incoming_window=5, first_window=4, delivery_window=4, unconfirmed=8

@@ -22,7 +22,8 @@ from tests.cluster.links import LinkClient
 from tests.site import ChannelClosedError, Client, Site
 from tests.wire.amqp10.peer import transfer
 from tests.wire.amqp10.performatives import credit, receiver, sender
-from tests.wire.amqp10.sections import data, run_of, section
+from tests.wire.amqp10.runs import run_of
+from tests.wire.amqp10.sections import data, section
 from tests.wire.amqp10.transacting import CONTROL, control, coordinator, within
 
 REPLIES = "replies"

@@ -45,7 +45,8 @@ from tests.cluster.recorders import RecordedSubscriber
 from tests.site import Client, Site
 from tests.wire.amqp10.peer import transfer
 from tests.wire.amqp10.performatives import credit, receiver, sender
-from tests.wire.amqp10.sections import annotated, application, data, message, run_of, section
+from tests.wire.amqp10.runs import run_of
+from tests.wire.amqp10.sections import annotated, application, data, message, section
 
 FORMAT = FORMATS[AMQP_1_0]
 

@@ -12,7 +12,8 @@ from node.session.ports import Got, Identity
 from tests.cluster.kinds import KINDS
 from tests.cluster.recorders import RecordedSubscriber
 from tests.site import Client, Site
-from tests.wire.amqp10.sections import message, run_of
+from tests.wire.amqp10.runs import run_of
+from tests.wire.amqp10.sections import message
 
 CHANNEL = -1
 

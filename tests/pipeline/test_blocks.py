@@ -26,8 +26,8 @@ from pipeline.log.rows import Columns, Topic, TopicRow, rows_of_blocks
 from pipeline.octets.cursor import MalformedError
 from tests.messages import CHANNEL, content, run_of
 from tests.structure.tree import ROOT
+from tests.wire.amqp10.runs import run_of as run_of_amqp10
 from tests.wire.amqp10.sections import message
-from tests.wire.amqp10.sections import run_of as run_of_amqp10
 
 pytestmark = pytest.mark.requirement("F8.3")
 

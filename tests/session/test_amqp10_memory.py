@@ -18,7 +18,8 @@ from tests.session.attached import NodeBroker
 from tests.session.test_client_memory import KIB, Pipe, Port
 from tests.wire.amqp10.peer import transfer
 from tests.wire.amqp10.performatives import LARGE, PLAIN, begin, credit, octets_of, receiver, sender, window
-from tests.wire.amqp10.sections import message, run_of
+from tests.wire.amqp10.runs import run_of
+from tests.wire.amqp10.sections import message
 
 
 class Amqp10Port(Port):

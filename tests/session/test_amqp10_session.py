@@ -17,7 +17,8 @@ from tests.session.answering import Socket
 from tests.session.attached import Client, NodeBroker
 from tests.wire.amqp10.peer import error_in, transfer
 from tests.wire.amqp10.performatives import PLAIN, credit, octets_of, receiver, sender
-from tests.wire.amqp10.sections import message, run_of
+from tests.wire.amqp10.runs import run_of
+from tests.wire.amqp10.sections import message
 
 # -- targets ----------------------------------------------------------------------------------------
 

@@ -20,7 +20,8 @@ from tests.session.answering import Socket
 from tests.session.attached import Client, NodeBroker
 from tests.wire.amqp10.peer import error_in, transfer
 from tests.wire.amqp10.performatives import LARGE, PLAIN, begin, credit, receiver, sender, settled
-from tests.wire.amqp10.sections import message, run_of
+from tests.wire.amqp10.runs import run_of
+from tests.wire.amqp10.sections import message
 
 SENDS = ContainerLink("out", "billing-*", "/", True, "/queues/q", "inbox")
 TAKES = ContainerLink("in", "billing-*", "/", False, "/queues/r", "outbox")

@@ -15,7 +15,8 @@ from node.wire.amqp10.values import Described
 from tests.session.attached import Client, NodeBroker
 from tests.wire.amqp10.peer import error_in, transfer
 from tests.wire.amqp10.performatives import begin, credit, receiver, sender
-from tests.wire.amqp10.sections import message, run_of
+from tests.wire.amqp10.runs import run_of
+from tests.wire.amqp10.sections import message
 
 LIFETIME = {"lifetime-policy": Described(d.DeleteOnClose.CODE, [])}
 NAME = "amq.gen-1"

@@ -18,7 +18,8 @@ from tests.cluster.recorders import RecordedSubscriber
 from tests.session.attached import Client, NodeBroker
 from tests.wire.amqp10.peer import transfer
 from tests.wire.amqp10.performatives import credit, receiver, sender
-from tests.wire.amqp10.sections import message, run_of
+from tests.wire.amqp10.runs import run_of
+from tests.wire.amqp10.sections import message
 from tests.wire.amqp10.transacting import control, coordinator, within
 
 CHANNEL = -1

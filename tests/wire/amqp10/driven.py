@@ -16,7 +16,8 @@ from node.wire.amqp10.session_endpoint import SessionEndpoint
 from node.wire.amqp10.states import ConnectionState
 from tests.wire.amqp10.peer import ANSWERED, Peer
 from tests.wire.amqp10.performatives import credit, octets_of, receiver, sender
-from tests.wire.amqp10.sections import message, run_of
+from tests.wire.amqp10.runs import run_of
+from tests.wire.amqp10.sections import message
 from tests.wire.amqp10.transacting import control, coordinator, within
 
 LIMITS = ConnectionLimits(

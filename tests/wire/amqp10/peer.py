@@ -21,7 +21,8 @@ from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.links import IncomingLink, OutgoingLink
 from node.wire.amqp10.session_endpoint import SessionEndpoint
 from tests.wire.amqp10.performatives import LARGE, PLAIN, begin, credit, octets_of, receiver
-from tests.wire.amqp10.sections import message, run_of
+from tests.wire.amqp10.runs import run_of
+from tests.wire.amqp10.sections import message
 
 ROUNDS = d.SaslInit("SCRAM-SHA-256")
 """Begins a log-in that the peer's broker answers with challenges until the response is not empty."""

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from array import array
 from typing import Any
 
 from hypothesis import strategies as st
 
-from node.message.run import Run
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.definitions import SectionCode
 from node.wire.amqp10.encoding import encode_amqp
-from node.wire.amqp10.messages import facts_of
 from node.wire.amqp10.values import Described, Symbol, ULong
-from node.wire.formats import AMQP_1_0
 from tests.wire.amqp10.strategies import composites, map_of, primitives, symbols, texts, ulongs, values
 
 
@@ -38,17 +34,6 @@ def application(**named: Any) -> bytes:
 def message(*sections: bytes, body: bytes = b"body") -> bytes:
     """The sections, and behind them a data section."""
     return b"".join(sections) + data(body)
-
-
-def run_of(*messages: bytes, key: str = "q", exchange: str = "", skip: bytes = b"") -> Run:
-    """A run of such messages, all of the same traits, each behind `skip`."""
-    facts = facts_of(messages[0], 0, len(messages[0]))
-    pieces = [skip + one for one in messages]
-    lengths = array("I", map(len, pieces))
-    return Run(
-        exchange, key, 0, facts.durable, len(pieces), len(skip), 0, lengths, max(lengths), b"".join(pieces),
-        facts.special, AMQP_1_0,
-    )  # fmt: skip
 
 
 # -- any message ------------------------------------------------------------------------------------

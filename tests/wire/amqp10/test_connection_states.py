@@ -28,7 +28,8 @@ from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.states import NEXT, ConnectionState, check_next
 from tests.wire.amqp10.peer import MISSING, Peer, begun, error_in, opened, receiving, transfer
 from tests.wire.amqp10.performatives import PLAIN, begin, credit, octets_of, receiver, sender, settled
-from tests.wire.amqp10.sections import message, run_of
+from tests.wire.amqp10.runs import run_of
+from tests.wire.amqp10.sections import message
 
 S = ConnectionState
 OPEN = d.Open("c")

@@ -17,7 +17,8 @@ from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.connection import Connection
 from node.wire.amqp10.effects import SettleEffect, StartConsumer
 from node.wire.amqp10.frames import Frame, FrameParser
-from tests.wire.amqp10.sections import data, run_of
+from tests.wire.amqp10.runs import run_of
+from tests.wire.amqp10.sections import data
 from tests.wire.amqp10.test_transfer_rows import MOST, TRANSACTIONS, machine, octets
 
 DELIVERED = 40

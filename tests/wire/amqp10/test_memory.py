@@ -18,7 +18,8 @@ from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.states import ConnectionState
 from tests.wire.amqp10.peer import Peer, begun, error_in, transfer
 from tests.wire.amqp10.performatives import PLAIN, begin, credit, octets_of, receiver, sender, settled, window
-from tests.wire.amqp10.sections import message, run_of
+from tests.wire.amqp10.runs import run_of
+from tests.wire.amqp10.sections import message
 
 KIB = 1024
 SMALL = ConnectionLimits(memory_bytes=1, message_size=1, first_window=2000)

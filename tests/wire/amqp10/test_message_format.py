@@ -25,7 +25,8 @@ from node.wire.amqp10.sections import scan_sections
 from node.wire.amqp10.values import Symbol, TimestampMs, TypedArray, UInt, ULong
 from node.wire.formats import AMQP_1_0, FORMATS, format_of
 from tests.wire.amqp10 import sections as s
-from tests.wire.amqp10.sections import annotated, application, data, message, run_of, section
+from tests.wire.amqp10.runs import run_of
+from tests.wire.amqp10.sections import annotated, application, data, message, section
 
 FORMAT = FORMATS[AMQP_1_0]
 HEADER = d.Header(durable=True, priority=7, ttl=9000).encode()

@@ -15,7 +15,8 @@ from node.wire.amqp10.effects import Credit, EndConsumer, SessionEnded, SettleEf
 from node.wire.amqp10.limits import ConnectionLimits
 from tests.wire.amqp10.peer import Peer, begun, receiving
 from tests.wire.amqp10.performatives import credit, octets_of, receiver, settled, window
-from tests.wire.amqp10.sections import message, run_of
+from tests.wire.amqp10.runs import run_of
+from tests.wire.amqp10.sections import message
 
 ACCEPTED = Accepted()
 

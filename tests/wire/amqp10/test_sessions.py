@@ -22,7 +22,8 @@ from node.wire.amqp10.limits import ConnectionLimits
 from node.wire.amqp10.states import SessionState
 from tests.wire.amqp10.peer import ANSWERED, begun, error_in, opened, receiving, transfer
 from tests.wire.amqp10.performatives import begin, credit, octets_of, receiver, sender, settled, window
-from tests.wire.amqp10.sections import message, run_of
+from tests.wire.amqp10.runs import run_of
+from tests.wire.amqp10.sections import message
 
 
 @pytest.mark.sentence("1.0/2.5.1-2", "1.0/2.7.2-2")

@@ -9,7 +9,7 @@ from node.wire.amqp10.followed_rows import VIEW_BEHIND, VIEW_COMPLETE, VIEW_DELE
 from node.wire.amqp10.messages import body_of
 from node.wire.amqp10.sections import annotations_of, scan_sections
 from node.wire.amqp10.values import ULong
-from tests.wire.amqp10.sections import run_of
+from tests.wire.amqp10.runs import run_of
 
 
 class ToldRow(NamedTuple):
