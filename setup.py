@@ -167,7 +167,8 @@ def translated() -> list[Extension]:
 def shorten_shim(source: Path) -> None:
     """Python imports each module through a C file of a few lines: what it calls is declared in their place.
 
-    Python's headers, which the file includes, are 40 times as long, and half a minute over all modules.
+    Python's headers, which the file includes, take the compiler 0.1 s for each module; the declarations take
+    0.02 s.
     """
     text = source.read_text(encoding="utf-8")
     if "PyImport_ImportModuleLevel" in text and "__native" not in text:

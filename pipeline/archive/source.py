@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyarrow import compute, dataset
 
 from pipeline.archive.parquet import PARTITIONED_BY, table_schema
+from pipeline.message.batches import BATCH_ROWS
 from pipeline.message.runs import bookmark_of
 from pipeline.sources.message_log import MessageLog, Piece, Rows
 
@@ -19,8 +20,6 @@ _IDENTITY: Final = 8
 
 _PIECE_OCTETS: Final = 16 << 20
 """Octets of files for each piece, about."""
-
-_BATCH_ROWS: Final = 4096
 
 
 class _File(NamedTuple):
@@ -103,7 +102,7 @@ class ArchivedMessages:
         found = self._dataset(list(paths), [*names, "sequence"])
         table = found.to_table(columns=sorted({*names, "sequence"}), filter=_between(low, high))
         table = table.sort_by("sequence")
-        for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
+        for batch in table.to_batches(max_chunksize=BATCH_ROWS):
             values: Rows = {name: batch[name].to_pylist() for name in names}
             if "queue" in columns:
                 values["queue"] = [piece.log.name] * batch.num_rows

@@ -27,14 +27,12 @@ from pipeline.journal.tables import (
     time_of,
     timed_publishes_in,
 )
+from pipeline.message.batches import BATCH_OCTETS, BATCH_ROWS
 from pipeline.message.runs import PERSISTENT
 from pipeline.message.text import shown_text
 from pipeline.octets.cursor import MalformedError
 
 MESSAGE_COLUMNS: Final = columns_of("messages")
-_BATCH_ROWS: Final = 4096
-_BATCH_OCTETS: Final = 8 << 20
-"""A batch of so many rows, or octets of entries, gets no further entry."""
 
 _SPREAD_ROWS: Final = 1 << 16
 _QUEUE_MASK: Final = 0xFFFFFFFF
@@ -96,7 +94,7 @@ class EntryBatches:
                 self._waiting.append(entry)
                 rows += sum(publish.messages * len(publish.queues) for publish, _ in entry.publishes)
                 octets += record.end - record.offset
-                if rows >= _BATCH_ROWS or octets >= _BATCH_OCTETS:
+                if rows >= BATCH_ROWS or octets >= BATCH_OCTETS:
                     yield from self._taken()
                     rows = octets = 0
         except DamageError:
@@ -116,7 +114,7 @@ class EntryBatches:
     def _taken(self) -> Iterator[Any]:
         waiting = [one for one in self._waiting if one.publishes or not one.regular]
         self._waiting = []
-        return gathered(self._batches(waiting), _BATCH_ROWS, _BATCH_OCTETS)
+        return gathered(self._batches(waiting), BATCH_ROWS, BATCH_OCTETS)
 
     def _batches(self, entries: Sequence[_Entry]) -> Iterator[Any]:
         for regular, part in alike(entries, [one.regular for one in entries]):
@@ -147,7 +145,7 @@ class EntryBatches:
             for row in guarded_rows(reader, one.record, messages):
                 rows.append(row)
                 octets += len(row.body or b"") + len(row.raw or b"")
-                if len(rows) >= _BATCH_ROWS or octets >= _BATCH_OCTETS:
+                if len(rows) >= BATCH_ROWS or octets >= BATCH_OCTETS:
                     yield self._of_rows(rows)
                     rows, octets = [], 0
         if rows:
@@ -188,7 +186,7 @@ def _is_regular(publishes: Sequence[tuple[Publish, int]]) -> bool:
     """Whether all are to queues, and give no large number of rows or octets by going to several."""
     rows = sum(one.messages * len(one.queues) for one, _ in publishes if len(one.queues) != 1)
     octets = sum(one.size * len(one.queues) for one, _ in publishes if len(one.queues) != 1)
-    return all(one.queues for one, _ in publishes) and rows <= _SPREAD_ROWS and octets <= _BATCH_OCTETS
+    return all(one.queues for one, _ in publishes) and rows <= _SPREAD_ROWS and octets <= BATCH_OCTETS
 
 
 def _spread(entries: Sequence[_Entry], located: LocatedMessages) -> tuple[list[_Target], Any, Any]:

@@ -93,14 +93,20 @@ def named_options(given: Mapping[str, str], known: Sequence[str]) -> dict[str, s
     return found
 
 
+def check_options(found: Mapping[str, str], needed: Sequence[str], **choices: tuple[str, str]) -> None:
+    """Check that options are there, and that others have one of two values. Raises OptionError."""
+    for name in needed:
+        if not found.get(name):
+            raise OptionError(f"the option {name} is missing")
+    for name, (one, other) in choices.items():
+        if found[name] not in (one, other):
+            raise OptionError(f"{name} is {one} or {other}, not {found[name]}")
+
+
 def checked_options(given: Mapping[str, str]) -> TopicOptions:
     """The options of a source. Their names are of any case, as Spark has them. Raises OptionError."""
     found = _DEFAULTS | named_options(given, TOPIC_OPTIONS)
-    for name in ("url", "user", "topic"):
-        if not found.get(name):
-            raise OptionError(f"the option {name} is missing")
-    if found["onGone"] not in (GONE_FAILS, GONE_CONTINUES):
-        raise OptionError(f"onGone is {GONE_FAILS} or {GONE_CONTINUES}, not {found['onGone']}")
+    check_options(found, ("url", "user", "topic"), onGone=(GONE_FAILS, GONE_CONTINUES))
     return TopicOptions(
         node_urls(found["url"]),
         found["user"],

@@ -10,6 +10,7 @@ from pipeline.log.options import (
     GONE_CONTINUES,
     GONE_FAILS,
     TOPIC_OPTIONS,
+    check_options,
     named_options,
     node_urls,
     number_option,
@@ -66,11 +67,7 @@ def checked_queue_options(given: Mapping[str, str]) -> QueueOptions:
         if wrong := _OF_TOPICS.get(name.lower()):
             raise OptionError(f"{wrong} is for topics: a queue gives its ready messages, the oldest first")
     found = {"vhost": "/", "onGone": GONE_FAILS} | named_options(given, QUEUE_OPTIONS)
-    for name in ("url", "user", QUEUE):
-        if not found.get(name):
-            raise OptionError(f"the option {name} is missing")
-    if found["onGone"] not in (GONE_FAILS, GONE_CONTINUES):
-        raise OptionError(f"onGone is {GONE_FAILS} or {GONE_CONTINUES}, not {found['onGone']}")
+    check_options(found, ("url", "user", QUEUE), onGone=(GONE_FAILS, GONE_CONTINUES))
     max_rows = number_option(found, "maxRows")
     return QueueOptions(
         node_urls(found["url"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from pipeline.log.options import named_options, node_urls, number_option, password_of
+from pipeline.log.options import check_options, named_options, node_urls, number_option, password_of
 from pipeline.log.posting import LARGEST_BLOCK
 from pipeline.log.sinks import DROP, FAIL, SinkClient
 from pipeline.options import OptionError
@@ -36,11 +36,7 @@ class SinkOptions(NamedTuple):
 def checked_sink_options(given: Mapping[str, str]) -> SinkOptions:
     """The options of a sink. Their names are of any case, as Spark has them. Raises OptionError."""
     found = {"vhost": "/", "unroutable": FAIL} | named_options(given, SINK_OPTIONS)
-    for name in ("url", "user"):
-        if not found.get(name):
-            raise OptionError(f"the option {name} is missing")
-    if found["unroutable"] not in (FAIL, DROP):
-        raise OptionError(f"unroutable is {FAIL} or {DROP}, not {found['unroutable']}")
+    check_options(found, ("url", "user"), unroutable=(FAIL, DROP))
     if "queue" in found and "exchange" in found:
         raise OptionError("queue and exchange: messages go to a queue, or to an exchange")
     octets = number_option(found, "blockBytes") or DEFAULT_BLOCK_OCTETS

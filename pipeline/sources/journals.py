@@ -14,6 +14,7 @@ from pipeline.journal.raft import NORMAL
 from pipeline.journal.rows import MessageRow
 from pipeline.journal.states import Key
 from pipeline.journal.tables import messages_of_entry
+from pipeline.message.batches import BATCH_OCTETS, BATCH_ROWS
 from pipeline.octets.cursor import MalformedError
 from pipeline.octets.ranges import Numbers
 from pipeline.sources.committed import (
@@ -30,8 +31,6 @@ PIECE_ENTRIES: Final = 256
 """The entries of a piece at most."""
 
 _NO_NAMES: Final[Mapping[int, str]] = {}
-_BATCH_ROWS: Final = 4096
-_BATCH_OCTETS: Final = 8 << 20
 
 Withheld = tuple[int, int, int]
 """A queue, and the first and the last of its messages that a transaction withholds."""
@@ -117,10 +116,10 @@ class JournalMessages:
 def _taken(rows: Iterator[MessageRow]) -> list[MessageRow]:
     """The next rows; fewer where bodies are large."""
     batch, octets = list[MessageRow](), 0
-    for row in islice(rows, _BATCH_ROWS):
+    for row in islice(rows, BATCH_ROWS):
         batch.append(row)
         octets += len(row.raw or row.body or b"")
-        if octets >= _BATCH_OCTETS:
+        if octets >= BATCH_OCTETS:
             break
     return batch
 

@@ -17,6 +17,7 @@ from pipeline.log.options import (
     topics_of,
 )
 from pipeline.log.rows import Columns, Topic
+from pipeline.message.batches import batched
 from pipeline.message.runs import bookmark_of
 from pipeline.sources.message_log import MessageLog, Piece, Rows
 
@@ -25,9 +26,6 @@ _IDENTITY: Final = 8
 """The digits of a bookmark that stand for the topic."""
 
 _EARLIEST: Final = "earliest"
-_BATCH_ROWS: Final = 4096
-_BATCH_OCTETS: Final = 8 << 20
-"""Rows of so many messages, or octets of blocks, get no further block."""
 
 
 class TopicMessages:
@@ -77,12 +75,7 @@ class TopicMessages:
         part = TopicRange(*piece.place)
         found = Columns(Topic(part.topic, part.partition), columns)
         blocks = self._client().blocks(self._options.vhost, part.topic, part.first, part.end, part.replicas)
-        for block in blocks:
-            found.add(block)
-            if found.rows >= _BATCH_ROWS or found.octets >= _BATCH_OCTETS:
-                yield found.taken()
-        if found.rows:
-            yield found.taken()
+        yield from batched(found, blocks)
 
 
 def _number(position: str) -> int:

@@ -17,13 +17,12 @@ from pipeline.journal.damage import FAIL, REPORT
 from pipeline.journal.rows import ROWS, columns_of
 from pipeline.journal.segments import OtherJournalError, Segment, segments_in
 from pipeline.journal.tables import read_table
+from pipeline.message.batches import BATCH_OCTETS, BATCH_ROWS
 from pipeline.options import OptionError, nearest
 from pipeline.spark.columns import check_columns, schema_of
 
 OPTIONS: Final = ("path", "journals", "table", "onDamage")
 _KNOWN: Final = {name.lower(): name for name in OPTIONS}
-_BATCH_ROWS: Final = 4096
-_BATCH_OCTETS: Final = 8 << 20
 _OCTETS: Final = ("body", "raw")
 
 
@@ -110,10 +109,10 @@ def _batches(rows: Iterator[tuple[Any, ...]], sized: Sequence[int]) -> Iterator[
     while True:
         batch: list[tuple[Any, ...]] = []
         octets = 0
-        for row in islice(rows, _BATCH_ROWS):
+        for row in islice(rows, BATCH_ROWS):
             batch.append(row)
             octets += sum(len(row[place] or b"") for place in sized)
-            if octets >= _BATCH_OCTETS:
+            if octets >= BATCH_OCTETS:
                 break
         if not batch:
             return

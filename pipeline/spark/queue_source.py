@@ -19,7 +19,7 @@ from pipeline.arrow.topics import TopicBatches
 from pipeline.log.queue_offsets import TAKEN_AT_ONCE, QueueBatch, QueueOffsets, TakenRange
 from pipeline.log.queue_options import QueueOptions, reader_named, take_client
 from pipeline.log.rows import Topic
-from pipeline.spark.block_batches import batches_of_blocks
+from pipeline.message.batches import batched
 
 
 class TakePartition(InputPartition):
@@ -37,7 +37,7 @@ def _read(options: QueueOptions, names: Sequence[str], partition: InputPartition
     part = TakenRange(*partition.value)
     client, reader = take_client(options, os.environ), reader_named(options, part.reader)
     blocks = client.taken_blocks(reader, part.number, part.first, part.end, part.replicas)
-    yield from batches_of_blocks(TopicBatches(Topic(part.queue, part.partition), names), blocks)
+    yield from batched(TopicBatches(Topic(part.queue, part.partition), names), blocks)
 
 
 class QueueReading(DataSourceReader):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 from zipfile import ZipFile
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from pipeline.spark.journal_source import JournalSource
@@ -24,11 +25,18 @@ _PACKAGE: Final = Path(__file__).resolve().parents[1]
 
 @contextmanager
 def opened(master: str) -> Iterator[SparkSession]:
-    """A session at a master, with the sources, for as long as the context lasts.
+    """A session at a master, with the sources, for as long as the context lasts. A process has one session:
+    where its program has begun one, that session is used, wherever its master is, and goes on behind the
+    context.
 
     Executors run the Python of this process, and a session on this machine stays on loopback, unless the
     environment says otherwise: Spark itself would take the first python3 of the path, and an outer address.
     """
+    present = _present()
+    if present is not None:
+        register(present)
+        yield present
+        return
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
@@ -38,6 +46,14 @@ def opened(master: str) -> Iterator[SparkSession]:
         yield spark
     finally:
         spark.stop()
+
+
+def _present() -> SparkSession | None:
+    """The session that this process has."""
+    try:
+        return SparkSession.active()
+    except PySparkRuntimeError:
+        return None
 
 
 def register(spark: SparkSession) -> None:

@@ -28,11 +28,11 @@ from pipeline.arrow.topics import TopicBatches
 from pipeline.log.offsets import TopicOffsets
 from pipeline.log.options import TopicOptions, TopicRange, checked_options, client_of, ranges_of
 from pipeline.log.pushing import EVERYTHING, Condition, narrowing_of
-from pipeline.log.queue_options import asks_for_queue, checked_queue_options
+from pipeline.log.queue_options import QueueOptions, asks_for_queue, checked_queue_options
 from pipeline.log.rows import TOPIC_COLUMNS, Topic
 from pipeline.log.sink_options import checked_sink_options
+from pipeline.message.batches import batched
 from pipeline.options import OptionError
-from pipeline.spark.block_batches import batches_of_blocks
 from pipeline.spark.columns import check_columns, schema_of
 from pipeline.spark.queue_source import QueueReading, QueueStreamReader
 from pipeline.spark.sink import SinkWriter, StreamSinkWriter, written_rows
@@ -98,29 +98,36 @@ class TopicSource(DataSource):
         return TopicStreamReader(options, schema.names)
 
 
-def _queue_reading(given: Mapping[str, str], schema: StructType) -> QueueReading:
+def _queue_options(given: Mapping[str, str], schema: StructType, use: str) -> QueueOptions:
+    """`use`: of the reader's name, for the query that lacks one. Raises OptionError."""
     options = checked_queue_options(given)
     check_columns("a queue", TOPIC_COLUMNS, schema)
+    if not options.reader:
+        raise OptionError(f"the option reader is missing: {use}")
+    return options
+
+
+def _queue_reading(given: Mapping[str, str], schema: StructType) -> QueueReading:
+    options = _queue_options(
+        given,
+        schema,
+        "the queue holds the messages of a batch query for a reader until they are settled. "
+        "pipeline.spark.queues.taken names a reader, and settles at the end",
+    )
     if options.max_octets is not None:
         raise OptionError("maxBytes is for streaming queries: maxRows limits what a batch query takes")
-    if not options.reader:
-        raise OptionError(
-            "the option reader is missing: the queue holds the messages of a batch query for a reader until "
-            "they are settled. pipeline.spark.queues.taken names a reader, and settles at the end"
-        )
     return QueueReading(options, schema.names)
 
 
 def _queue_stream(given: Mapping[str, str], schema: StructType) -> QueueStreamReader:
-    options = checked_queue_options(given)
-    check_columns("a queue", TOPIC_COLUMNS, schema)
+    options = _queue_options(
+        given,
+        schema,
+        "under this name the queue holds a batch until it is written, and a query that is started again "
+        "finds the batch. Each query has a name of its own",
+    )
     if options.takes is not None:
         raise OptionError("takes is for batch queries: the offsets of a streaming query name its takes")
-    if not options.reader:
-        raise OptionError(
-            "the option reader is missing: under this name the queue holds a batch until it is written, and "
-            "a query that is started again finds the batch. Each query has a name of its own"
-        )
     return QueueStreamReader(options, schema.names)
 
 
@@ -135,7 +142,7 @@ def _read(
     batches = TopicBatches(Topic(part.topic, part.partition), names)
     client = client_of(options, os.environ)
     blocks = client.blocks(options.vhost, part.topic, part.first, part.end, part.replicas, filter)
-    yield from batches_of_blocks(batches, blocks)
+    yield from batched(batches, blocks)
 
 
 class TopicReader(DataSourceReader):

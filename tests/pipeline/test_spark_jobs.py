@@ -26,6 +26,7 @@ from pipeline.replay.selection import Selection
 from pipeline.replay.staging import StagesPiece
 from pipeline.report.forecast import FEWEST_LEVELS
 from pipeline.sources.topics import TopicMessages
+from pipeline.spark.session import opened
 from tests.pipeline.test_spark_archive import publish, stream, table_of
 from tests.pipeline.test_spark_sink import channel, cluster, options
 from tests.processes.nodes import Cluster, until
@@ -34,6 +35,12 @@ from tests.structure.tree import ROOT
 __all__ = ["channel", "cluster", "options", "stream"]
 
 pytestmark = pytest.mark.spark
+
+
+def test_a_job_leaves_the_session_of_its_program(spark: Any) -> None:
+    with opened("local[1]") as used:
+        assert used is spark
+    assert spark.range(3).count() == 3
 
 
 def test_no_task_has_the_password(options: dict[str, str], tmp_path: Path) -> None:

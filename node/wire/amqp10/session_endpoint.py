@@ -284,9 +284,9 @@ class SessionEndpoint:
             link.state = LinkState.ATTACHED
             self._thirsty[link] = None
 
-    def responding(self, link: OutgoingLink) -> None:
-        """The link is for responses of the node's management, or for the rows of a view."""
-        link.presettled = link.management = True
+    def responding(self, link: OutgoingLink, *, management: bool) -> None:
+        """The link is for responses of the node's management, or else for the rows of a view."""
+        link.presettled, link.management = True, management
         if link.state is LinkState.ATTACHING and self._answer(link, answer(link, self._limits.message_size)):
             link.state = LinkState.ATTACHED
             self.outgoing.respond(link)

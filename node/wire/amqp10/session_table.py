@@ -203,15 +203,14 @@ class SessionTable:
         """A link is for the responses of the node's management."""
         session = self._by_number.get(link.session)
         if session is not None:
-            session.responding(link)
+            session.responding(link, management=True)
             self.look_at(session)
 
     def following(self, link: OutgoingLink, rows: FollowedRows) -> None:
         """A link is for the rows of a view, which are there."""
         session = self._by_number.get(link.session)
         if session is not None:
-            session.responding(link)
-            link.management = False
+            session.responding(link, management=False)
             if link.state is LinkState.ATTACHED:
                 sending = RowSending(rows, session.outgoing.add_response, session.draining.end)
                 self.parts.rows.add(link, sending)
