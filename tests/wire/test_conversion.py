@@ -44,6 +44,7 @@ from node.wire.amqp10.values import (
 from node.wire.conversion import converted
 from node.wire.formats import AMQP_0_9_1, AMQP_1_0, FORMATS
 from tests.wire.amqp10 import sections as s
+from tests.wire.amqp10.runs import run_of
 from tests.wire.property_lists import VALUES, listed, short, table_of
 
 # -- 1.0 to 0-9-1 and back --------------------------------------------------------------------------
@@ -64,7 +65,7 @@ def parts(octets: bytes) -> dict[str, Any]:
 @pytest.mark.requirement("B14.4")
 @given(s.messages)
 def test_a_message_of_1_0_comes_back_from_0_9_1(octets: bytes) -> None:
-    run = s.run_of(octets, key="key", exchange="exchange")
+    run = run_of(octets, key="key", exchange="exchange")
     there = converted(run, AMQP_0_9_1)
     assert (there.format, there.channel, there.count) == (AMQP_0_9_1, 1, 1)
     back = converted(there, AMQP_1_0)
@@ -167,7 +168,7 @@ def test_a_message_of_0_9_1_comes_back_from_1_0(properties: bytes, body: bytes) 
 
 def shown(*sections: bytes) -> tuple[dict[str, Any], bytes]:
     """The properties by name, without what is carried, and the body for a client of 0-9-1."""
-    properties, body = FORMATS[AMQP_0_9_1].contents(converted(s.run_of(b"".join(sections)), AMQP_0_9_1))
+    properties, body = FORMATS[AMQP_0_9_1].contents(converted(run_of(b"".join(sections)), AMQP_0_9_1))
     headers = properties.pop("headers", {})
     found = {name: value for name, value in headers.items() if not name.startswith("x-amqp-1.0-")}
     return properties | ({"headers": found} if found else {}), body
@@ -175,7 +176,7 @@ def shown(*sections: bytes) -> tuple[dict[str, Any], bytes]:
 
 def field(value: Any) -> bytes | None:
     """The encoded value of a header that an application-property becomes."""
-    run = converted(s.run_of(s.message(s.application(n=value))), AMQP_0_9_1)
+    run = converted(run_of(s.message(s.application(n=value))), AMQP_0_9_1)
     return properties_of(run)[1].get(b"n")
 
 
@@ -355,7 +356,7 @@ def test_a_body_that_only_claims_to_be_sections_is_data(body: bytes) -> None:
 
 
 def test_a_run_of_the_format_is_left_alone() -> None:
-    run = s.run_of(DATA)
+    run = run_of(DATA)
     assert converted(run, AMQP_1_0) is run
     contents_ = contents(b"\0\0", b"x")
     assert converted(contents_, AMQP_0_9_1) is contents_
@@ -363,7 +364,7 @@ def test_a_run_of_the_format_is_left_alone() -> None:
 
 def test_a_run_keeps_its_messages_in_order() -> None:
     bodies_ = [b"1", b"", b"3" * 300_000, b"4"]
-    run = s.run_of(
+    run = run_of(
         *[s.message(d.Properties(subject="s").encode(), body=body) for body in bodies_], skip=b"skip"
     )
     there = converted(run, AMQP_0_9_1)
@@ -396,7 +397,7 @@ def test_a_client_of_0_9_1_changes_a_message_and_the_rest_of_it_comes_back() -> 
         properties["headers"] |= {"changed": "new", "added": "more", "x-a": "b"}
         del properties["headers"]["gone"]
 
-    back = converted(changed(converted(s.run_of(octets), AMQP_0_9_1), change), AMQP_1_0)
+    back = converted(changed(converted(run_of(octets), AMQP_0_9_1), change), AMQP_1_0)
     expected = s.message(
         s.annotated(other=ULong(1), x_a="b"),
         d.Properties(message_id="new", to="q", subject="s", creation_time=5001).encode(),
@@ -414,7 +415,7 @@ def test_a_client_of_1_0_changes_a_message_and_the_rest_of_it_comes_back() -> No
     assert found.application_properties is not None
     first, last = found.application_properties
     again = octets[:first] + s.application(n=Int(1), text="new") + octets[last:]
-    back = converted(s.run_of(again), AMQP_0_9_1)
+    back = converted(run_of(again), AMQP_0_9_1)
     properties, _ = FORMATS[AMQP_0_9_1].contents(back)
     assert properties == sent | {"headers": {"table": {"k": 1}, "n": 1, "text": "new"}}
 
@@ -437,7 +438,7 @@ def test_a_client_of_1_0_changes_a_message_and_the_rest_of_it_comes_back() -> No
 )
 def test_fields_that_a_client_of_1_0_made_up_do_no_harm(made_up: Any) -> None:
     octets = s.message(d.Header(durable=False).encode(), s.annotated(x_opt_amqp_0_9_1=made_up))
-    back = converted(s.run_of(octets), AMQP_0_9_1)
+    back = converted(run_of(octets), AMQP_0_9_1)
     ((_, _, properties),) = FORMATS[AMQP_0_9_1].properties_in(back)
     assert not check_properties(properties, ANY_NUMBER).persistent
     assert FORMATS[AMQP_0_9_1].text(properties, "user_id") is None
@@ -460,7 +461,7 @@ def test_a_content_header_fits_into_a_frame(name: str) -> None:
     octets = s.message(
         d.Properties(subject="y" * 100_000).encode(), s.application(n=1, **{name: "z" * 100_000})
     )
-    there = converted(s.run_of(octets), AMQP_0_9_1)
+    there = converted(run_of(octets), AMQP_0_9_1)
     assert there.largest_frame <= 128 * 1024
     assert FORMATS[AMQP_0_9_1].contents(there)[0]["headers"] == {"n": 1, name: "z" * 100_000}
     large = s.message(s.application(n=1, **{name: "z" * 200_000}))
