@@ -171,9 +171,12 @@ def shorten_shim(source: Path) -> None:
     0.02 s.
     """
     text = source.read_text(encoding="utf-8")
-    if "PyImport_ImportModuleLevel" in text and "__native" not in text:
+    if text.startswith(START_OF_SHIM):
         source.write_text(text.replace("#include <Python.h>", CALLED_BY_SHIMS), encoding="utf-8")
 
+
+START_OF_SHIM = "#include <Python.h>\n\nPyMODINIT_FUNC\n"
+"""Files of mypyc's runtime call the same functions, and need the headers."""
 
 CALLED_BY_SHIMS = """\
 typedef struct _object PyObject;

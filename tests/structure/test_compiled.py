@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
+import mypyc
 import pytest
 
 from tests.structure.tree import ROOT, Module, module_of, nodes, violations
@@ -189,3 +191,12 @@ def exceptions_of_two_types(module: Module) -> Iterator[str]:
 def test_a_name_for_exceptions_has_one_type() -> None:
     """Compiled, a name has the type of its first clause: another exception under this name is a TypeError."""
     assert violations(exceptions_of_two_types, modules()) == []
+
+
+def test_only_shims_are_written_without_the_headers_of_python() -> None:
+    """mypyc's runtime calls what shims call, and does not compile without them."""
+    runtime = Path(mypyc.__file__).parent / "lib-rt"
+    assert (runtime / "module_shim.tmpl").read_text(encoding="utf-8").startswith(SETUP["START_OF_SHIM"])
+    starts = [file.read_text(encoding="utf-8")[: len(SETUP["START_OF_SHIM"])] for file in runtime.glob("*.c")]
+    assert len(starts) > 10
+    assert SETUP["START_OF_SHIM"] not in starts
