@@ -283,7 +283,7 @@ def _of_operation(operation: Operation, kind: str) -> Iterator[_Described]:
     fields = operation.fields
     action, name = _action_of(operation)
     value = next((fields[each] for each in _VALUES if each in fields), None)
-    number = fields["number"] if action == "transaction" else None
+    number = fields.get("number") if action == "transaction" else None
     places = operation.ranges or fields.get("places") or fields.get("published") or [(None, None)]
     for place in places:
         queue, first, last = place if len(place) == 3 else (operation.queue, *place)

@@ -233,6 +233,17 @@ def test_a_publish_has_the_messages_that_the_broker_wrote(run: Any) -> None:
 
 
 @pytest.mark.requirement("F8.2")
+@pytest.mark.parametrize(("step", "number"), [(1, 7), *((step, None) for step in EpochStep if step != 1)])
+def test_each_step_of_an_epoch_is_a_row(step: int, number: int | None) -> None:
+    """A staged branch alone has the number of a transaction."""
+    branch = (BranchName(1, 2, 4), TransactionKey(6, 7), 8, (9, 10)) if number else ()
+    data = encode_epoch(OpKind.EPOCH, UpdateEpoch(5, EpochStep(step), 3, *branch))
+    tables = tables_of(segment_of([[entry(1, encode_entry([encode_batch(0, 0, 0, [data])]))]]))
+    (row,) = tables.operations()
+    assert (row.action, row.kind, row.queue, row.transaction) == ("transaction", "epoch", 5, number)
+
+
+@pytest.mark.requirement("F8.2")
 @pytest.mark.parametrize("newer", [b"\x63rest", encode_end(KEY).replace(b"\x2d\x01", b"\x2d\x02", 1)])
 def test_an_operation_of_a_newer_release_is_unknown_and_no_damage(newer: bytes) -> None:
     """The rest of its batch is not read. The next batch is, and states the numbers of its messages."""
