@@ -13,8 +13,8 @@ from pipeline.log.blocks import RUN as RUN_HEAD
 from pipeline.message.encoding import UnfitError, channel_of
 from pipeline.message.runs import AMQP_0_9_1, AMQP_1_0
 
-LARGEST_BLOCK: Final = 8 * 1024 * 1024
-"""The octets that a block may have."""
+LARGEST_BLOCK: Final = 24 * 1024 * 1024
+"""The octets that a block may have: one message of this size at most."""
 
 MOST_RUNS: Final = 4096
 """The runs that a block may have."""

@@ -6,17 +6,18 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from pipeline.log.options import check_options, named_options, node_urls, number_option, password_of
-from pipeline.log.posting import LARGEST_BLOCK
 from pipeline.log.sinks import DROP, FAIL, SinkClient
 from pipeline.options import OptionError
 
 SINK_OPTIONS: Final = (
     "url", "user", "passwordFile", "caFile", "vhost", "queue", "exchange", "unroutable", "blockBytes",
-    "checkpointLocation",
+    "checkpointLocation", "queryName",
 )  # fmt: skip
-"""Spark hands `checkpointLocation` of streaming queries on to the sink."""
+"""Spark hands `checkpointLocation` and `queryName` of streaming queries on to the sink."""
 
 DEFAULT_BLOCK_OCTETS: Final = 1024 * 1024
+MOST_BLOCK_OCTETS: Final = 8 * 1024 * 1024
+"""The most that `blockBytes` may be. A message that is larger has a block of its own."""
 
 
 class SinkOptions(NamedTuple):
@@ -40,8 +41,8 @@ def checked_sink_options(given: Mapping[str, str]) -> SinkOptions:
     if "queue" in found and "exchange" in found:
         raise OptionError("queue and exchange: messages go to a queue, or to an exchange")
     octets = number_option(found, "blockBytes") or DEFAULT_BLOCK_OCTETS
-    if octets > LARGEST_BLOCK:
-        raise OptionError(f"blockBytes is {LARGEST_BLOCK} at most, not {octets}")
+    if octets > MOST_BLOCK_OCTETS:
+        raise OptionError(f"blockBytes is {MOST_BLOCK_OCTETS} at most, not {octets}")
     return SinkOptions(
         node_urls(found["url"]),
         found["user"],

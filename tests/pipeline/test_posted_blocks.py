@@ -167,13 +167,14 @@ def test_bounds_of_blocks_hold_on_both_sides() -> None:
     assert (posting.LARGEST_BLOCK, posting.MOST_RUNS) == (LARGEST_BLOCK, MOST_RUNS)
     room = LARGEST_BLOCK - PAYLOAD - RUN.size - 1 - 4
     raw = encode_content(PLAIN, b"x")
-    largest = encode_content(PLAIN, b"x" * (room - len(encode_content(PLAIN, b"")) - 8 * 65))
+    frames = LARGEST_BLOCK // 131_064 + 1
+    largest = encode_content(PLAIN, b"x" * (room - len(encode_content(PLAIN, b"")) - 8 * frames))
     builder, place = BlockBuilder(1000), place_of("", "q", raw)
     assert builder.takes(place, largest)
     builder.add(place, largest)
     assert not builder.takes(place, raw)
     assert [run.count for run in runs_of(builder.take())] == [1]
-    with pytest.raises(UnfitError, match="a block has 8388608"):
+    with pytest.raises(UnfitError, match="a block has 25165824"):
         builder.takes(place, b"\2" + bytes(room))
     for number in range(MOST_RUNS):
         builder = builder if number else BlockBuilder(LARGEST_BLOCK)

@@ -37,6 +37,11 @@ WRONG: dict[str, dict[str, str]] = {
 }
 
 
+def test_a_streaming_query_may_have_a_name_and_a_checkpoint() -> None:
+    """Spark hands both on to the sink, in names of lower case."""
+    assert options(queryname="copy", checkpointlocation="/data/copy") == options()
+
+
 @pytest.mark.parametrize("text", WRONG)
 def test_wrong_options_are_refused(text: str) -> None:
     with pytest.raises(OptionError, match=text):

@@ -44,6 +44,7 @@ pytestmark = pytest.mark.spark
 
 COUNT = 2000
 LARGE = 3 << 20
+LARGEST = 16 << 20
 KILLS = 12
 
 
@@ -131,8 +132,13 @@ def stage(options: dict[str, str], stream: str, *raws: bytes) -> None:
 
 def mixed() -> list[bytes]:
     """Messages of both protocols, from empty ones to some of several MiB."""
+    return both(0, 1, 2, 255, 4096, 131_064, 131_065, 1 << 20, LARGE)
+
+
+def both(*lengths: int) -> list[bytes]:
+    """Messages of both protocols, with bodies of these lengths."""
     found = []
-    for length in (0, 1, 2, 255, 4096, 131_064, 131_065, 1 << 20, LARGE):
+    for length in lengths:
         body = random.Random(length).randbytes(length)
         properties = encode_properties({"message_id": str(length), "priority": 3}, {"n": "ä", "none": None})
         found += [encode_content(properties, body), message(application(n=str(length)), body=body)]
@@ -146,7 +152,7 @@ def test_messages_of_both_protocols_come_back_bit_for_bit(
     copy, again = f"{stream} copy", f"{stream} again"
     for name in (copy, again):
         declare_stream(channel, name)
-    raws = mixed()
+    raws = mixed() + both(LARGEST)
     stage(options, stream, *raws)
     assert [one.raw for one in read(options, stream)] == raws
     archive(str(tmp_path / "t"), {**options, "topic": stream})

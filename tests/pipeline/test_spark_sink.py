@@ -152,8 +152,8 @@ def test_a_row_that_cannot_be_written_fails_the_whole_frame(
     )
     with pytest.raises(Exception, match="row 2499 of the task: body is null"):
         write(frame, options, queue=queue, blockBytes="10000")
-    large = spark.range(1).selectExpr(f"cast(repeat('x', {9 << 20}) AS binary) AS body")
-    with pytest.raises(Exception, match=r"row 0 of the task: a message of \d+ octets; a block has 8388608"):
+    large = spark.range(1).selectExpr(f"cast(repeat('x', {25 << 20}) AS binary) AS body")
+    with pytest.raises(Exception, match=r"row 0 of the task: a message of \d+ octets; a block has 25165824"):
         write(large, options, queue=queue)
     assert depth(channel, queue) == 0 and ledgers(cluster) == before
 

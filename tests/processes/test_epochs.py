@@ -92,8 +92,8 @@ def _check_refusals(cluster: Cluster, sink: SinkClient, name: str) -> None:
     reply = api.call("POST", stage, b"qblk")
     assert refused(reply, 400, "bad_request") == "octet 4: a block that is cut short"
     assert reply.value["octet"] == 4
-    large = api.call("POST", stage, bytes(8 * 1024 * 1024 + 1))
-    assert "8388608 are allowed" in refused(large, 400, "bad_request")
+    large = api.call("POST", stage, bytes(24 * 1024 * 1024 + 1))
+    assert "25165824 are allowed" in refused(large, 400, "bad_request")
     for wrong, text in {
         f"{path}/epochs/x/branches/0/1/0": "epoch, 'x', is no number",
         f"{path}/epochs/1/branches/{1 << 32}/1/0": "task, '4294967296', is no number",

@@ -29,7 +29,7 @@ from node.wire.checked_messages import CheckedMessage, MessageChecks
 from node.wire.formats import FORMATS
 from node.wire.naming import NamingError, check_text
 
-LARGEST_BLOCK: Final = 8 * 1024 * 1024
+LARGEST_BLOCK: Final = 24 * 1024 * 1024
 """The octets that a posted block may have, its head included."""
 
 MOST_RUNS: Final = 4096
