@@ -20,8 +20,11 @@ READY := .venv/.quorate-ready
 BENCH_READY := .venv/.quorate-bench-ready
 CONSOLE := .venv-console/bin
 CONSOLE_READY := .venv-console/.quorate-ready
-PIPELINE := .venv-pipeline/bin
-PIPELINE_READY := .venv-pipeline/.quorate-ready
+# PYSPARK=4.2.1 has `make test-pipeline` and its like run with that release, in an environment of its own.
+PYSPARK ?=
+PIPELINE_ENVIRONMENT := .venv-pipeline$(addprefix -,$(PYSPARK))
+PIPELINE := $(PIPELINE_ENVIRONMENT)/bin
+PIPELINE_READY := $(PIPELINE_ENVIRONMENT)/.quorate-ready
 CLIENTS := .venv-clients/bin
 CLIENTS_READY := .venv-clients/.quorate-ready
 CHECKOUTS ?=
@@ -34,7 +37,7 @@ SIMULATOR_READY := build/.quorate-simulator
 # What is run so takes quorate's packages from where they were compiled, and all else from the tree.
 AS_COMPILED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$(COMPILED_TREE):$(CURDIR)
 
-.PHONY: help environment up test test-compiled compiled wheel test-watch test-compose test-console test-pipeline chaos test-chaos proof clients check format types sim sim-compiled bench bench-pipeline conformance ratchet lock clean
+.PHONY: help environment up test test-compiled compiled wheel test-watch test-compose test-console test-pipeline proof-pipeline proof-archive chaos test-chaos proof clients check format types sim sim-compiled bench bench-pipeline conformance ratchet lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -67,8 +70,14 @@ test-compose: $(READY) ## deploy/compose.yml with real containers (docker, its b
 test-console: $(CONSOLE_READY) ## the web console in a browser (Debian's packages chromium, chromium-driver; npm)
 	$(CONSOLE)/python -m pytest -q -m console tests/console $(ARGS)
 
-test-pipeline: $(PIPELINE_READY) ## the data pipeline on Spark (Java 17)
+test-pipeline: $(PIPELINE_READY) ## the data pipeline on Spark (Java 17; PYSPARK=4.2.1 for another release than that of the lock)
 	$(PIPELINE)/python -m pytest -q $(NO_HANG) -m spark tests/pipeline $(ARGS)
+
+proof-pipeline: $(PIPELINE_READY) ## kill parts of streaming queries, and of their cluster, hundreds of times (ARGS="--kind driver --kills 100 --seed 1"; docs/pipeline.md)
+	$(PIPELINE)/python -u -m tests.pipeline.proof $(ARGS)
+
+proof-archive: $(PIPELINE_READY) ## archive and replay ten million messages of up to 16 MiB, and compare them (ARGS="--messages 1000000 --seed 1")
+	$(PIPELINE)/python -u -m tests.pipeline.proof.archived $(ARGS)
 
 clients: $(CLIENTS_READY) ## every client, and clients' own test suites, against each of three nodes (CHECKOUTS=…: docs/clients.md)
 	CHECKOUTS="$(CHECKOUTS)" $(CLIENTS)/python -m pytest -q -m "clients or not clients" tests/clients $(ARGS)
@@ -113,7 +122,7 @@ lock: ## resolve the dependencies of pyproject.toml anew into the locked files
 	PYTHON="$(PYTHON)" scripts/lock.sh
 
 clean: ## remove everything that the targets made, data included
-	rm -rf .venv .venv-clients .venv-console .venv-pipeline .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info data
+	rm -rf .venv .venv-clients .venv-console .venv-pipeline* .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info data
 	rm -f bench/amqpload bench/amqp10load bench/natsload
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -148,8 +157,9 @@ $(CONSOLE_READY): $(READY) requirements-console.txt
 	@touch $@
 
 $(PIPELINE_READY): $(READY) requirements-pipeline.txt
-	test -x $(PIPELINE)/python || $(PYTHON) -m venv .venv-pipeline
+	test -x $(PIPELINE)/python || $(PYTHON) -m venv $(PIPELINE_ENVIRONMENT)
 	$(PIPELINE)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt -r requirements-pipeline.txt
+	$(if $(PYSPARK),$(PIPELINE)/python -m pip install --quiet --disable-pip-version-check pyspark==$(PYSPARK))
 	$(PIPELINE)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 

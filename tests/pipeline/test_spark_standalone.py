@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
-from urllib.request import ProxyHandler, build_opener
 
-import pyspark
 import pytest
 
-from chaos.targets.ports import free_ports
+from tests.pipeline.spark_master import running_master, spark_environment
 from tests.pipeline.test_spark_archive import declare_stream, mixed, read, stage, table_of
 from tests.pipeline.test_spark_sink import channel, options
-from tests.processes.nodes import Cluster, until
+from tests.processes.nodes import Cluster
 from tests.structure.tree import ROOT
 
 __all__ = ["channel", "options"]
@@ -38,44 +33,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def environment() -> dict[str, str]:
-    return {
-        **os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable,
-        "SPARK_NO_DAEMONIZE": "1", "PYTHONPATH": str(ROOT),
-    }  # fmt: skip
+    return spark_environment()
 
 
 @pytest.fixture(scope="module")
 def master(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a master with two workers of one core each."""
-    directory = tmp_path_factory.mktemp("spark")
-    program = str(Path(pyspark.__path__[0]) / "bin" / "spark-class")
-    port, pages = free_ports(2)
-    address, of = f"spark://127.0.0.1:{port}", "org.apache.spark.deploy"
-    place = ["--host", "127.0.0.1"]
-    ports = ["--port", str(port), "--webui-port", str(pages)]
-    commands = [[program, f"{of}.master.Master", *place, *ports]]
-    for name in ("one", "two"):
-        own = ["--cores", "1", "--memory", "1g", "--work-dir", str(directory / name), "--webui-port", "0"]
-        commands.append([program, f"{of}.worker.Worker", *place, *own, address])
-    log = directory / "log"
-    with ExitStack() as stack:
-        output = stack.enter_context(log.open("wb"))
-        for command in commands:
-            process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
-            stack.callback(process.wait)
-            stack.callback(process.terminate)
-        until(lambda: alive(f"http://127.0.0.1:{pages}/json/") == 2, lambda: log.read_text("utf-8"), 120)
+    with running_master(tmp_path_factory.mktemp("spark"), environment) as address:
         yield address
-
-
-def alive(url: str) -> int:
-    """How many workers the master at an address has."""
-    try:
-        with build_opener(ProxyHandler({})).open(url, timeout=10) as page:
-            found: int = json.loads(page.read())["aliveworkers"]
-            return found
-    except URLError:
-        return 0
 
 
 @pytest.mark.requirement("F8.1", "F8.5", "F8.8")
