@@ -15,7 +15,7 @@ from typing import Any, Final
 from tests.structure.tree import ROOT
 
 EXECUTOR: Final = b"CoarseGrainedExecutorBackend"
-END_S: Final = 60.0
+END_S: Final = 300.0
 
 
 class Driver:
@@ -47,11 +47,10 @@ class Driver:
             kill(pid)
         self._process.wait()
 
-    def finish(self) -> None:
-        """Have the queries read what there is, and end."""
+    def finish(self) -> bool:
+        """Have the queries read what there is, and end. Returns whether they have."""
         self._tell("finish")
-        code = self._process.wait(END_S * 3)
-        assert code == 0, f"the driver ended with {code}"
+        return self._process.wait(END_S) == 0
 
     def clean(self) -> None:
         """Kill what is left of the driver's session."""

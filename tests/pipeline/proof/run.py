@@ -244,10 +244,15 @@ class Proof:
         node.start()
         node.wait_ready()
 
+    def _finish(self) -> None:
+        """Have the queries end. Those that fail meanwhile are started again."""
+        self._look()
+        while not self._driver.finish():
+            self._look()
+
     def _verdict(self, begun: float) -> Verdict:
         seconds = time.monotonic() - begun
-        self._look()
-        self._driver.finish()
+        self._finish()
         connection = self._cluster[0].connect(heartbeat=0)
         channel = connection.channel()
         wanted, found = in_topic(self._urls, TOPIC), in_queue(channel, TARGET)
