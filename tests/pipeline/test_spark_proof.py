@@ -14,6 +14,7 @@ KILLS = 3
 SEED = 2
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", KINDS)
 def test_messages_are_there_once_over_kills(kind: str, tmp_path: Path) -> None:
     verdict = Proof(kind, SEED, tmp_path, print).run(KILLS)
