@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pydantic import Field
 
 from cluster.config.tables import Section
+
+STREAM_OCTETS: Final = 2 * 1024 * 1024
+"""Octets that one answer which is streamed keeps at most: what is cut out of an entry that is not large, or a
+slice of one, and what the connection buffers of that.
+"""
 
 
 class HttpSettings(Section):
@@ -42,4 +49,11 @@ class HttpSettings(Section):
         le=1 << 40,
         description="Octets of request bodies, of all clients together, that the node keeps at any time; "
         "a request beyond is refused (503). One body may have 32 MiB.",
+    )
+    streamed_bytes: int = Field(
+        default=32 * 1024 * 1024,
+        ge=STREAM_OCTETS,
+        le=1 << 40,
+        description="Octets that all answers together keep at any time which read the log (docs/log-api.md). "
+        "Each answer counts as 2 MiB, however large messages are; a request beyond is refused (503).",
     )

@@ -115,10 +115,19 @@ def count_before(state: QueueState, position: int) -> int:
     return passed + (state.alive.count_in(0, position - 1) if position else 0)
 
 
-class LogStep(NamedTuple):
-    """Entries that were read, and which messages of a stream are wanted of them: (first, last, time) in
-    milliseconds since the epoch. `next` is the position to go on at.
+class Wanted(NamedTuple):
+    """The rows of the entries that one step reads, and which messages of a queue are wanted of them: (first,
+    last, time) in milliseconds since the epoch. `next` is the position to go on at.
     """
+
+    queue: int
+    rows: list[int]
+    spans: list[Span]
+    next: int
+
+
+class LogStep(NamedTuple):
+    """Entries that were read, and the rest as in `Wanted`."""
 
     queue: int
     entries: list[Entry]
@@ -126,19 +135,42 @@ class LogStep(NamedTuple):
     next: int
 
 
-def read_step(machine: PartitionMachine, log: PartitionLog, queue: int, first: int, end: int) -> LogStep:
-    """The first entries with messages of a stream in the range: as many as one step reads. They come past the
-    cache of the journal.
-
-    Raises PositionGoneError, NotAppliedError, EntriesGoneError and DamagedEntryError.
+def wanted_of_stream(
+    machine: PartitionMachine, log: PartitionLog, queue: int, first: int, end: int
+) -> Wanted:
+    """The first entries with messages of a stream in the range. Raises PositionGoneError, NotAppliedError and
+    EntriesGoneError.
     """
     state = machine.queues.get(queue)
     if state is None or end > stable_end(machine, state):
         raise NotAppliedError
     if first >= end:
-        return LogStep(queue, [], [], end)
+        return Wanted(queue, [], [], end)
     check_there(machine, state, first)
-    return _step(machine, log, queue, state.alive, first, end)
+    return _wanted(machine, log, queue, state.alive, first, end)
+
+
+def wanted_of_take(
+    machine: PartitionMachine, log: PartitionLog, queue: int, take: NamedTake, first: int, end: int
+) -> Wanted:
+    """As `wanted_of_stream`, of the messages of a take. Raises NotAppliedError, TakeOverError and
+    EntriesGoneError.
+    """
+    messages = taken_messages(machine, queue, take, first, end)
+    return _wanted(machine, log, queue, messages, first, end) if messages else Wanted(queue, [], [], end)
+
+
+def read_wanted(log: PartitionLog, wanted: Wanted) -> LogStep:
+    """Read the entries, past the cache of the journal. Raises DamagedEntryError."""
+    return LogStep(wanted.queue, log.read(wanted.rows, keep=False), wanted.spans, wanted.next)
+
+
+def read_step(machine: PartitionMachine, log: PartitionLog, queue: int, first: int, end: int) -> LogStep:
+    """The first entries with messages of a stream in the range: as many as one step reads.
+
+    Raises PositionGoneError, NotAppliedError, EntriesGoneError and DamagedEntryError.
+    """
+    return read_wanted(log, wanted_of_stream(machine, log, queue, first, end))
 
 
 def read_taken(
@@ -147,13 +179,12 @@ def read_taken(
     """As `read_step`, of the messages of a take. Raises NotAppliedError, TakeOverError, EntriesGoneError and
     DamagedEntryError.
     """
-    messages = taken_messages(machine, queue, take, first, end)
-    return _step(machine, log, queue, messages, first, end) if messages else LogStep(queue, [], [], end)
+    return read_wanted(log, wanted_of_take(machine, log, queue, take, first, end))
 
 
-def _step(
+def _wanted(
     machine: PartitionMachine, log: PartitionLog, queue: int, messages: RangeSet, first: int, end: int
-) -> LogStep:
+) -> Wanted:
     rows, behind = _rows_with(machine, log, messages, first, end)
     parts = messages.intersection(first, behind - 1)
     arrivals = machine.queues[queue].annotations.get(Aspect.ARRIVAL)
@@ -163,7 +194,7 @@ def _step(
     # The next message that is there now: retention may pass all in front of it before the next step.
     following = messages.range_from(behind)
     go_on = end if following is None else min(end, max(behind, following[0]))
-    return LogStep(queue, log.read(rows, keep=False), spans, go_on)
+    return Wanted(queue, rows, spans, go_on)
 
 
 def _rows_with(
@@ -195,7 +226,7 @@ def cut_blocks(step: LogStep, looking: Looking | None = None) -> Iterator[bytes 
     looking: only messages that its selector takes come into blocks. A step without such messages has an empty
     block, which tells how far the reading has come.
     """
-    making, looked_at, at, spans = _Making(step.queue), 0, 0, step.spans
+    making, looked_at, at, spans = BlockMaking(step.queue), 0, 0, step.spans
     for entry in step.entries:
         data = memoryview(entry.data)
         for batch in read_batches(data):
@@ -216,7 +247,7 @@ def cut_blocks(step: LogStep, looking: Looking | None = None) -> Iterator[bytes 
                     making.add(start, count, behind - offset, parts)
                     continue
                 pieces = _pieces(data, offset, start, count, spans, at)
-                for first, time_ms, run in pieces if looking is None else _matching(pieces, looking):
+                for first, time_ms, run in pieces if looking is None else matching_pieces(pieces, looking):
                     if not run.count:
                         yield None
                         continue
@@ -227,7 +258,9 @@ def cut_blocks(step: LogStep, looking: Looking | None = None) -> Iterator[bytes 
         yield making.block(step.next)
 
 
-def _matching(pieces: Iterable[tuple[int, int, Run]], looking: Looking) -> Iterator[tuple[int, int, Run]]:
+def matching_pieces(
+    pieces: Iterable[tuple[int, int, Run]], looking: Looking
+) -> Iterator[tuple[int, int, Run]]:
     """The parts of pieces that a selector takes. After about `STEPS_AT_ONCE` each comes an empty run, where
     the work may be interrupted.
     """
@@ -253,12 +286,12 @@ def _pieces(
     while at < len(spans) and spans[at][0] < start + count:
         low, high, time_ms = spans[at]
         low, high = max(low, start), min(high, start + count - 1)
-        for first, last in _within_blocks(lengths, low - start, high - start):
+        for first, last in within_blocks(lengths, low - start, high - start):
             yield start + first, time_ms, whole.slice(first, last - first + 1)
         at += 1
 
 
-def _within_blocks(lengths: array[int], first: int, last: int) -> Iterator[Range]:
+def within_blocks(lengths: array[int], first: int, last: int) -> Iterator[Range]:
     """Divides messages, whose lengths these are, so that the parts fit into blocks."""
     octets, begin = 0, first
     for index in range(first, last + 1):
@@ -269,7 +302,7 @@ def _within_blocks(lengths: array[int], first: int, last: int) -> Iterator[Range
     yield begin, last
 
 
-class _Making:
+class BlockMaking:
     """A block that is being made."""
 
     def __init__(self, queue: int) -> None:

@@ -61,16 +61,21 @@ def encode_block_run(first: int, time_ms: int, run: Run) -> list[Buffer]:
     """A run of consecutive messages from the number `first` on, as parts to join. `time_ms`: when the owner
     took them, in milliseconds since the epoch; 0 where that is not known.
     """
+    return [*encode_run_head(first, time_ms, run, len(run.raw)), run.raw]
+
+
+def encode_run_head(first: int, time_ms: int, run: Run, octets: int) -> list[Buffer]:
+    """As `encode_block_run`, all but the messages, which have so many octets."""
     exchange = run.exchange.encode("utf-8", "surrogateescape")
     own = run.routing_key is None
     key = b"" if run.routing_key is None else run.routing_key.encode("utf-8", "surrogateescape")
     flags = (UNIFORM_RUN if run.lengths is None else 0) | (PERSISTENT_RUN if run.persistent else 0)
     skip = 0 if run.skip == OWN_METHODS else run.skip
     flags |= OWN_METHODS_RUN if own else 0
-    sizes_of = skip, run.stride, len(run.raw), len(exchange), len(key)
+    sizes_of = skip, run.stride, octets, len(exchange), len(key)
     head = RUN_HEAD.pack(first, time_ms, run.count, flags, run.format, *sizes_of)
     sizes = b"" if run.lengths is None else encode_array(run.lengths)
-    return [head, exchange, key, sizes, run.raw]
+    return [head, exchange, key, sizes]
 
 
 def encode_block(
@@ -85,3 +90,27 @@ def encode_block(
     for part in payload:
         crc = crc32(part, crc)
     return b"".join((head, BLOCK_CRC.pack(crc), *payload))
+
+
+class LargeBlock:
+    """A block of one message, which is not in memory as a whole. `crc` is that of the block once all octets
+    of the message were added.
+    """
+
+    def __init__(self, queue: int, first: int, time_ms: int, run: Run, octets: int) -> None:
+        """`run` has the message's place, and none of its `octets`."""
+        parts = encode_run_head(first, time_ms, run, octets)
+        length = sum(map(len, parts)) + octets
+        self._head = BLOCK_HEAD.pack(
+            BLOCK_MAGIC, BLOCK_VERSION, MESSAGES_BLOCK, 0, length, 1, queue, first, first + 1
+        )
+        self._parts = b"".join(parts)
+        self.crc = crc32(self._parts, crc32(self._head))
+
+    def add(self, octets: Buffer) -> None:
+        """The next octets of the message."""
+        self.crc = crc32(octets, self.crc)
+
+    def lead(self, crc: int) -> bytes:
+        """All of the block in front of the message's octets."""
+        return b"".join((self._head, BLOCK_CRC.pack(crc), self._parts))

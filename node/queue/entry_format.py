@@ -61,7 +61,7 @@ from node.wire.formats import FORMATS
 
 FORMAT_VERSION: Final = 1
 
-_BATCH = Struct("<QQQI")
+BATCH_HEAD = Struct("<QQQI")
 
 _UNIFORM = 1
 _PERSISTENT = 2
@@ -419,7 +419,7 @@ def encode_batch(
 ) -> list[Buffer]:
     """An operation batch as parts to join. `first_sequence` is the sequence number of its first message."""
     length = sum(map(len, operations))
-    return [_BATCH.pack(front_end, number, first_sequence, length), *operations]
+    return [BATCH_HEAD.pack(front_end, number, first_sequence, length), *operations]
 
 
 def encode_entry(batches: Iterable[Sequence[Buffer]]) -> bytes:
@@ -437,10 +437,10 @@ def read_batches(data: Buffer) -> Iterator[OpBatch]:
         )
     offset = 1
     while offset < size:
-        if offset + _BATCH.size > size:
+        if offset + BATCH_HEAD.size > size:
             raise EntryFormatError(f"op batch header at octet {offset} of {size} is cut short")
-        front_end, number, first_sequence, length = _BATCH.unpack_from(data, offset)
-        start = offset + _BATCH.size
+        front_end, number, first_sequence, length = BATCH_HEAD.unpack_from(data, offset)
+        start = offset + BATCH_HEAD.size
         offset = start + length
         if offset > size:
             raise EntryFormatError(f"op batch at octet {start} of {size} is cut short")

@@ -13,14 +13,17 @@ from replication.journal.errors import (
 from replication.journal.files import DirectoryFiles, File, Files
 from replication.journal.journal import Journal, JournalConfig
 from replication.journal.log import PartitionLog
+from replication.journal.slices import SLICE_OCTETS, EntrySlices
 from replication.journal.writer import JournalWriter
 
 __all__ = [
     "BOUNDS_S",
+    "SLICE_OCTETS",
     "DamagedEntryError",
     "DamagedJournalError",
     "DirectoryFiles",
     "Durations",
+    "EntrySlices",
     "File",
     "Files",
     "Journal",

@@ -9,6 +9,7 @@ from dataclasses import replace
 from replication.journal.errors import DamagedEntryError
 from replication.journal.reader import EntryReader
 from replication.journal.records import U64, RecordKind, SnapshotBody, encode_hard_state
+from replication.journal.slices import EntrySlices
 from replication.journal.stage import JournalStage, RecordPlace
 from replication.journal.table import EntryTable, closed_ranges
 from replication.raft.errors import CompactedError
@@ -140,6 +141,10 @@ class PartitionLog:
         except DamagedEntryError as error:
             error.partition = self.partition
             raise
+
+    def slices(self, row: int) -> EntrySlices:
+        """The entry of a row of the table, to be read a slice at a time."""
+        return self._reader.slices(self.table, row, self.partition)
 
     def suspect(self, index: int) -> None:
         """The entry's record does not read back: have its segment removed once nothing in it is alive."""

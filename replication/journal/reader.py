@@ -13,6 +13,7 @@ from replication.journal.errors import LOST_BY_DISK, DamagedEntryError
 from replication.journal.files import File, Files
 from replication.journal.records import CRC, MARK_BYTES, MARKED_KINDS, RECORD, RECORD_BYTES, seed_of
 from replication.journal.segments import segment_name
+from replication.journal.slices import EntrySlices, HeldSlices, KeptSums, StoredEntry, StoredSlices
 from replication.journal.table import EntryTable
 from replication.raft.types import Entry, EntryKind
 
@@ -40,6 +41,7 @@ class EntryReader:
         self._cache = cache
         self._counters = counters
         self._handles: OrderedDict[int, File] = OrderedDict()
+        self._sums = KeptSums()
         self.block = block
         """How many octets one read takes at most, unless one record is larger."""
 
@@ -92,6 +94,27 @@ class EntryReader:
                 self._read(table, rows[at:end], entries, keep)
                 at = end
         return entries
+
+    def slices(self, table: EntryTable, row: int, partition: int) -> EntrySlices:
+        """The entry of `row`, to be read a slice at a time. Nothing of it comes into the cache."""
+        entry = self.held(table, row)
+        if entry is not None:
+            return HeldSlices(entry.data)
+        place = StoredEntry(
+            partition,
+            table.indexes[row],
+            table.terms[row],
+            table.segments[row],
+            table.offsets[row],
+            table.lengths[row],
+        )
+        return StoredSlices(self._read_slice, place, self._sums.of(table.key(row)))
+
+    def _read_slice(self, segment: int, offset: int, length: int) -> bytes:
+        octets = self._handle(segment).read_at(offset, length)
+        self._counters.blocks_read += 1
+        self._counters.bytes_read += len(octets)
+        return octets
 
     def ahead(self, table: EntryTable, row: int) -> range:
         """Rows from `row` on that one read of a block gets, if they lie one behind the other."""

@@ -35,8 +35,8 @@ class LogReading:
         self._site, self._stream = site, stream
         self.running = [name for name, node in site.nodes.items() if node.up]
         self.asked: list[str] = []
-        self._inquiries = inquiries(self.running)
-        for name, inquiry in self._inquiries.items():
+        self.inquiries = inquiries(self.running)
+        for name, inquiry in self.inquiries.items():
             broker = site.nodes[name].broker
             answers = LogAnswers(broker.owners, broker.host, self._now, self._wall_ms, lambda: site.run(0.1))
             inquiry.answer(LOG_PLAN, answers.plan)
@@ -66,7 +66,7 @@ class LogReading:
 
     def replicas(self, nodes: Sequence[str] = ()) -> LogReplicas:
         names = list(nodes or self.running)
-        return LogReplicas(self._inquiries[names[0]], self.definition, names)
+        return LogReplicas(self.inquiries[names[0]], self.definition, names)
 
     def plan(
         self,

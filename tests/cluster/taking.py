@@ -101,4 +101,4 @@ class TakeReading(LogReading):
 
     def replicas(self, nodes: Any = ()) -> LogReplicas:
         names = list(nodes or self.running)
-        return LogReplicas(self._inquiries[names[0]], self.definition, names, self._take)
+        return LogReplicas(self.inquiries[names[0]], self.definition, names, self._take)

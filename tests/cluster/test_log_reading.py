@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pika import BasicProperties
 from pika.frame import Body, Header
@@ -43,11 +45,11 @@ def entries(client: Client, *groups: str) -> None:
         publish(client, *group.split())
 
 
-def publish_large(client: Client, body: bytes) -> None:
+def publish_large(client: Client, body: bytes, queue: str = STREAM, **properties: Any) -> None:
     """A message of many frames."""
     frames = [Body(CHANNEL, body[at : at + 100_000]).marshal() for at in range(0, len(body), 100_000)]
-    header = Header(CHANNEL, len(body), BasicProperties(delivery_mode=2)).marshal()
-    method = encode_method(CHANNEL, m.BasicPublish("", STREAM))
+    header = Header(CHANNEL, len(body), BasicProperties(delivery_mode=2, **properties)).marshal()
+    method = encode_method(CHANNEL, m.BasicPublish("", queue))
     before = set(client.confirmed)
     client.connection.send_octets(b"".join([method, header, *frames]))
     client._published += 1

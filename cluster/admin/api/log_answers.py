@@ -6,7 +6,7 @@ have a part of its time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -15,22 +15,24 @@ from cluster.admin.inquiry import ANSWER_TIMEOUT_S
 from cluster.admin.views import OwnedPartition
 from cluster.owner.log_plan import LogPlan, PlanLimits, PositionAheadError, RangePlan, Wish
 from cluster.owner.log_reading import (
-    LogStep,
     NamedTake,
     NotAppliedError,
     PositionGoneError,
     TakeOverError,
+    Wanted,
     cut_blocks,
-    read_step,
-    read_taken,
+    read_wanted,
     taken_messages,
+    wanted_of_stream,
+    wanted_of_take,
 )
+from cluster.owner.log_slices import KnownEntries, LogSlice, SliceCutting, is_large
 from cluster.owner.walking import EntriesGoneError
 from node.expressions.selector import Selector
 from node.message.streams import OffsetKind, StreamOffset
 from node.queue.filtering import Looking
 from replication.host import Host
-from replication.journal import DamagedEntryError
+from replication.journal import DamagedEntryError, EntrySlices, PartitionLog
 
 LOG_PLAN: Final = "management.log_plan"
 LOG_READ: Final = "management.log_read"
@@ -64,6 +66,7 @@ class LogAnswers:
         self._owners, self._host, self._clock, self._wanted = owners, host, clock, wanted
         self._wall_ms = wall_ms
         self._share = LoopShare()
+        self._known = KnownEntries()
 
     async def plan(self, argument: Mapping[str, Any]) -> dict[str, Any] | None:
         """The plan of a `queue`, by the owner of its `partition`; None without a replica."""
@@ -146,17 +149,24 @@ class LogAnswers:
         """The first `blocks` of a range from the position `first` to `end`, and the `next` position; None
         without a replica. With a `take`, the messages of that take alone. With a `filter`, the octets of a
         selector, blocks have what that takes. An owner with `sparing` does not answer.
+
+        `within`: the octets that the asking node has of the block of the message `first`. Blocks of a large
+        entry then come in slices, and the answer's `within` is that of the message `next`. An asking node of
+        a release without slices states none.
         """
         owner = self._owners.get(argument["partition"])
         if owner is None:
             return None
         if owner.active and argument["sparing"]:
             return {"refused": "owner"}
-        if self._share.waiting >= MOST_WAITING:
+        if self._share.waiting >= MOST_WAITING and not argument.get("within"):
             return {"refused": "busy"}
         try:
-            async with self._share.turn():
-                return await self._read(argument)
+            while True:
+                try:
+                    return await self._read(argument)
+                except _MovedError:
+                    continue
         except NotAppliedError:
             return {"refused": "behind"}
         except TakeOverError:
@@ -171,25 +181,66 @@ class LogAnswers:
             return {"refused": "damaged"}
 
     async def _read(self, argument: Mapping[str, Any]) -> dict[str, Any] | None:
-        partition, queue = argument["partition"], argument["queue"]
-        # Another one than before the turn, perhaps.
+        looking = _looking(argument)
+        async with self._share.turn():
+            # Another replica than before the turn, perhaps.
+            found = self._find(argument)
+            if found is None:
+                return None
+            log, wanted = found
+            if "within" not in argument or not is_large(log, wanted):
+                blocks: list[bytes] = []
+                for block in cut_blocks(read_wanted(log, wanted), looking):
+                    if block is not None:
+                        blocks.append(block)
+                    await self._share.breath()
+                return {"blocks": b"".join(blocks), "next": wanted.next}
+            if argument["within"] and wanted.spans[0][0] != argument["first"]:
+                raise EntriesGoneError("the message in the middle of which the reader is has left")
+            index, key = log.table.indexes[wanted.rows[0]], log.table.key(wanted.rows[0])
+        cutting = SliceCutting(self._slices(argument, index, key), self._known.of(key), wanted, looking)
+        return await self._in_turns(cutting.steps(argument["within"]))
+
+    def _find(self, argument: Mapping[str, Any]) -> tuple[PartitionLog, Wanted] | None:
+        """The log to read, and what the next step wants of it; None without a replica."""
+        partition, queue, take = argument["partition"], argument["queue"], argument.get("take")
         owner, group = self._owners.get(partition), self._host.groups.get(partition)
         if owner is None or group is None:
             return None
-        first, end, take = argument["first"], argument["end"], argument.get("take")
-        step: LogStep
+        log, between = group.log, (argument["first"], argument["end"])
         if take is None:
-            step = read_step(owner.machine, group.log, queue, first, end)
-        else:
-            step = read_taken(owner.machine, group.log, queue, NamedTake(*take), first, end)
-        blocks: list[bytes] = []
-        filter = argument.get("filter", b"")
-        looking = Looking(_selector(filter)) if filter else None
-        for block in cut_blocks(step, looking):
-            if block is not None:
-                blocks.append(block)
-            await self._share.breath()
-        return {"blocks": b"".join(blocks), "next": step.next}
+            return log, wanted_of_stream(owner.machine, log, queue, *between)
+        return log, wanted_of_take(owner.machine, log, queue, NamedTake(*take), *between)
+
+    def _slices(self, argument: Mapping[str, Any], index: int, key: int) -> Callable[[], EntrySlices]:
+        """Gives an entry whose record has a key, and raises _MovedError where the record is elsewhere now."""
+
+        def slices() -> EntrySlices:
+            group = self._host.groups.get(argument["partition"])
+            row = -1 if group is None else group.log.table.find(index)
+            if group is None or row < 0 or group.log.table.key(row) != key:
+                raise _MovedError
+            return group.log.slices(row)
+
+        return slices
+
+    async def _in_turns(self, steps: Iterator[LogSlice | None]) -> dict[str, Any]:
+        """Each turn a part of the work: readers of large entries do not hold up the others."""
+        while True:
+            async with self._share.turn():
+                while (told := next(steps)) is None and not self._share.is_due:
+                    pass
+            if told is not None:
+                return {"blocks": told.octets, "next": told.next, "within": told.within}
+
+
+class _MovedError(Exception):
+    """The record of an entry is elsewhere than before."""
+
+
+def _looking(argument: Mapping[str, Any]) -> Looking | None:
+    filter = argument.get("filter", b"")
+    return Looking(_selector(filter)) if filter else None
 
 
 def _gone(error: PositionGoneError) -> dict[str, Any]:

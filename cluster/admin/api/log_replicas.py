@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from cluster.admin.api.errors import ApiError
 from cluster.admin.api.log_answers import LOG_PLAN, LOG_READ, TAKE_PLAN
+from cluster.admin.api.responses import CutShortError
 from cluster.admin.inquiry import Inquiry
 from cluster.catalog.definitions import QueueDefinition
 from cluster.owner.log_plan import Wish
@@ -67,14 +68,32 @@ class LogReplicas:
         raise self._refusal(refusals)
 
     async def blocks(self, first: int, end: int, filter: bytes = b"") -> AsyncIterator[tuple[int, bytes]]:
-        """The blocks of a range, some at a time, each with the position to go on at. `filter`: the octets of
-        a selector; empty for all messages.
+        """The blocks of a range, some at a time, or a slice of a large one, each with the position to go on
+        at. `filter`: the octets of a selector; empty for all messages. Raises CutShortError in the middle of
+        a block.
         """
         node, asked = "", {**self._asked, "end": end, **({"filter": filter} if filter else {})}
+        within = 0
         while first < end:
-            node, answer = await self._read(node, {**asked, "first": first})
-            first = answer["next"]
+            question = {**asked, "first": first, "within": within}
+            if within:
+                answer = await self._read_on(node, question)
+            else:
+                node, answer = await self._read(node, question)
+            # A node of the release before knows no slices.
+            first, within = answer["next"], answer.get("within", 0)
             yield first, answer["blocks"]
+
+    async def _read_on(self, node: str, argument: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The next slice of a block. No other node goes on with it: there the same message may be stored in
+        another way.
+        """
+        answer: Mapping[str, Any] | None = await self._inquiry.ask(
+            node, LOG_READ, {**argument, "sparing": False}
+        )
+        if answer is None or "within" not in answer:
+            raise CutShortError(f"node {node} does not go on with the block of message {argument['first']}")
+        return answer
 
     async def _read(self, node: str, argument: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
         """The next blocks, of the node that has told the ones before if possible."""

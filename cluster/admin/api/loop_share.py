@@ -45,9 +45,14 @@ class LoopShare:
         finally:
             self.waiting -= 1
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the work has had the event loop for long enough, and is to rest."""
+        return self._clock() - self._begun >= WORK_S
+
     async def breath(self) -> None:
         """Rest, in the middle of a turn, if the work has had the event loop for long enough."""
-        if self._clock() - self._begun >= WORK_S:
+        if self.is_due:
             self._worked()
             await self._pause(self._rested - self._clock())
             self._begun = self._clock()

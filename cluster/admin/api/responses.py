@@ -33,11 +33,15 @@ class Status:
 @dataclass(frozen=True, slots=True)
 class Streamed:
     """Octets that are made while the client reads them. Only the first piece may raise ApiError or
-    Refusal.
+    Refusal; any may raise CutShortError.
     """
 
     content_type: str
     pieces: AsyncGenerator[bytes, None]
+
+
+class CutShortError(Exception):
+    """The rest of a streamed answer cannot be told: the connection is closed, and the client asks again."""
 
 
 CREATED = Status(201)
