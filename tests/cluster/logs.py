@@ -36,9 +36,11 @@ class LogReading:
         self.running = [name for name, node in site.nodes.items() if node.up]
         self.asked: list[str] = []
         self.inquiries = inquiries(self.running)
+        self.answers: dict[str, LogAnswers] = {}
         for name, inquiry in self.inquiries.items():
             broker = site.nodes[name].broker
             answers = LogAnswers(broker.owners, broker.host, self._now, self._wall_ms, lambda: site.run(0.1))
+            self.answers[name] = answers
             inquiry.answer(LOG_PLAN, answers.plan)
             inquiry.answer(TAKE_PLAN, answers.plan_take)
             inquiry.answer(LOG_READ, self._noting(name, answers))

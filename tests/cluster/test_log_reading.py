@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -9,7 +11,9 @@ from pika import BasicProperties
 from pika.frame import Body, Header
 
 from cluster.admin.api.errors import ApiError
+from cluster.admin.api.loop_share import LoopShare
 from cluster.owner import log_reading
+from node.expressions.condition import encoded_condition
 from node.message.streams import FROM_NEXT, OffsetKind, StreamOffset
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.codec import encode_method
@@ -364,3 +368,53 @@ def test_an_owner_that_is_deposed_makes_no_plan(site: Site) -> None:
         reading.plan(nodes=[owner])
     assert caught.value.status == 503
     site.until(lambda: owner_of(site, reading.definition.partition) not in (owner, None))
+
+
+def test_reading_leaves_the_cache_of_the_journal_to_others(site: Site) -> None:
+    """Consumers that read what is new find their entries in memory, also beside a reader of a long past."""
+    client = declared(site)
+    sent = [str(number) * 2500 for number in range(10, 60)]
+    for body in sent:
+        publish(client, body)
+    caught_up(site)
+
+    def held() -> list[list[int]]:
+        return [list(node.journal._cache._data) for node in site.nodes.values()]
+
+    before = held()
+    reading = LogReading(site, STREAM)
+    _, plan = reading.plan(rows=30)
+    for name in site.nodes:
+        assert bodies(reading.rows(plan["first"], plan["end"], name)) == sent[:30]
+    assert held() == before and all(before) and len(before[0]) < len(sent)
+
+
+def test_all_readers_of_a_node_together_have_a_quarter_of_its_time(site: Site) -> None:
+    """Of plans, entries of any size and filters: the node rests three times as long as it has worked."""
+    client = declared(site)
+    for number in range(20):
+        publish(client, *("x" * 1000 for _ in range(20)), headers={"n": number})
+    publish_large(client, b"y" * (2 << 20))
+    caught_up(site)
+    reading = LogReading(site, STREAM)
+    _, plan = reading.plan()
+    name = reading.running[0]
+    rested = 0.0
+
+    async def pause(seconds: float) -> None:
+        nonlocal rested
+        rested += seconds
+        await asyncio.sleep(0)
+
+    reading.answers[name]._share = LoopShare(pause, lambda: perf_counter() + rested)
+
+    async def read(filter: bytes) -> None:
+        async for _ in reading.replicas([name]).blocks(plan["first"], plan["end"], filter):
+            pass
+
+    async def read_all() -> None:
+        await asyncio.gather(*(read(encoded_condition("n = 3") if odd else b"") for odd in (0, 1, 0, 1)))
+
+    began = perf_counter()
+    asyncio.run(read_all())
+    assert rested > 0.5 * 3 * (perf_counter() - began)
