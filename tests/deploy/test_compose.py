@@ -30,7 +30,8 @@ from tests.processes.nodes import until
 
 pytestmark = pytest.mark.compose
 
-OTHERS = {"founding", "prometheus", "grafana", "publisher", "consumer"}
+SPARK = {"spark-master", "spark-worker-1", "spark-worker-2"}
+OTHERS = {"founding", "prometheus", "grafana", "publisher", "consumer", *SPARK}
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
 
@@ -71,10 +72,14 @@ def drain(node: str, secret: str, queue: str) -> list[bytes]:
 
 
 def test_the_file_is_valid_with_and_without_its_profile() -> None:
-    for profile in ((), ("--profile", "load")):
+    for profile in ((), ("--profile", "load"), ("--profile", "spark")):
         services = yaml.safe_load(compose(*profile, "config"))["services"]
         assert services.keys() == {*NODES, FOURTH, *OTHERS}
-        assert [name for name, one in services.items() if one.get("profiles")] == ["consumer", "publisher"]
+        assert {name for name, one in services.items() if one.get("profiles")} == {
+            "consumer",
+            "publisher",
+            *SPARK,
+        }
 
 
 @pytest.mark.requirement("F1.1", "F2.1")

@@ -19,6 +19,7 @@ from tests.structure.tree import ROOT
 DEPLOY = ROOT / "deploy"
 GRAFANA = DEPLOY / "grafana" / "provisioning"
 NODES = {"n1", "n2", "n3"}
+SPARK = {"spark-master", "spark-worker-1", "spark-worker-2"}
 
 # https://grafana.com/docs/grafana/latest/administration/provisioning/
 DATA_SOURCE_KEYS = {
@@ -85,7 +86,7 @@ def test_no_node_sees_a_password(services: dict[str, Any]) -> None:
         for volume in ("secret", "prometheus-password")
     }
     assert having == {
-        "secret": {"founding", "publisher", "consumer"},
+        "secret": {"founding", "publisher", "consumer", *SPARK},
         "prometheus-password": {"founding", "prometheus"},
     }
     (mount,) = [one for one in services["prometheus"]["volumes"] if one.startswith("prometheus-password:")]
@@ -109,7 +110,8 @@ def octets(limit: str) -> int:
 def test_all_containers_fit_into_a_machine_of_four_gibibytes(services: dict[str, Any]) -> None:
     assert all("mem_limit" in service for service in services.values())
     together = {name: octets(service["mem_limit"]) for name, service in services.items()}
-    assert sum(size for name, size in together.items() if name != "founding") <= 4 * GIB
+    assert sum(size for name, size in together.items() if name not in {"founding", *SPARK}) <= 4 * GIB
+    assert sum(together[name] for name in SPARK) <= 6 * GIB, "docs/pipeline.md says so"
     fourth = read(DEPLOY / "n4.yml")["services"]["n4"]
     for node in (*(services[name] for name in NODES), fourth):
         assert node["mem_limit"] == node["memswap_limit"] == "${QUORATE_MEMORY:-1g}"
@@ -166,12 +168,13 @@ def test_images_of_others_can_be_pinned_by_digest(tmp_path: Path, services: dict
     variables = {
         match[1]: match[2] for one in named if (match := re.fullmatch(r"\$\{(\w+):-(.+)\}", one)) is not None
     }
-    assert {one for one in named if not one.startswith("${")} == {"quorate:latest"}
+    assert {one for one in named if not one.startswith("${")} == {"quorate:latest", "quorate-spark:latest"}
     assert said == {
         name: f"{tag.rpartition(':')[0]}@sha256:{'7'.zfill(64)}" for name, tag in variables.items()
     }
-    base = re.search(r"^ARG BASE=(.+)$", (DEPLOY / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
-    assert base is not None and base[1] == variables["PYTHON_IMAGE"]
+    for file in (DEPLOY / "Dockerfile", DEPLOY / "spark.Dockerfile"):
+        base = re.search(r"^ARG BASE=(.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+        assert base is not None and base[1] == variables["PYTHON_IMAGE"]
 
 
 @pytest.mark.requirement("F3.3")
@@ -208,3 +211,71 @@ def test_viewers_of_grafana_may_only_look(services: dict[str, Any]) -> None:
     settings = services["grafana"]["environment"]
     assert settings["GF_AUTH_ANONYMOUS_ENABLED"] == "true"
     assert settings["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
+
+
+@pytest.mark.requirement("F8.1")
+def test_the_profile_spark_is_a_master_and_two_workers(services: dict[str, Any]) -> None:
+    """With one image, in which is what the pipeline needs; and the same code, password and data for all."""
+    found = {name: one for name, one in services.items() if one.get("profiles") == ["spark"]}
+    assert found.keys() == SPARK
+    for name, service in found.items():
+        assert service["image"] == "quorate-spark:latest" and service["hostname"] == name
+        assert service["networks"] == services["n1"]["networks"]
+        mounts = dict(volume.split(":")[1::-1] for volume in service["volumes"])
+        assert mounts == {
+            "/opt/quorate/pipeline": "../pipeline", "/run/quorate/secret": "secret", "/data": "spark-data",
+        }  # fmt: skip
+        assert (DEPLOY / mounts["/opt/quorate/pipeline"] / "spark" / "submit.py").is_file()
+        assert service["environment"]["PYTHONPATH"] == "/opt/quorate"
+        assert all(volume in read(DEPLOY / "compose.yml")["volumes"] for volume in ("secret", "spark-data"))
+    master, *workers = (found[name] for name in sorted(SPARK))
+    said = dict(zip(master["command"][1::2], master["command"][2::2], strict=True))
+    address = f"spark://{said['--host']}:{said['--port']}"
+    assert said["--host"] == master["hostname"] and master["depends_on"].keys() == NODES
+    classes = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
+    assert [one["command"][0] for one in (master, *workers)] == [classes[0], *classes[1:] * 2]
+    for worker in workers:
+        assert worker["command"][-1] == address
+        assert worker["depends_on"] == {"spark-master": {"condition": "service_healthy"}}
+    pages = [
+        *master["ports"][0].split(":")[-1:],
+        workers[0]["command"][workers[0]["command"].index("--webui-port") + 1],
+    ]
+    for service, page in zip((master, *workers), [pages[0], pages[1], pages[1]], strict=True):
+        assert f"127.0.0.1', {page}," in service["healthcheck"]["test"][-1]
+        compile(service["healthcheck"]["test"][-1], "healthcheck", "exec")
+
+
+@pytest.mark.requirement("F8.1")
+def test_the_image_of_spark_has_what_jobs_need(services: dict[str, Any]) -> None:
+    build = services["spark-worker-1"]["build"]
+    lines = (
+        (DEPLOY / Path(build["dockerfile"]).name)
+        .read_text(encoding="utf-8")
+        .replace("\\\n", " ")
+        .splitlines()
+    )
+    assert build["args"] == services["n1"]["build"]["args"]
+    (copied,) = [line.split()[1] for line in lines if line.startswith("COPY ")]
+    assert f"!{copied}" in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    pinned = (ROOT / copied).read_text(encoding="utf-8")
+    assert all(re.search(rf"^{name}==", pinned, re.MULTILINE) for name in ("pyspark", "pyarrow", "deltalake"))
+    assert (
+        any("openjdk-17-jre-headless" in line for line in lines) and lines[-1] == 'ENTRYPOINT ["spark-class"]'
+    )
+    user = re.search(r"useradd --uid (\d+)", (DEPLOY / "Dockerfile").read_text(encoding="utf-8"))
+    assert user is not None and any(user[0] in line for line in lines), (
+        "the file with the password is this user's"
+    )
+
+
+@pytest.mark.requirement("F8.1")
+def test_the_page_about_the_pipeline_runs_a_job_on_the_profile(services: dict[str, Any]) -> None:
+    page = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
+    section = page.partition("### In containers")[2].partition("\n### ")[0]
+    (submitted,) = re.findall(r"spark-submit (?:.|\n)*?(?=\n```)", section)
+    assert f"--master {services['spark-worker-1']['command'][-1]} " in submitted
+    assert "/opt/quorate/pipeline/spark/submit.py archive /data/" in submitted
+    assert "--password-file /run/quorate/secret/password" in submitted
+    assert set(re.findall(r"http://(\w+):15672", submitted)) == NODES
+    assert all(name in section for name in ("--profile spark", "SPARK_WORKER_MEMORY", "SPARK_MASTER_PORT"))
