@@ -156,7 +156,7 @@ class Broker:
         self.local_queues: LocalQueues = LocalQueues(
             self._front_end, catalog, self.owners, self._environment.random_bits
         )
-        self.queues = PlacedQueues(self.catalog, self.local_queues, self.partitions, self.formats)
+        self.queues = PlacedQueues(gateway, self.local_queues, self.partitions, self._events.past_changed)
         self._sole_replicas, self._lost_memory = SoleReplicas(gateway), LostMemory(gateway)
         self.clients = ClientParts(gateway, self.local_queues, self._lost_memory, self._followers)
 

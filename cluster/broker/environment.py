@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cluster.owner.context import OverdueEpoch, OverdueTake, OvertakenReader
+from cluster.owner.context import ChangedPast, OverdueEpoch, OverdueTake, OvertakenReader
 from cluster.owner.lost_entries import MessageLoss
 from replication.journal import DamagedEntryError
 from replication.repair import NO_REPAIR_EVENTS, RepairEvents
@@ -58,6 +58,10 @@ def _no_reader(_reader: OvertakenReader) -> None:
     """The default where the process does not log readers."""
 
 
+def _no_past(_change: ChangedPast) -> None:
+    """The default where the process does not log recovery points."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeEvents:
     """Callbacks of the process, called in a turn or while an input is handled. Those that have a
@@ -99,6 +103,9 @@ class NodeEvents:
 
     reader_overtaken: Callable[[OvertakenReader], None] = _no_reader
     """At this node, the leader, retention has passed a reader of a stream."""
+
+    past_changed: Callable[[ChangedPast], None] = _no_past
+    """At this node, the leader, a queue over a stream has got another recovery point."""
 
     messages_lost: Callable[[DamagedEntryError, list[MessageLoss]], None] = _no_losses
     """No replica can read an entry any more: this node, the leader, discards the entry's messages."""

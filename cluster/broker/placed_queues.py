@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from cluster.broker.partitions import Partitions
 from cluster.broker.placed_parts import PlacedParts
 from cluster.catalog.effective import queue_type, settings_of
-from cluster.catalog.membership.formats import Formats
 from cluster.catalog.owner_parts import whole_name
 from cluster.catalog.placement import QUORUM
-from cluster.catalog.replica import Catalog
 from cluster.config.formats import SEALED_QUEUES
+from cluster.gateway.context import GatewayContext
 from cluster.gateway.local_queues import LocalQueues
-from cluster.owner.context import Unused
+from cluster.owner.context import ChangedPast, RecoveryPoints, Unused
 from node.queue.settings import QueueSettings
 
 
@@ -21,11 +21,17 @@ class PlacedQueues:
     """Implements `cluster.owner.context.OwnedQueues`."""
 
     def __init__(
-        self, catalog: Catalog, local: LocalQueues, partitions: Partitions, formats: Formats
+        self,
+        gateway: GatewayContext,
+        local: LocalQueues,
+        partitions: Partitions,
+        past_changed: Callable[[ChangedPast], None],
     ) -> None:
-        self._catalog, self._local = catalog, local
-        self._partitions, self._formats = partitions, formats
-        self.parts = PlacedParts(catalog)
+        """`past_changed`: see `RecoveryPoints`."""
+        self._catalog, self._formats = gateway.replica, gateway.formats
+        self._local, self._partitions = local, partitions
+        self.parts = PlacedParts(self._catalog)
+        self.recovery_points = RecoveryPoints(self._formats.know_changed_points, past_changed)
 
     def placed_on(self, partition: int) -> dict[int, QueueSettings]:
         """The settings of a partition's queues."""

@@ -20,7 +20,7 @@ from node.message.streams import (
 )
 from node.queue.placement_arguments import EACH_NODE, X_DOMAIN, X_INITIAL_OWNER, X_OWNERS, X_REPLICATION
 
-FORMAT_LEVEL: Final = 34
+FORMAT_LEVEL: Final = 38
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
@@ -57,6 +57,7 @@ With level 31 batches of commands rename queues.
 With level 32 queues may have a part for each node, and parts come and go with the nodes.
 With level 33 owners tell the keys of the rows of views.
 With level 34 takes of readers may have an end.
+With level 38 policies may state recovery points, and logs have those of queues over streams.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -151,6 +152,11 @@ ARGUMENT_LEVELS: Final[Mapping[str, int]] = {
 """From these levels on owners carry out the arguments of queues with these names, or the value behind one, or
 the argument of the queues, or beside the argument, that are named there; X_SUBSCRIPTION is an argument of
 consumers.
+"""
+
+CHANGED_POINTS: Final = 38
+"""From this level on owners fill queues over streams once more that get another recovery point, and log which
+point has counted (`cluster.owner.recovery_points`).
 """
 
 MOVED_MESSAGES: Final = 13

@@ -18,6 +18,7 @@ from cluster.catalog.redeclaration import refuse_reserved
 from cluster.gateway.context import GatewayContext
 from cluster.gateway.descriptions import Descriptions
 from cluster.gateway.queue_declarations import Creation, QueueDeclarations
+from node.message.streams import X_RECOVERY_POINT
 from node.queue.features.arguments import read_queue_arguments
 from node.queue.placement_arguments import X_OWNERS
 from node.refusal import PreconditionFailedError, Refusal
@@ -185,6 +186,11 @@ class FrontEndBatches:
         mistake = mistake_in_update(command.arguments)
         if mistake is not None:
             raise PreconditionFailedError(f"cannot update queue '{name}' in vhost '{vhost}': {mistake}")
+        if X_RECOVERY_POINT in command.arguments and not self._context.formats.know_changed_points():
+            raise PreconditionFailedError(
+                f"cannot update queue '{name}' in vhost '{vhost}': a node of the cluster runs a release that "
+                f"changes no {X_RECOVERY_POINT}; upgrade all nodes first"
+            )
         after = {key: value for key, value in {**present, **command.arguments}.items() if value is not None}
         self._check_known(vhost, name, after)
         read_queue_arguments(after, name, vhost)

@@ -5,24 +5,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """An event. The first digit of its code tells its source: 1 the process and its disk, 2 the cluster,
-    3 clients, 4 the management API, 9 libraries.
-    """
-
-    code: str
-    name: str
-    meaning: str
-    cause: str
-    remedy: str
-
-
-NO_REMEDY: Final = "Nothing."
+from cluster.log.event import NO_REMEDY, Event
+from cluster.log.owner_events import OWNER_EVENTS
 
 EVENTS: Final = (
     Event(
@@ -271,31 +257,7 @@ EVENTS: Final = (
         "release has the arguments of these queues.",
         "Start these nodes.",
     ),
-    Event(
-        "Q210",
-        "epoch_overdue",
-        "A sink's epoch was dropped: no client has committed or aborted the epoch for `epoch_timeout_s`.",
-        "A job that writes to queues was killed, or its driver was away for too long. No message of the "
-        "epoch was visible, and none will be.",
-        "Run the job again: it writes the epoch anew. Raise `cluster.epoch_timeout_s` where a batch takes "
-        "longer.",
-    ),
-    Event(
-        "Q211",
-        "take_overdue",
-        "The takes of a reader have ended: the queue's owner has heard nothing of the reader for "
-        "`take_timeout_s`. Their messages are ready again.",
-        "A job that reads the queue was killed, or is away for too long, or one of its batches takes longer.",
-        "Run the job again, under another reader. Raise `cluster.take_timeout_s` where a batch takes longer.",
-    ),
-    Event(
-        "Q212",
-        "reader_overtaken",
-        "Retention has removed messages of a stream that a reader has not read: the reader was further "
-        "behind than its max lag. `lost` messages by then; the reader may lose more.",
-        "The program that reads under this name is gone, or slower than the publishers.",
-        "Start the program, or delete the reader. Raise its max lag where the program needs more time.",
-    ),
+    *OWNER_EVENTS,
     Event(
         "Q301",
         "negotiation_failed",

@@ -117,6 +117,48 @@ class OvertakenReaders:
         self._told(reader)
 
 
+class Past(Enum):
+    """The outcome of another recovery point of a queue over a stream that is there."""
+
+    REFILLED = 1
+    """The messages of the stream from the point on that the queue has never had are in the queue."""
+
+    HAD = 2
+    """The queue has had all messages from the point on."""
+
+    UNKNOWN = 3
+    """The log does not have from where on the queue has had all messages: it was declared while a member ran
+    a release that does not log this.
+    """
+
+
+class ChangedPast(NamedTuple):
+    """A queue has another recovery point. `first`: it has had all messages of its stream from this number on;
+    0 where that is not known. `oldest`: the number of its oldest message that is not settled; 0 for none. It
+    has so many `messages`, which with REFILLED may still be coming in.
+    """
+
+    queue: int
+    outcome: Past
+    first: int
+    oldest: int
+    messages: int
+
+
+class RecoveryPoints:
+    """What has come of other recovery points of queues at this node's owners.
+
+    `known`: whether logs may have the recovery points of queues (`cluster.owner.recovery_points`).
+    """
+
+    def __init__(self, known: Callable[[], bool], told: Callable[[ChangedPast], None]) -> None:
+        self.known, self._told = known, told
+
+    def note(self, change: ChangedPast) -> None:
+        """The log has what came of another recovery point."""
+        self._told(change)
+
+
 class DeadLetterRoutes(Protocol):
     """Routes dead letters, and has the links to other partitions."""
 
@@ -199,6 +241,10 @@ class OwnedQueues(Protocol):
     @property
     def parts(self) -> QueueParts:
         """The parts of queues with several owners."""
+
+    @property
+    def recovery_points(self) -> RecoveryPoints:
+        """What comes of other recovery points of queues."""
 
     def placed_on(self, partition: int) -> dict[int, QueueSettings]:
         """The settings of the queues that the catalog places on the partition, by queue."""

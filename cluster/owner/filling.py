@@ -1,4 +1,4 @@
-"""Fills a new queue with the past of its stream where the queue decides about each message: by a filter, an
+"""Fills a queue with the past of its stream where the queue decides about each message: by a filter, an
 order, a group, a key or barriers (D13).
 
 The owner looks at some messages for each entry, and logs those that the queue takes, the decisions about
@@ -9,12 +9,12 @@ earlier message may still come in. A purge removes what has come in, and what wo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
 from cluster.owner.admission import await_arrival, decide
-from cluster.owner.referring import NEXT_OF_PAST, PAST_THROUGH, had, of_queue, read, source_of
+from cluster.owner.recovery_points import NEXT_OF_PAST, PAST_THROUGH, revise_past
+from cluster.owner.referring import had, of_queue, read, source_of
 from cluster.owner.state import OwnerState
 from node.queue.decision_format import encode_advance, encode_annotate, encode_refer
 from node.queue.dispatch import QueueOwner
@@ -33,11 +33,6 @@ TRY_AGAIN_MS: Final = 20
 """The owner looks again so much later for the outcome of a transaction."""
 
 
-def is_filling(state: QueueState) -> bool:
-    """Whether the queue does not have all of the past yet."""
-    return state.subscriptions is not None and state.subscriptions.place(NEXT_OF_PAST) is not None
-
-
 def fill(owner: OwnerState, number: int, queue: QueueOwner) -> bool:
     """Have the next messages of the past come in, unless others are on their way. Returns whether the queue
     does not have all of the past yet. Raises DamagedEntryError.
@@ -48,6 +43,7 @@ def fill(owner: OwnerState, number: int, queue: QueueOwner) -> bool:
     first = None if known is None else known.place(NEXT_OF_PAST)
     if known is None or first is None:
         del owner.filling[number]
+        revise_past(owner, number)
         return False
     if not owner.filling[number] and owner.known_settings(number) is not None:
         _go_on(owner, number, queue, first, known.place(PAST_THROUGH) or 0)
@@ -66,8 +62,10 @@ def _go_on(owner: OwnerState, number: int, queue: QueueOwner, first: int, throug
 
 
 def on_the_way(owner: OwnerState, number: int) -> bool:
-    """Whether the entry with a part of the queue's past is not applied yet."""
-    return owner.filling.get(number, False)
+    """Whether the entry with a part of the queue's past, or with another recovery point, is not applied
+    yet.
+    """
+    return number in owner.revising or owner.filling.get(number, False)
 
 
 def leave_out(owner: OwnerState, number: int, queue: QueueOwner, upto: int) -> bool:
@@ -141,6 +139,8 @@ def _take(owner: OwnerState, number: int, queue: QueueOwner, source: QueueOwner,
     return last
 
 
-def _arrived(owner: OwnerState, number: int, ranges: Iterable[Range]) -> None:
+def _arrived(owner: OwnerState, number: int, ranges: list[Range]) -> None:
     for part in ranges:
         owner.arrived(number, *part)
+    if number in owner.queues:
+        owner.queues[number].lifecycle.brought_back(ranges)

@@ -16,7 +16,6 @@ from cluster.owner.configuring import configure, take_over
 from cluster.owner.context import OwnerContext, Unused
 from cluster.owner.cuts import Position, begin_cut, end_cut, lapse
 from cluster.owner.dead_letters import DeadLetters
-from cluster.owner.filling import is_filling
 from cluster.owner.loans import Loans
 from cluster.owner.lost_entries import LostEntries
 from cluster.owner.lost_front_ends import LostFrontEnds
@@ -29,7 +28,7 @@ from cluster.owner.proposal import (
     Proposal,
 )
 from cluster.owner.readers import ReaderRow, reader_rows_of
-from cluster.owner.referring import refer_past
+from cluster.owner.recovery_points import is_filling, refer_past, revise_past
 from cluster.owner.serving import Serving, serve
 from cluster.owner.sessions import FrontEndSessions
 from cluster.owner.state import OwnerState
@@ -172,6 +171,8 @@ class PartitionOwner:
         self._two_phase_commit.take_over()
         self._dead_letters.take_over()
         self.reconcile()
+        for queue in self.queues:
+            revise_past(self._state, queue)
         attached = {one for state in self._machine.queues.values() for one in state.attached}
         self._front_ends.expected.update(attached)
         self._context.owner_active(self.partition, self.term)
@@ -191,6 +192,7 @@ class PartitionOwner:
         for queue in applied.created:
             if queue in self._machine.queues:
                 self._own(queue, fresh=True)
+                revise_past(self._state, queue)
         for queue, first, last in applied.appended:
             if queue in self.queues:
                 self.queues[queue].lifecycle.append(first, last)
@@ -296,6 +298,7 @@ class PartitionOwner:
     def configure(self, queue: int, settings: QueueSettings) -> None:
         """Give a queue its settings, which policies may have changed."""
         configure(self._state, queue, settings)
+        revise_past(self._state, queue)
 
     def seal_unused(self, queue: int) -> None:
         """Have a queue deleted, unless a consumer attaches first."""

@@ -1,8 +1,8 @@
-"""Queues over streams: which queues a message comes into, the past of new queues, and what comes back.
+"""Queues over streams: which queues a message comes into, and what comes back.
 
 An owner knows the queues over a stream from its catalog, which may be ahead of that of the node where a
-message was routed. So a queue misses none from its creation on, and the creation fills it with the messages
-that the stream had taken before.
+message was routed. So a queue misses none from its creation on. `cluster.owner.recovery_points` fills queues
+with what the stream had taken before.
 
 A message that has left a queue comes back under its number, at its old place, as long as the stream has it
 (requirement X4). The log has the decisions about it that it has for a new message. The reference is an
@@ -13,19 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Final
 
 from cluster.owner.admission import await_arrival, cut, decide, left_out, refusals
-from cluster.owner.configuring import reconfigure
 from cluster.owner.state import OwnerState
-from cluster.owner.streams import place_of
 from node.message.run import Run
-from node.queue.decision_format import encode_advance, encode_annotate, encode_refer
+from node.queue.decision_format import encode_annotate, encode_refer
 from node.queue.delivery_state import DeliveryState
 from node.queue.dispatch import QueueOwner
 from node.queue.feature import Incoming
 from node.queue.operations import Aspect, Refer
-from node.queue.subscriptions import Advance
 from node.ranges.range_map import Span
 from node.ranges.range_set import Range, RangeSet
 
@@ -38,35 +34,6 @@ def with_queues_over(owner: OwnerState, queues: tuple[int, ...]) -> tuple[int, .
             if other not in found and owner.known_settings(other) is not None:
                 found = (*found, other)
     return found
-
-
-NEXT_OF_PAST: Final = b""
-"""The place (`node.queue.subscriptions`) of a queue without all of its past: the number from which on its
-owner looks at the past. Subscriptions of clients have names."""
-
-PAST_THROUGH: Final = b"past"
-"""The place up to which such a queue is to have the past."""
-
-
-def refer_past(owner: OwnerState, queue: int) -> None:
-    """The owner is creating a queue: log, behind the messages that it has taken, which of its stream's are in
-    the new queue, too.
-    """
-    point, stream = owner.described(queue).recovery_point, owner.topic_of(queue)
-    source = None if stream is None else owner.queues.get(stream)
-    if point is None or stream is None or source is None or queue in owner.filled:
-        return
-    owner.filled.add(queue)
-    upto = owner.next_sequence - 1
-    first = place_of(source.delivery, point, upto, owner.wall_ms()) + 1
-    if first <= upto and owner.described(queue).decides_past:
-        # `cluster.owner.filling` looks at the messages when the queue is there.
-        owner.decision(encode_advance(Advance(queue, PAST_THROUGH, upto)))
-        owner.decision(encode_advance(Advance(queue, NEXT_OF_PAST, first)))
-    elif first <= upto:
-        owner.decision(encode_refer(queue, stream, first, upto))
-        # Features look at messages that came in without their annotations.
-        owner.proposal.committed.append(partial(reconfigure, owner, queue))
 
 
 # -- messages that come back ---------------------------------------------------------------------------

@@ -9,10 +9,11 @@ from typing import Any
 
 from cluster.owner.barriers import barrier_received
 from cluster.owner.browsing import BrowsingQuestion, filtered_page, next_page, page, searched_page
-from cluster.owner.filling import is_filling, leave_out, on_the_way
+from cluster.owner.filling import leave_out, on_the_way
 from cluster.owner.links import abandon, close_link, find_link
 from cluster.owner.proposal import FrontEndState
 from cluster.owner.readers import ask_reader
+from cluster.owner.recovery_points import is_filling
 from cluster.owner.renewals import renew
 from cluster.owner.serving import Serving, regrant
 from cluster.owner.settling import NamedMessages, Search, find_named, settle_named

@@ -12,7 +12,7 @@ from functools import partial
 from cluster.owner.alarms import Alarms
 from cluster.owner.barriers_under_way import BarriersUnderWay
 from cluster.owner.contents import Contents, EntrySource
-from cluster.owner.context import OwnerContext
+from cluster.owner.context import OwnerContext, RecoveryPoints
 from cluster.owner.dead_messages import DeadMessages, SoftDeadMessages
 from cluster.owner.histories import HistoryNotes
 from cluster.owner.linearizable_reads import LinearizableReads
@@ -49,7 +49,8 @@ class OwnerState:
     whose settings decide about every incoming message. `upcoming` counts, for queues with limits, the
     messages that are taken and not applied yet. `marked` has the queues that may have messages to hand out.
     `stale` has the queues that wait for a catalog which shows their present limits, and `filled` the queues
-    over streams that this owner has created and filled with their streams' past. `borrowed` counts, by queue,
+    over streams that this owner has created and filled with their streams' past, `revising` those whose other
+    recovery point is logged and not applied yet. `borrowed` counts, by queue,
     the messages of loans that are taken and not applied yet. `new_readers` has, by stream, the places of
     readers whose entries are not applied yet, `passing_readers` has those that the next removals pass, and
     `lag_floors` has up to where their max lags lead (`cluster.owner.readers`).
@@ -76,7 +77,7 @@ class OwnerState:
         self.proposal = Proposal()
         self.cut: Cut | None = None
         self.awaiting_marks, self.watched, self.stale, self.filled = (set[int]() for _ in range(4))
-        self.upcoming, self.filling = dict[int, Weights](), dict[int, bool]()
+        self.upcoming, self.filling, self.revising = dict[int, Weights](), dict[int, bool](), set[int]()
         self.borrowed, self.new_readers = Counter[int](), dict[int, list[int]]()
         self.passing_readers, self.lag_floors = set[ReaderKey](), dict[ReaderKey, LagFloor]()
         self.alarms, self.unused_queues = Alarms(), UnusedQueues(context.auto_delete_after_s)
@@ -114,6 +115,7 @@ class OwnerState:
         self.proposal, self.cut = Proposal(), None
         self.awaiting_marks.clear()
         self.filled.clear()
+        self.revising.clear()
         self.filling.clear()
         self.front_ends.clear()
         self.linearizable_reads.clear()
@@ -125,6 +127,11 @@ class OwnerState:
         self.marked.clear()
 
     # -- queues ---------------------------------------------------------------------------------
+
+    @property
+    def recovery_points(self) -> RecoveryPoints:
+        """What comes of other recovery points of queues."""
+        return self._context.queues.recovery_points
 
     def settings_of(self, queue: int) -> QueueSettings:
         """The settings of a queue; PLAIN where this node's catalog does not know it."""

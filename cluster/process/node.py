@@ -293,6 +293,7 @@ class NodeProcess:
             epoch_overdue=overdue.epoch,
             take_overdue=overdue.take,
             reader_overtaken=overdue.reader,
+            past_changed=overdue.past,
         )
 
     def _rewrite(self, partition: int, entry: Entry) -> bytes | None:

@@ -1,14 +1,19 @@
-"""Log events of the data pipeline's work that has come to its end without the jobs."""
+"""Log events of owners: work of the data pipeline that has come to its end without the jobs, and the past of
+queues.
+"""
 
 from __future__ import annotations
 
 from cluster.log.event_log import EventLog
-from cluster.owner.context import OverdueEpoch, OverdueTake, OvertakenReader
+from cluster.owner.context import ChangedPast, OverdueEpoch, OverdueTake, OvertakenReader, Past
 from cluster.owner.lost_entries import QueueName
+from node.message.bookmarks import bookmark_of
 
 
 class OverdueLog:
-    """Tells of epochs that are dropped, takes that end by their time, and readers that retention passes."""
+    """Tells of epochs that are dropped, takes that end by their time, readers that retention passes, and the
+    past that comes into queues.
+    """
 
     def __init__(self, log: EventLog, queue_name: QueueName) -> None:
         self.log = log
@@ -34,3 +39,14 @@ class OverdueLog:
         vhost, stream = self._name(reader.queue)
         name = reader.name.decode("utf-8", "replace")
         self.log.warning("reader_overtaken", vhost=vhost, stream=stream, reader=name, lost=reader.lost)
+
+    def past(self, change: ChangedPast) -> None:
+        """A queue has got another recovery point."""
+        vhost, queue = self._name(change.queue)
+        told = {"vhost": vhost, "queue": queue, "messages": change.messages}
+        for name, number in (("had_from", change.first), ("oldest", change.oldest)):
+            told[name] = bookmark_of(change.queue, number) if number else None
+        if change.outcome is Past.REFILLED:
+            self.log.info("queue_refilled", **told)
+        else:
+            self.log.info("queue_goes_on", **told, known=change.outcome is not Past.UNKNOWN)

@@ -80,6 +80,17 @@ class ScenarioNodes:
         owners = (node.broker.owners.get(definition.partition) for node in self.nodes.values() if node.up)
         return any(owner is not None and definition.id in owner.queues for owner in owners)
 
+    def do_policy(self, name: str, queue: str, setting: str) -> str:
+        """policy p q recovery-point=epoch: a policy gives a queue a setting."""
+        key, value = argument(setting)
+        policy = {
+            "name": name, "pattern": f"^{queue}$", "apply_to": "queues", "priority": 0,
+            "definition": {key: value},
+        }  # fmt: skip
+        some = next(node for node in self.nodes.values() if node.ready)
+        self._submit(some, "put_policy", {"vhost": "/", "operator": False, "policy": policy})
+        return f"{queue} has {setting}"
+
     def do_catalog(self, name: str) -> str:
         """catalog n1: have this node lead the catalog."""
         leader = next(node for node in self.nodes.values() if node.up and node.broker.catalog.leads)

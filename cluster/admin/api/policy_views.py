@@ -17,6 +17,8 @@ from cluster.admin.api.routing import Endpoints, Handler
 from cluster.admin.api.services import Services
 from cluster.catalog.policies import Policy
 from cluster.catalog.policy_settings import mistake_in_policy
+from cluster.catalog.recovery_points import POINT_KEY
+from cluster.config.formats import CHANGED_POINTS
 
 endpoints = Endpoints()
 
@@ -64,6 +66,11 @@ def read_policy(name: str, fields: Fields, *, operator: bool) -> dict[str, Any]:
 
 async def set_policy(services: Services, vhost: str, policy: dict[str, Any], *, operator: bool) -> bool:
     """Set a policy; returns whether it is new. Raises ApiError and Refusal."""
+    if POINT_KEY in policy["definition"] and services.formats < CHANGED_POINTS:
+        raise bad_request(
+            f"Validation failed\n\n{POINT_KEY}: a node of the cluster runs a release without policies for "
+            "recovery points; upgrade all nodes first\n"
+        )
     arguments = {"vhost": vhost, "operator": operator, "policy": policy}
     return bool(await _submit(services, "put_policy", arguments))
 

@@ -23,6 +23,7 @@ from cluster.config.formats import (
     BACKLOGS_IN_TERMS,
     BATCHES,
     CANCELS_IN_RETURNS,
+    CHANGED_POINTS,
     CHANGED_TERMS,
     DOMAINS,
     ENDS_OF_TAKES,
@@ -151,6 +152,10 @@ class Formats:
     def know_argument(self, name: str) -> bool:
         """Whether all members carry out the argument of queues with this name."""
         return self.everywhere >= ARGUMENT_LEVELS.get(name, 0)
+
+    def know_changed_points(self) -> bool:
+        """Whether all members fill queues over streams once more that get another recovery point."""
+        return self.everywhere >= CHANGED_POINTS
 
     def know_moves(self) -> bool:
         """Whether all members carry out transactions that move messages from queue to queue."""

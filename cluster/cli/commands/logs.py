@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from cluster.cli.commands.errors import WrongUsageError
-from cluster.log.events import EVENTS, Event, find
+from cluster.log.event import Event
+from cluster.log.events import EVENTS, find
 
 
 @click.group()

@@ -4,8 +4,8 @@ and x-history).
 The catalog places such a queue in the partition of its stream (`cluster.catalog.topics`), and routes bring
 both the same messages. A queue over a pattern of streams is placed with the one to which its publishes go. A
 queue with a history has a stream of its own.
-With a recovery point the owner fills a new queue with messages that the stream has already
-(`cluster.owner.referring`).
+With a recovery point the owner fills a queue with messages that the stream has already
+(`cluster.owner.recovery_points`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from node.message.streams import (
     moment_ms,
 )
 from node.message.topic_patterns import TopicPattern, TopicPatternError, is_pattern
-from node.queue.argument import Argument, beside_none_of
+from node.queue.argument import Argument, PolicyUse, beside_none_of
 from node.queue.argument_types import UnacceptableError, read_positive, read_text
 from node.queue.feature import Declaration, Description, Rule
 from node.queue.settings import QueueSettings
@@ -108,6 +108,7 @@ RECOVERY_POINT: Final = Argument(
     "x-recovery-point",
     read_point,
     "recovery_point",
+    policy=PolicyUse.USER,
     default=FROM_NEXT,
     needs=("x-underlying-topic", "recovery_point_but_no_underlying_topic_defined"),
     misfit=beside_none_of("x-recovery-point", ("x-deduplication-window",)),
