@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, ExitStack
 from unittest import mock
 
-from cluster.owner import filling, requests, serving
+from cluster.owner import filling, recovery_points, requests, serving
 from cluster.owner.state import OwnerState
+from node.message.streams import StreamOffset
 from node.queue.dispatch import QueueOwner
 
 
@@ -60,3 +61,17 @@ def past_in_memory() -> AbstractContextManager[object]:
 def purges_of_what_has_come() -> AbstractContextManager[object]:
     """A purge removes the past that has yet to come in. With the bug it removes what has come in."""
     return mock.patch.object(requests, "leave_out", lambda *_: False)
+
+
+def past_refilled_twice() -> AbstractContextManager[object]:
+    """D13: the entry that brings in the past of another recovery point says so. With the bug the entry does
+    not say from where on the queue has had all messages by then: the next change brings the past in again.
+    """
+    log, had = recovery_points._log_point, recovery_points._place
+
+    def forgetful(owner: OwnerState, queue: int, had_from: int, point: StreamOffset | None) -> None:
+        known = owner.queues.get(queue)
+        before = None if known is None else had(known.delivery.state, recovery_points.HAD_FROM)
+        log(owner, queue, had_from if before is None else before, point)
+
+    return mock.patch.object(recovery_points, "_log_point", forgetful)

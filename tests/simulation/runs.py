@@ -52,6 +52,7 @@ OF_ONE_KIND = (
     (512, 160, "readers"),
     (128, 12, "local queues"),
     (32, 12, "moves"),
+    (512, 255, "refilling"),
     (128, 127, "filling"),
     (256, 32, "filling"),
 )

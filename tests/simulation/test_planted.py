@@ -21,6 +21,7 @@ from tests.simulation.test_seeds import (
     OF_LOANS,
     OF_LOCAL_QUEUES,
     OF_READERS,
+    OF_REFILLING,
     OF_VALUES,
     OF_VIEWS,
     SEEDS_A_BLOCK,
@@ -89,6 +90,7 @@ SHOWN_BY = {
     "replacements that are not logged": 164,
     "deliveries ahead of the past": 288,
     "past in memory": 288,
+    "a past refilled twice": 255,
     "purges of what has come": 383,
     "gaps behind the past": 192,
     "loans ahead of their entries": 88,
@@ -111,7 +113,7 @@ SHOWN_TO_KEEP = {
     **FOCUSED,
     Focus.CONSUMERS: (
         *FOCUSED[Focus.CONSUMERS], *OF_FILLING, *OF_FILTERS, *OF_HISTORIES, *OF_LINGERING, *OF_LOANS,
-        *OF_LOCAL_QUEUES, *OF_READERS, *OF_VALUES, *OF_VIEWS,
+        *OF_LOCAL_QUEUES, *OF_READERS, *OF_REFILLING, *OF_VALUES, *OF_VIEWS,
     ),
 }  # fmt: skip
 """Seeds of which other tests show that every promise is kept where no bug is planted."""

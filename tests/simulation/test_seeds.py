@@ -43,6 +43,9 @@ OF_VIEWS = (159, 287)
 OF_FILLING = (288, 383)
 """Seeds about consumers that are about queues which are filled with the past."""
 
+OF_REFILLING = (255,)
+"""Seeds about consumers that are about queues which get another recovery point."""
+
 OF_HISTORIES = (352, 480)
 """Seeds about consumers that are about histories."""
 
@@ -160,6 +163,13 @@ def test_no_value_of_a_key_is_lost_and_none_comes_back(seed: int) -> None:
 @pytest.mark.parametrize("seed", OF_FILLING)
 def test_queues_have_the_past_once_and_in_order(seed: int) -> None:
     """Those that decide about each message, while owners move; a purge removes all of the past."""
+    kept(seed, Focus.CONSUMERS)
+
+
+@pytest.mark.requirement("D13.1", "D13.2")
+@pytest.mark.parametrize("seed", OF_REFILLING)
+def test_another_recovery_point_refills_a_queue_once(seed: int) -> None:
+    """While owners move, whatever points a policy states later."""
     kept(seed, Focus.CONSUMERS)
 
 

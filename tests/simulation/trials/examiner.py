@@ -25,6 +25,7 @@ from tests.simulation.trials import (
     naming,
     order,
     readers,
+    refilling,
     routing,
     streams,
     summing,
@@ -86,6 +87,7 @@ OF_CONSUMERS: dict[str, Kind] = {
     "histories": histories.histories,
     "loans": lending.lending,
     "filling": filling.filling,
+    "refilling": refilling.refilling,
     "local queues": apart.local_queues,
 }
 """Only in seeds about consumers."""

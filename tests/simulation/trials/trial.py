@@ -157,10 +157,10 @@ class Trial:
         """Define a view over the trial's queue, at any node, as its HTTP API does."""
         return self._administer("put_view", {"view": {"name": name, "queue": self.name, **terms}})
 
-    def put_policy(self, definition: dict[str, Any]) -> Answer:
-        """Set a policy for the queues of this trial, at any node, as its HTTP API does."""
+    def put_policy(self, definition: dict[str, Any], suffix: str = "") -> Answer:
+        """Set a policy for the queue of this trial with a suffix, at any node, as its HTTP API does."""
         policy = {
-            "name": self.name, "pattern": f"^{self.name}$", "apply_to": "queues", "priority": 0,
+            "name": self.name, "pattern": f"^{self.name}{suffix}$", "apply_to": "queues", "priority": 0,
             "definition": definition,
         }  # fmt: skip
         self.policies = [self.name]
