@@ -48,6 +48,7 @@ INTERPRETED = {
 """Modules among them that stay as they are, and why."""
 
 WRITTEN_IN_C = {
+    "node.queue._group_table": "node/queue/_group_table.c",
     "node.ranges._range_columns": "node/ranges/_range_columns.c",
     "node.wire.amqp091._contents": "node/wire/amqp091/_contents.c",
     "node.wire.amqp091._properties": "node/wire/amqp091/_properties.c",
@@ -56,6 +57,8 @@ WRITTEN_IN_C = {
 """Modules that are written in C, each with a twin in Python, and their sources."""
 
 HEADERS_IN_C = [
+    "node/queue/group_parts.h",
+    "node/queue/groups.h",
     "node/ranges/columns.h",
     "node/ranges/slots.h",
     "node/wire/amqp091/octets.h",

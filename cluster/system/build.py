@@ -13,6 +13,7 @@ SOURCES: Final = "sources"
 
 WRITTEN_IN_C: Final = frozenset(
     {
+        "node.queue._group_table",
         "node.ranges._range_columns",
         "node.wire.amqp091._contents",
         "node.wire.amqp091._properties",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from node.queue.operations import Aspect
-from node.ranges.range_columns import SpanColumns, transposed
+from node.ranges.range_columns import SpanColumns, total, transposed
 from node.ranges.range_map import RangeMap, Span
 
 _NOTHING = RangeMap()
@@ -43,6 +43,14 @@ class Annotations:
             return self.logged(aspect).columns(first, last)
         spans = [span for span in self.cover(aspect, first, last) if span[2]]
         firsts, lasts, values = transposed(spans, 3)
+        return firsts, lasts, values
+
+    def covered(self, aspect: Aspect, first: int, last: int) -> SpanColumns:
+        """As `cover`, as columns."""
+        columns = self.columns(aspect, first, last)
+        if total(columns[0], columns[1]) == last - first + 1:
+            return columns
+        firsts, lasts, values = transposed(self.cover(aspect, first, last), 3)
         return firsts, lasts, values
 
     def at(self, aspect: Aspect, number: int) -> tuple[int, int | None]:

@@ -11,8 +11,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from node.queue import ready_by_group
 from node.queue.consumers import Consumer, ConsumerKey
-from node.queue.ready_by_group import NO_GROUP, ReadyByGroup
-from node.ranges.range_map import RangeMap, Span
+from node.queue.group_table import NO_GROUP
+from node.queue.ready_by_group import KEPT_HOLDERS, GroupsOf, ReadyByGroup
+from node.ranges.range_columns import SpanColumns, transposed
+from node.ranges.range_map import RangeMap
 from node.ranges.range_set import Range, RangeSet, count_of, numbers_of
 from tests.queue.test_ranges import numbers
 
@@ -28,6 +30,16 @@ def offered(ready: ReadyByGroup, key: ConsumerKey | None, limit: int, rivals: in
     while not found and ready.unfinished:
         found = ready.offered(consumer, limit, rivals=rivals, begun=False)
     return found
+
+
+def by(groups: RangeMap) -> GroupsOf:
+    """The groups of messages, as the order asks for them."""
+
+    def groups_of(first: int, last: int) -> SpanColumns:
+        firsts, lasts, found = transposed(groups.cover(first, last), 3)
+        return firsts, lasts, found
+
+    return groups_of
 
 
 def take(ready: ReadyByGroup, consumer: ConsumerKey, *ranges: Range) -> None:
@@ -48,7 +60,7 @@ class ByGroupAgainstList(RuleBasedStateMachine):
         self.scan = ready_by_group.SCAN
         ready_by_group.SCAN = 3
         self.groups = RangeMap()
-        self.ready = ReadyByGroup(self.groups.cover, RangeSet())
+        self.ready = ReadyByGroup(by(self.groups), RangeSet())
         self.model: dict[int, Message] = {}
         self.next = 1
 
@@ -196,11 +208,11 @@ class ByGroupAgainstList(RuleBasedStateMachine):
         front = self.ready.front()
         assert (None if front is None else front[0]) == min(ready, default=None)
         busy = {message.group for message in self.model.values() if message.place != READY} - {NO_GROUP}
-        assert busy <= self.ready._groups.keys()
-        assert all(group.parked or key in busy for key, group in self.ready._groups.items())
-        for holder, parked in self.ready._supply.items():
-            of_holder = [group for group in self.ready._groups.values() if group.holder == holder]
-            assert parked == sum(len(group.parked) for group in of_holder)
+        rows = self.ready.table.rows()
+        assert busy <= {row[0] for row in rows}
+        assert all(parked or key in busy for key, _, _, _, parked, _ in rows)
+        for holder in {row[1] for row in rows}:
+            assert self.ready.table.supply(holder) == sum(row[4] for row in rows if row[1] == holder)
 
 
 TestByGroupAgainstList = pytest.mark.requirement("X3.1", "X3.2")(ByGroupAgainstList.TestCase)
@@ -212,10 +224,10 @@ def test_what_waits_for_a_busy_group_is_looked_at_once() -> None:
     groups = RangeMap((number, number, 1 + number % 2) for number in range(1, 10_001))
     looked = 0
 
-    def groups_of(first: int, last: int) -> list[Span]:
+    def groups_of(first: int, last: int) -> SpanColumns:
         nonlocal looked
         looked += last - first + 1
-        return groups.cover(first, last)
+        return by(groups)(first, last)
 
     ready = ReadyByGroup(groups_of, RangeSet([(1, 10_000)]))
     assert offered(ready, A, 1) == [(1, 1)]
@@ -233,9 +245,9 @@ def test_what_waits_for_a_busy_group_is_looked_at_once() -> None:
 def test_no_more_is_looked_at_than_consumers_need() -> None:
     """Each group that has been looked at is an object."""
     groups = RangeMap((number, number, number) for number in range(1, 100_001))
-    ready = ReadyByGroup(groups.cover, RangeSet([(1, 100_000)]))
+    ready = ReadyByGroup(by(groups), RangeSet([(1, 100_000)]))
     for _ in range(50):
-        assert len(ready._groups) <= 1000
+        assert len(ready.table) <= 1000
         ranges = offered(ready, A, 100, rivals=9)
         assert count_of(ranges) == 100
         take(ready, A, *ranges)
@@ -244,7 +256,7 @@ def test_no_more_is_looked_at_than_consumers_need() -> None:
 
 def test_rivals_leave_each_other_an_equal_share_of_the_groups() -> None:
     groups = RangeMap((number, number, 1 + number % 6) for number in range(1, 601))
-    ready = ReadyByGroup(groups.cover, RangeSet([(1, 600)]))
+    ready = ReadyByGroup(by(groups), RangeSet([(1, 600)]))
     found = {}
     for rivals, consumer in ((2, A), (1, B), (0, (7, 16))):
         ranges = offered(ready, consumer, 200, rivals)
@@ -257,7 +269,7 @@ def test_rivals_leave_each_other_an_equal_share_of_the_groups() -> None:
 
 def test_a_consumer_that_is_gone_leaves_nothing_behind() -> None:
     groups = RangeMap([(1, 4, 9)])
-    ready = ReadyByGroup(groups.cover, RangeSet([(1, 4)]))
+    ready = ReadyByGroup(by(groups), RangeSet([(1, 4)]))
     assert offered(ready, A, 2) == [(1, 2)]
     take(ready, A, (1, 2))
     assert offered(ready, B, 9) == []
@@ -265,7 +277,18 @@ def test_a_consumer_that_is_gone_leaves_nothing_behind() -> None:
     assert offered(ready, B, 9) == [(3, 4)]
     take(ready, B, (3, 4))
     ready.done([(3, 4)])
-    assert not ready._groups
-    assert not ready._bound
-    assert set(ready._heads) <= {None}
-    assert not any(ready._supply.values())
+    assert not len(ready.table)
+    assert not ready.table.holders()
+    assert not any(ready.table.supply(holder) for holder in range(9))
+
+
+def test_numbers_of_consumers_that_are_gone_are_forgotten() -> None:
+    """A consumer keeps its number while it has messages."""
+    groups = RangeMap([(1, 10_000, 9)])
+    ready = ReadyByGroup(by(groups), RangeSet([(1, 10_000)]))
+    assert offered(ready, A, 1) == [(1, 1)]
+    take(ready, A, (1, 1))
+    for number in range(1000):
+        assert offered(ready, (8, number), 1) == []
+        assert len(ready._holders) <= KEPT_HOLDERS + 3
+    assert offered(ready, A, 1) == [(2, 2)]

@@ -20,8 +20,8 @@ from node.message.run import OWN_METHODS, Run
 from node.queue.feature import Incoming, Notes
 from node.queue.features.group import PROPERTIES, Groups, group_named, group_of
 from node.queue.filtering import Looking
+from node.queue.group_table import NO_GROUP
 from node.queue.operations import Aspect
-from node.queue.ready_by_group import NO_GROUP
 from node.queue.values import Values
 from node.ranges.range_map import RangeMap
 from node.ranges.range_set import numbers_of

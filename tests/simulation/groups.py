@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from cluster.catalog.definitions import QueueDefinition
 from node.queue.dispatch import QueueOwner
+from node.queue.group_table import NO_GROUP
 from node.queue.operations import Aspect
-from node.queue.ready_by_group import NO_GROUP
 from node.ranges.range_set import Range, RangeSet
 from tests.inside import state_of
 from tests.simulation.node import SimulatedNode

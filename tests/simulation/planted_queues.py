@@ -39,11 +39,11 @@ from node.queue.features.entry_filter import EntryFilter
 from node.queue.features.last_value import LastValues
 from node.queue.features.limits import surplus
 from node.queue.features.ttl import Lifetimes
+from node.queue.group_table import Group
 from node.queue.leasing import BACK_IN_QUEUE
 from node.queue.lost_leases import LostLeases
 from node.queue.operations import Cause
 from node.queue.queue import QueueState
-from node.queue.ready_by_group import Group
 from node.queue.remarks import Subject, put_remark
 from node.queue.settings import QueueSettings
 from node.queue.targets import TargetStates, TargetStep, UpdateTarget

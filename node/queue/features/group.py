@@ -18,9 +18,10 @@ from node.queue.annotations import Annotations
 from node.queue.argument import Argument
 from node.queue.argument_types import read_text
 from node.queue.feature import Declaration, Description, Incoming, Notes, Rule
+from node.queue.group_table import NO_GROUP
 from node.queue.operations import Aspect
 from node.queue.order import Order
-from node.queue.ready_by_group import NO_GROUP, ReadyByGroup
+from node.queue.ready_by_group import ReadyByGroup
 from node.queue.settings import QueueSettings
 from node.ranges.range_map import Span, spans_of
 from node.ranges.range_set import RangeSet
@@ -42,7 +43,7 @@ def by_group(settings: QueueSettings, known: Annotations, ready: RangeSet) -> Or
     """The order of a queue with groups; None where the settings ask for no groups."""
     if GROUP_BY.of(settings) is None:
         return None
-    return ReadyByGroup(partial(known.cover, Aspect.GROUP), ready)
+    return ReadyByGroup(partial(known.covered, Aspect.GROUP), ready)
 
 
 def named(argument: str) -> str:
