@@ -85,6 +85,12 @@ class MessageFormat(Protocol):
         run, have the same values of the headers with these names.
         """
 
+    def told_integers(self, run: Run, name: str) -> list[tuple[int, int, int]] | None:
+        """(index, count, value) for messages of the run in a row, where the property of applications with
+        this name is an integer in each message; None where it is not, or where the format has no quick way to
+        it.
+        """
+
     def told_headers(self, run: Run, names: tuple[str, ...]) -> ToldHeaders | None:
         """As `header_keys`, and the facts that a key tells, for expressions that ask for properties of
         applications with these names alone; None where that is no less work than to read the properties.

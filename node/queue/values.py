@@ -79,6 +79,11 @@ class Values:
 
     def stretches(self, run: Run) -> Iterator[tuple[int, int, object]]:
         """(index, count, value) for messages of a run in a row."""
+        if self._expression.lone_property is not None:
+            integers = format_of(run).told_integers(run, self._expression.lone_property)
+            if integers is not None:
+                yield from integers
+                return
         told = self.by_headers(run)
         if told is not None:
             yield from told

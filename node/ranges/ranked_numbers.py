@@ -143,11 +143,10 @@ class RankedNumbers:
         else:
             del self._chunks[at], self._lasts[at]
 
-    def take(self, limit: int) -> list[Range]:
-        """Remove the first `limit` numbers, and return them in their order."""
-        taken = self._first(limit)
-        self._count -= len(taken)
-        left = len(taken)
+    def drop(self, ranges: list[Range], count: int) -> None:
+        """Remove the first `count` numbers, which are those of `ranges`."""
+        self._count -= count
+        left = count
         whole = 0
         while whole < len(self._chunks) and len(self._chunks[whole]) <= left:
             left -= len(self._chunks[whole])
@@ -155,9 +154,7 @@ class RankedNumbers:
         del self._chunks[:whole], self._lasts[:whole]
         if left:
             del self._chunks[0][:left]
-        found = _ranges_of(taken)
-        self._ranks.remove_all(merged(found))
-        return found
+        self._ranks.remove_all(merged(ranges))
 
     def clear(self) -> None:
         self._chunks, self._lasts, self._count = [], [], 0

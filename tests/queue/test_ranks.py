@@ -13,6 +13,7 @@ from node.queue.feature import Incoming, Notes
 from node.queue.features.priority_expression import LOWEST_RANK, Ranks, rank_of
 from node.queue.operations import Aspect
 from node.ranges.range_map import RangeMap
+from node.ranges.range_set import Range, count_of
 from node.ranges.ranked_numbers import CHUNK_KEYS, HIGHEST_RANK, RankedNumbers
 from tests.messages import content, run_of
 
@@ -49,6 +50,13 @@ def test_an_expression_over_properties_ranks_messages_in_a_row_at_once() -> None
     assert ranked("weight + 1", run) == [(10, 12, 6), (13, 13, 11), (14, 14, 6)]
 
 
+def taken_from(numbers: RankedNumbers, limit: int) -> list[Range]:
+    """Take the first numbers out."""
+    found = numbers.first(limit)
+    numbers.drop(found, count_of(found))
+    return found
+
+
 @pytest.mark.requirement("D10.3")
 def test_many_numbers_of_different_ranks_keep_their_order_over_chunks() -> None:
     chance = random.Random(7)
@@ -67,8 +75,8 @@ def test_many_numbers_of_different_ranks_keep_their_order_over_chunks() -> None:
     halfway = order[len(order) // 2]
     behind = [number for _, (number, _) in found.behind(ranks[halfway], halfway)]
     assert behind == order[len(order) // 2 + 1 :]
-    taken = [number for first, last in found.take(2 * CHUNK_KEYS) for number in range(first, last + 1)]
-    rest = [number for first, last in found.take(len(ranks)) for number in range(first, last + 1)]
+    taken = [number for first, last in taken_from(found, 2 * CHUNK_KEYS) for number in range(first, last + 1)]
+    rest = [number for first, last in taken_from(found, len(ranks)) for number in range(first, last + 1)]
     assert (taken + rest, len(found), found.lowest()) == (order, 0, None)
     assert not list(found.ranges())
 
@@ -90,4 +98,4 @@ def test_numbers_that_come_together_take_their_places_among_others(known: int) -
         assert found.lowest() == other.lowest()
         first += count
         half = len(found) // 2
-        assert (found.take(half), len(found)) == (other.take(half), len(other))
+        assert (taken_from(found, half), len(found)) == (taken_from(other, half), len(other))

@@ -62,6 +62,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     headers, application = map(built.load, files)
     with (
         mock.patch.object(contents, "NATIVE_HEADER_KEYS", headers.header_keys),
+        mock.patch.object(contents, "NATIVE_INTEGERS", headers.integers),
         mock.patch.object(facts, "NATIVE_PROPERTY_KEYS", application.property_keys),
     ):
         yield
@@ -135,6 +136,15 @@ def group_by_itself(one: Run, name: str) -> int:
         value = messages.text(properties, name)
         return NO_GROUP if value is None else group_named(value)
     return group_of(messages, properties, name)
+
+
+@pytest.mark.parametrize("name", ["attempt", "x-delay"])
+def test_the_value_of_a_header_alone_is_its_integer(name: str) -> None:
+    header = short(name.encode()) + b"I" + bytes((255, 255, 255, 7))
+    run = run_with([listed(0x2000, table_of(HEADERS[6], header)), *[listed(0x2000, table_of(header))] * 2])
+    data = expression(f'"{name}"')
+    assert by_itself(data, one_by_one(run)[0]) == (-249 if name == "attempt" else None)
+    assert list(Values(Expression(data)).stretches(run)) == [(0, 3, by_itself(data, one_by_one(run)[0]))]
 
 
 @pytest.mark.parametrize("text", TEXTS)

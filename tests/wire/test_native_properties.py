@@ -164,6 +164,47 @@ def test_messages_with_one_key_have_the_same_headers(reading: ModuleType, lists:
     check_keys(reading, run_with(lists, OWN_METHODS))
 
 
+INTEGERS = [
+    short(b"n") + bytes((kind,)) + b"\xff" * width
+    for kind, width in zip(b"bBsUuiIlL", (1, 1, 2, 2, 2, 4, 4, 8, 8), strict=True)
+]
+
+
+@given(
+    lists=st.lists(
+        st.lists(st.sampled_from([*INTEGERS, short(b"n") + b"V", b"\1aI\0\0\0\5"]), min_size=1, max_size=2)
+        | st.sampled_from(INTEGERS).map(lambda one: [b"\1mS" + table_of(b"5"), one]),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_integers_of_a_header_are_those_that_the_twin_reads(
+    reading: ModuleType, lists: list[list[bytes]]
+) -> None:
+    run = run_with([listed(0x2000, table_of(*fields)) for fields in lists])
+    found = reading.integers(run.raw, run.skip, run.lengths, (b"n",))
+    sure = all(
+        [field[:2] for field in fields].count(b"\1n") == 1 and short(b"n") + b"V" not in fields
+        for fields in lists
+    )
+    assert (found is not None) is sure
+    if sure:
+        values = [read_headers_property(next(properties_in(one))[2])["n"] for one in one_by_one(run)]
+        assert [value for _, count, value in found for _ in range(count)] == values
+        assert [first for first, _, _ in found] == [0, *accumulate(count for _, count, _ in found)][:-1]
+        assert all(one[2] != other[2] for one, other in pairwise(found))
+
+
+def test_integers_are_of_one_header(reading: ModuleType) -> None:
+    run = run_with([listed(0x2000, table_of(INTEGERS[0])), b"\0\0"])
+    assert reading.integers(run.raw, run.skip, run.lengths, (b"n",)) is None
+    for names in ((), (b"n", b"m")):
+        with pytest.raises(ValueError, match="one name"):
+            reading.integers(run.raw, run.skip, run.lengths, names)
+    with pytest.raises(TypeError):
+        reading.integers(run.raw, run.skip, run.lengths, ("n",))
+
+
 @pytest.mark.parametrize("kind", SURE)
 def test_the_keys_of_what_applications_send_are_made_without_the_twin(reading: ModuleType, kind: str) -> None:
     run = run_with([split(one)[1][19:-1] for one in SURE[kind]])

@@ -81,7 +81,7 @@ class ReadyByRank(PlacedOrder):
         return found[0] if found else None
 
     def hand_over(self, consumer: ConsumerKey, ranges: list[Range], count: int) -> None:
-        self._numbers.take(count)
+        self._numbers.drop(ranges, count)
 
     def fronts(self, limit: int) -> list[Range]:
         return self._numbers.first(limit)

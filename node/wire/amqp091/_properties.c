@@ -222,7 +222,69 @@ static PyObject *header_keys(PyObject *module, PyObject *arguments) {
     return found;
 }
 
+/* Read the header of the name, where it stands once and is an integer. Returns 0 where the twin has to look. */
+static int find_integer(Octets content, size_t length, const Wanted *wanted, int64_t *integer) {
+    List list;
+    int times = 0;
+    if (!find_properties(content, length, &list) || list.at[HEADERS] == NULL) return 0;
+    Octets end = sized_end(list.at[HEADERS], list.end);
+    for (Octets at = list.at[HEADERS] + 4, next; at < end; at = next) {
+        if (at[0] >= end - at - 1) return 0;
+        Octets value = at + 1 + at[0];
+        int width = width_of(*value);
+        if (width < 0 && !memchr("SxFA", *value, 4)) return 0;
+        next = width < 0 ? sized_end(value + 1, end) : value + 1 + width;
+        if (next == NULL || next > end) return 0;
+        if (number_of(wanted, at + 1, at[0]) < 0) continue;
+        if (!memchr("bBsUuiIlL", *value, 9)) return 0;
+        *integer = integer_at(value, end);
+        times++;
+    }
+    return times == 1;
+}
+
+PyDoc_STRVAR(integers_doc,
+    "integers(raw, skip, lengths, names) -> list or None\n\n"
+    "(first, count, integer) of messages in a row with the same integer in the header that is the only one of\n"
+    "`names`. None where the twin has to look: some message does not have the header once, as an integer.");
+
+static PyObject *integers(PyObject *module, PyObject *arguments) {
+    Run run;
+    PyObject *names;
+    Wanted wanted = {.count = 0};
+    if (!PyArg_ParseTuple(arguments, "y*ny*O!:integers", &run.raw, &run.skip, &run.lengths, &PyTuple_Type, &names))
+        return NULL;
+    PyObject *found = NULL;
+    if (PyTuple_GET_SIZE(names) != 1)
+        PyErr_SetString(PyExc_ValueError, "one name");
+    else if (check_run(&run) && take_wanted(names, &wanted))
+        found = PyList_New(0);
+    Octets at = (Octets)run.raw.buf;
+    int64_t last = 0, next = 0;
+    size_t first = 0;
+    for (size_t message = 0; found != NULL && message <= run.count; message++) {
+        size_t length = message < run.count ? lengths_of(&run)[message] : 0, skip = length ? skip_at(&run, at) : 0;
+        if (length && !find_integer(at + skip, length - skip, &wanted, &next)) {
+            Py_SETREF(found, Py_NewRef(Py_None));
+            break;
+        }
+        if (message && (!length || next != last)) {
+            PyObject *one = Py_BuildValue("(nnL)", (Py_ssize_t)first, (Py_ssize_t)(message - first), (long long)last);
+            if (one == NULL || PyList_Append(found, one) < 0) Py_CLEAR(found);
+            Py_XDECREF(one);
+            first = message;
+        }
+        last = next;
+        at += length;
+    }
+    release_wanted(&wanted);
+    PyBuffer_Release(&run.raw);
+    PyBuffer_Release(&run.lengths);
+    return found;
+}
+
 static PyMethodDef FUNCTIONS[] = {
+    {"integers", integers, METH_VARARGS, integers_doc},
     {"header_keys", header_keys, METH_VARARGS, header_keys_doc},
     {"asked", asked, METH_VARARGS, asked_doc},
     {"texts", texts, METH_VARARGS, texts_doc},

@@ -22,6 +22,7 @@ from node.wire.amqp091.native import (
     NATIVE_ASKED,
     NATIVE_BODY_SIZES,
     NATIVE_HEADER_KEYS,
+    NATIVE_INTEGERS,
     NATIVE_TEXTS,
     NO_HEADERS,
 )
@@ -207,6 +208,15 @@ def told_headers(run: Run, names: tuple[str, ...]) -> list[tuple[int, int, bytes
         return None
     wanted = tuple([name.encode("utf-8", "surrogateescape") for name in names])
     return NATIVE_HEADER_KEYS(run.raw, run.skip, run.each_length(), wanted)
+
+
+def header_integers(run: Run, name: str) -> list[tuple[int, int, int]] | None:
+    """(first, count, integer) of messages in a row with the same integer in the header with this name, from C
+    alone; None where some message does not have the header once, as an integer.
+    """
+    if NATIVE_INTEGERS is None:
+        return None
+    return NATIVE_INTEGERS(run.raw, run.skip, run.each_length(), (name.encode("utf-8", "surrogateescape"),))
 
 
 def headers_of_key(key: bytes, names: tuple[str, ...]) -> Table:

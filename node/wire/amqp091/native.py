@@ -1,7 +1,8 @@
 """The functions of `_contents.c` and `_properties.c`, where they were built; None elsewhere.
 
 Each has a twin in Python, which runs without it: `PublishPath`, `codec.encode_deliveries`, and in `contents`
-`body_sizes`, `asked_in`, `texts_in`, `header_keys` and `routing_keys`.
+`body_sizes`, `asked_in`, `texts_in`, `header_keys` and `routing_keys`. What `integers` tells, the keys of
+`header_keys` tell, too.
 """
 
 from __future__ import annotations
@@ -47,6 +48,12 @@ HeaderKeys = Callable[[RawOctets, int, "array[int]", tuple[bytes, ...]], list[tu
 same values of these headers; None where the twin has to look.
 """
 
+Integers = Callable[[RawOctets, int, "array[int]", tuple[bytes, ...]], list[tuple[int, int, int]] | None]
+"""(octets, octets of the method frame, lengths, the name of one header) -> (first, count, integer) of
+messages with the same integer in this header; None where some message does not have the header once, as an
+integer.
+"""
+
 NO_HEADERS: Final = b"h"
 """The key of messages that have none of the headers."""
 
@@ -68,4 +75,5 @@ NATIVE_ROUTING_KEYS: Final[RoutingKeys | None] = getattr(_CONTENTS, "routing_key
 NATIVE_DELIVERIES: Final[Deliveries | None] = getattr(_CONTENTS, "deliveries", None)
 NATIVE_ASKED: Final[AskedIn | None] = getattr(_PROPERTIES, "asked", None)
 NATIVE_HEADER_KEYS: Final[HeaderKeys | None] = getattr(_PROPERTIES, "header_keys", None)
+NATIVE_INTEGERS: Final[Integers | None] = getattr(_PROPERTIES, "integers", None)
 NATIVE_TEXTS: Final[TextsIn | None] = getattr(_PROPERTIES, "texts", None)

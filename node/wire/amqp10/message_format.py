@@ -92,6 +92,9 @@ class Amqp10Format:
             found.append((first, count, key))
         return found
 
+    def told_integers(self, run: Run, name: str) -> list[tuple[int, int, int]] | None:
+        return None
+
     def told_headers(self, run: Run, names: tuple[str, ...]) -> ToldHeaders | None:
         keys = property_keys(run, names)
         if keys is None:
