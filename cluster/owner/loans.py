@@ -116,7 +116,7 @@ class Loans:
 
     def _borrow(self, number: int, queue: QueueOwner) -> None:
         """Ask the owners of the other parts, each once until it has answered."""
-        room = queue.delivery.consumers.credit_left - self._under_way(number)
+        room = queue.room - self._under_way(number)
         if room <= 0:
             return
         asked = self._asked.setdefault(number, set())

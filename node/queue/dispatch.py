@@ -272,6 +272,23 @@ class QueueOwner:
             wanted = feature.room(consumer, wanted)
         return wanted
 
+    @property
+    def room(self) -> int:
+        """The number of messages for which the consumers have credit, and which the queue's features let them
+        lease now.
+        """
+        delivery, free, leasing = self.delivery, 0, list[Consumer]()
+        if not self.lifecycle.hooks.room or delivery.state.semantics is Semantics.AT_MOST_ONCE:
+            return delivery.consumers.credit_left
+        for consumer in (each for line in delivery.consumers.lines for each in line):
+            if consumer.no_ack:
+                free += consumer.limit - consumer.sent
+            else:
+                leasing.append(consumer)
+        wanted = sum(each.limit - each.sent for each in leasing)
+        # The features limit what all consumers lease together.
+        return free + (self._room(leasing[0], wanted) if leasing else 0)
+
     def _give_out(self, consumer: Consumer, grant: Grant) -> tuple[int, Grant]:
         """Move granted messages from ready to leased; return how many they are, and the grant with its
         token.
