@@ -33,7 +33,7 @@ from cluster.gateway.queue_deletions import QueueDeletions
 from cluster.gateway.readers import FrontEndReaders
 from cluster.gateway.redirects import Redirects
 from cluster.gateway.routes import Routes, Targets
-from cluster.gateway.shared_queues import SharedQueues
+from cluster.gateway.shared_queues import EACH_ALONE, RENUMBERED, SharedQueues
 from cluster.gateway.state import Confirmation, LinkConsumer
 from cluster.gateway.streams import Streams
 from cluster.gateway.takes import FrontEndTakes
@@ -347,7 +347,7 @@ class FrontEnd:
 
     def browse(self, queue: QueueRef, behind: Bookmark, wanted: int, filter: bytes, answer: Browsed) -> None:
         """See `cluster.gateway.owner_requests.OwnerRequests.browse`."""
-        self._shared.refuse(queue, "browsing")
+        self._shared.refuse(queue, "browsing", EACH_ALONE)
         self._requests.browse(queue, behind, wanted, filter, answer)
 
     @property
@@ -453,11 +453,11 @@ class FrontEnd:
         self._giving_back.when_settled(consumer, done)
 
     def renew_leases(self, queue: QueueRef, ranges: list[Range], answer: RenewalAnswer) -> None:
-        self._shared.refuse(queue, "a renewal by bookmark")
+        self._shared.refuse(queue, "a renewal by bookmark", RENUMBERED)
         self._requests.renew_leases(queue, ranges, answer)
 
     def settle_named(self, queue: QueueRef, named: Named, answer: NamedAnswer) -> None:
-        self._shared.refuse(queue, f"{named.deed.name.lower()} by bookmark or filter")
+        self._shared.refuse(queue, f"{named.deed.name.lower()} by bookmark or filter", RENUMBERED)
         if not named.deed.copies:
             self._browsing.streams.refuse(queue, f"{named.deed.name.lower()} by bookmark or filter")
         topic = self._browsing.streams.kept_by(queue) if named.deed is Deed.UNDO else None

@@ -10,7 +10,7 @@ from cluster.catalog.replica import CatalogClient
 from cluster.config.formats import SEALED_QUEUES
 from cluster.gateway.local_queues import LocalQueues
 from cluster.gateway.queue_declarations import QueueChurn
-from cluster.gateway.shared_queues import SharedQueues
+from cluster.gateway.shared_queues import EACH_ALONE, SharedQueues
 from cluster.peers.link_messages import Delivery
 from node.refusal import NotFoundError, PreconditionFailedError, Refusal
 from node.session.ports import QueueCounts, QueueRef
@@ -82,7 +82,7 @@ class QueueDeletions:
         if defined is not None:
             self._catalog.state.check_goes_alone(defined)
         if conditional:
-            self._shared.refuse(queue, "a deletion with if-unused or if-empty")
+            self._shared.refuse(queue, "a deletion with if-unused or if-empty", EACH_ALONE)
 
     def _delete(self, queue: QueueRef, messages: int, answer: Deleted) -> None:
         self._churn.deleted += 1

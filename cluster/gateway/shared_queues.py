@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final
 
 from cluster.gateway.gets import Gets
 from cluster.gateway.owner_requests import OwnerRequests
@@ -17,6 +18,11 @@ from node.session.ports import ConsumerOptions, Got, QueueCounts, QueueRef, Take
 TakeCounts = Callable[[QueueCounts, Refusal | None], None]
 TakePurged = Callable[[int, Refusal | None], None]
 
+ALONE: Final = "each owner knows the consumers of its part alone"
+EACH_ALONE: Final = "each owner sees the messages of its part alone"
+RENUMBERED: Final = "a message that one owner lends to another has another bookmark there"
+LENT_IN_ORDER: Final = "an owner lends the oldest messages, and not those that a filter takes"
+
 
 class SharedQueues:
     """The requests of one front end's sessions."""
@@ -24,26 +30,34 @@ class SharedQueues:
     def __init__(self, placing: QueuePlacing, requests: OwnerRequests, gets: Gets) -> None:
         self._placing, self._requests, self._gets = placing, requests, gets
 
-    def refuse(self, queue: QueueRef, what: str) -> None:
-        """Raises PreconditionFailedError where the queue has several owners: they do not carry `what` out."""
+    def refuse(self, queue: QueueRef, what: str, why: str) -> None:
+        """Raises PreconditionFailedError where the queue has several owners: they do not carry `what` out,
+        because of `why`.
+        """
         if self._placing.shared(queue):
-            raise PreconditionFailedError(f"{what} is not carried out for {queue}, which has several owners")
+            raise PreconditionFailedError(
+                f"{what} is not carried out for {queue}, which has several owners: {why}"
+            )
 
     def consumed(self, queue: QueueRef, options: ConsumerOptions) -> QueueRef:
         """The part to which a new consumer of this node is attached. Raises PreconditionFailedError for a
         consumer that would have to see all parts.
         """
         if self._placing.shared(queue):
-            wanted = {
-                "an exclusive consumer": options.exclusive,
-                "a consumer with a filter": bool(options.filter),
-                "browsing": options.browse,
-                "a consumer that is told bookmarks": options.tells,
-                "another queue, or other terms, of a consumer": bool(options.replaces),
-            }
-            for what, asked in wanted.items():
+            wanted = (
+                (
+                    "an exclusive consumer",
+                    options.exclusive,
+                    ALONE,
+                ),
+                ("a consumer with a filter, of its own or of its rights", options.filter, LENT_IN_ORDER),
+                ("browsing", options.browse, EACH_ALONE),
+                ("a consumer that is told bookmarks", options.tells, RENUMBERED),
+                ("another queue, or other terms, of a consumer", options.replaces, LENT_IN_ORDER),
+            )
+            for what, asked, why in wanted:
                 if asked:
-                    self.refuse(queue, what)
+                    self.refuse(queue, what, why)
         return self._placing.nearest(queue)
 
     def count(self, queue: QueueRef, answer: TakeCounts) -> None:
@@ -69,7 +83,7 @@ class SharedQueues:
     def get(self, queue: QueueRef, no_ack: bool, answer: TakeGot, filter: bytes) -> None:
         """Get a message of the nearest part that has one."""
         if filter:
-            self.refuse(queue, "a get with a filter")
+            self.refuse(queue, "a get with a filter", LENT_IN_ORDER)
         self._get_next(self._placing.parts(queue), no_ack, answer, filter, None, None)
 
     def _get_next(

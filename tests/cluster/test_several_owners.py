@@ -9,6 +9,7 @@ import pytest
 
 from cluster.catalog.definitions import QueueDefinition
 from cluster.owner.partition import PartitionOwner
+from node.queue.features.several_owners import OF_ONE_PLACE
 from node.wire.amqp091 import methods as m
 from tests.cluster.lives import chain, numbers, told
 from tests.cluster.test_domains import refused
@@ -272,6 +273,8 @@ def test_limits_are_divided_and_the_rest_of_the_policies_apply_to_each_part() ->
 def test_arguments_that_need_one_owner_are_refused(three: Site, arguments: dict[str, Any]) -> None:
     answer = refused(three.client("n1"), "declare", "r", **arguments)
     assert answer.startswith("406 PRECONDITION_FAILED - ")
+    reasons = [why for name, why in OF_ONE_PLACE.items() if name[2:].replace("-", "_") in arguments]
+    assert not reasons or reasons[0] in answer
     assert refused(three.client("n1"), "depth", "r").startswith("404")
 
 
@@ -285,9 +288,12 @@ def test_requests_that_would_need_all_parts_at_a_time_are_refused() -> None:
     for name, options in (
         ("consume", {"exclusive": True}),
         ("consume", {"arguments": {"x-filter": "a = 1"}}),
+        ("consume", {"arguments": {"x-tell": True}}),
         ("delete", {"if_empty": True}),
     ):
-        assert refused(client, name, "q", **options).startswith("406 PRECONDITION_FAILED - "), name
+        answer = refused(client, name, "q", **options)
+        assert answer.startswith("406 PRECONDITION_FAILED - "), name
+        assert "which has several owners: " in answer
 
 
 def test_no_limit_drops_messages_for_which_another_owner_has_room() -> None:

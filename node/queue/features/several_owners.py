@@ -18,21 +18,21 @@ from node.queue.settings import QueueSettings
 MOST_OWNERS: Final = 16
 """The most owners of one queue."""
 
-_OF_ONE_PLACE: Final = (
-    "x-group-by",
-    "x-single-active-consumer",
-    "x-key",
-    "x-deduplication-window",
-    "x-max-priority",
-    "x-priority-expression",
-    "x-target-queue-depth",
-    "x-barrier-expression",
-    "x-expires",
-    X_UNDERLYING_TOPIC,
-    X_HISTORY,
-    X_REPLICATION,
-)
-"""The arguments that need one place which sees all messages or all consumers of the queue."""
+OF_ONE_PLACE: Final = {
+    "x-group-by": "one owner has to know which consumer has the messages of a group",
+    "x-single-active-consumer": "one owner has to know all consumers",
+    "x-key": "one owner has to know the last message of each key",
+    "x-deduplication-window": "one owner has to know all ids of messages",
+    "x-max-priority": "one owner has to know the highest of all messages",
+    "x-priority-expression": "one owner has to know the highest of all messages",
+    "x-target-queue-depth": "one owner has to know the order of all messages",
+    "x-barrier-expression": "one owner has to know that all earlier messages are settled",
+    "x-expires": "one owner has to know whether any client uses the queue",
+    X_UNDERLYING_TOPIC: "the messages are those of a stream, which has one owner",
+    X_HISTORY: "a history is a stream, which has one owner",
+    X_REPLICATION: "a local queue has a part for the clients of each node alone",
+}
+"""The arguments that no queue with several owners has, and the reason of each."""
 
 
 def _read_owners(value: object) -> int:
@@ -45,13 +45,15 @@ def _read_owners(value: object) -> int:
     return number
 
 
-_clash = beside_none_of(X_OWNERS, _OF_ONE_PLACE)
+_clash = beside_none_of(X_OWNERS, tuple(OF_ONE_PLACE))
 
 
 def _misfit(owners: object, arguments: Mapping[str, object]) -> str:
     if arguments.get(X_QUEUE_TYPE) == STREAM_TYPE:
         return "a stream has one owner"
-    return _clash(owners, arguments)
+    clash = _clash(owners, arguments)
+    reasons = (reason for name, reason in OF_ONE_PLACE.items() if name in arguments)
+    return f"{clash}: {next(reasons)}" if clash else ""
 
 
 def _refuse(_: object) -> None:
