@@ -23,6 +23,7 @@ from cluster.gateway.state import NO_HOLDER, LinkConsumer
 from cluster.peers.link_messages import Delivery
 from node.delivery.backlog import NO_BACKLOG
 from node.delivery.link_terms import OWN, LinkTerms, link_terms
+from node.delivery.settlements import consumer_of
 from node.names import X_LEASE_LINGER, X_REPLACE
 from node.queue.features.registry import rules_of
 from node.queue.settings import PLAIN, QueueSettings
@@ -58,14 +59,20 @@ class Attaching:
         options: ConsumerOptions,
         answer: Consumed,
         received: int | None = None,
+        number: int = 0,
     ) -> None:
         """Start a consumer. Answers its number, or a refusal. One that has `received` so many messages from
-        another queue counts on from there, without credit. Raises PreconditionFailedError where the queue
-        cannot keep the consumer's messages.
+        another queue counts on from there, without credit. A consumer that goes on at another part of its
+        queue has a `number`. Raises PreconditionFailedError where the queue cannot keep the consumer's
+        messages.
         """
         if options.link and not link_terms(options.link).identity:
             self._check_keeps(queue)
-        number = self._new_consumer(self._links.to(queue.partition), queue.id)
+        link = self._links.to(queue.partition)
+        if number:
+            self._consumers[number] = Attached(link, queue.id)
+        else:
+            number = self._new_consumer(link, queue.id)
         attached = self._consumers[number]
         backlog = self.backlogs.begin(attached, options.backlog, no_ack=options.no_ack)
         consumer = self._with_terms(number, subscriber, queue, options)
@@ -89,6 +96,7 @@ class Attaching:
             options.priority,
             holder=number if described.by_consumer else NO_HOLDER,
             single_active=described.takes_turns,
+            known=consumer_of(number),
             filter=options.filter,
             link=self._link_of(number, options.link),
             tells=options.tells,

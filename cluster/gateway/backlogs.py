@@ -55,7 +55,7 @@ class Backlogs(Observer):
             attached.backlog = backlog_of(attached.asked, caps[queue], no_ack=attached.no_ack)
             consumer = attached.link.consumers.get(number)
             if attached.backlog != before and consumer is not None:
-                consumer.subscriber.backlog_changed(number, attached.backlog)
+                consumer.subscriber.backlog_changed(consumer.known or number, attached.backlog)
 
     def _cap(self, queue: int) -> int:
         """The most that a queue lets the backlog of a consumer be."""

@@ -8,8 +8,8 @@ from typing import Any
 from cluster.catalog.access.control import Access
 from cluster.catalog.definitions import parse_local_queue_name
 from cluster.config.formats import FILTERS_IN_TERMS, METHODS_IN_RUNS, SECTIONS_IN_RUNS
+from cluster.gateway.attached_consumers import AttachedConsumers
 from cluster.gateway.attaching import Attaching
-from cluster.gateway.barriers import with_dropped
 from cluster.gateway.batches import FrontEndBatches
 from cluster.gateway.browsing import Bookmark
 from cluster.gateway.browsing_consumers import BrowsingConsumers
@@ -18,12 +18,10 @@ from cluster.gateway.client_connections import ClientConnections
 from cluster.gateway.commits import Attached, Commits, shares_of
 from cluster.gateway.context import GatewayContext
 from cluster.gateway.descriptions import Descriptions
-from cluster.gateway.drains import Drains
 from cluster.gateway.epochs import FrontEndEpochs
 from cluster.gateway.exchange_changes import ExchangeChanges
 from cluster.gateway.finding_links import FindingLinks
 from cluster.gateway.gets import Gets
-from cluster.gateway.giving_back import GivingBack
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.local_queues import LocalQueues
 from cluster.gateway.lost_memory import LostMemory
@@ -42,7 +40,7 @@ from cluster.gateway.times import within_times
 from cluster.gateway.views import FrontEndViews
 from cluster.peers.link_messages import FIRST_CONSUMER
 from node.delivery.deeds import Deed, Named
-from node.delivery.settlements import Modification, Outcome, Settlement, consumer_of, token_of
+from node.delivery.settlements import Modification, Outcome, Settlement, attached_as, token_of
 from node.message.run import Run
 from node.queue.stream_settings import is_stream
 from node.ranges.range_set import Range
@@ -108,12 +106,12 @@ class FrontEnd:
         self._descriptions = Descriptions(catalog.state, links, local, self._placing)
         self.batches: BatchPort = FrontEndBatches(context, self._declarations, self._descriptions)
         self._browsing = BrowsingConsumers(links, Streams(catalog.state, formats))
-        self._consumers: dict[int, Attached] = {}
-        self._attaching = Attaching(
-            context, local, self._consumers, self._new_consumer, self._cancellations.cancel
+        consumers = self._consumers = dict[int, Attached]()
+        self._attaching = Attaching(context, local, consumers, self._new_consumer, self._cancellations.cancel)
+        self._attached = AttachedConsumers(
+            context, self._placing, self._attaching, consumers, self._browsing, self._cancellations
         )
-        self.backlogs = self._attaching.backlogs
-        self._drains, self._giving_back = Drains(links), GivingBack(self._consumers, links, formats)
+        self.backlogs, self._giving_back = self._attaching.backlogs, self._attached.giving_back
         self.views: ViewPort = FrontEndViews(catalog.state, links, self.queue, formats.know_row_keys)
         gets = Gets(catalog.state, links, local, self._consumers, self._new_consumer)
         self._shared = shared = SharedQueues(self._placing, self._requests, gets)
@@ -133,10 +131,11 @@ class FrontEnd:
         self._waiting.pop(subscriber, None)
 
     def tick(self, now: float) -> None:
-        """Let waiting sessions go on once the catalog is fresh again, and close the connections of deleted
-        users and virtual hosts. Called every few milliseconds.
+        """Let waiting sessions go on once the catalog is fresh again, close the connections of deleted users
+        and virtual hosts, and move consumers. Called every few milliseconds.
         """
         self._connections.tick(now)
+        self._attached.tick(now)
         if self._waiting and self.ready():
             waiting, self._waiting = self._waiting, {}
             for subscriber in waiting:
@@ -294,7 +293,7 @@ class FrontEnd:
     ) -> None:
         for one in settled:
             if one.outcome.undeliverable_here:
-                self._giving_back.keep_from(consumer_of(one.lease), one.ranges)
+                self._giving_back.keep_from(attached_as(one.lease), one.ranges)
         present = self._routes.present(publishes)
         shares = shares_of(present, settled, self._consumers, formats=self._formats)
         self._commits.commit(shares, answer)
@@ -385,9 +384,8 @@ class FrontEnd:
             self._attaching.begin(subscriber, queue, options, answer)
 
     def consumer(self, number: int) -> LinkConsumer | None:
-        """A consumer of this front end with its terms; None if it is gone."""
-        attached = self._consumers.get(number)
-        return None if attached is None else attached.link.consumers.get(number)
+        """A consumer of this front end with its terms; None if it is gone, or moves."""
+        return self._attached.find(number)
 
     def topic_under(self, queue: QueueRef) -> QueueRef | None:
         return self._browsing.streams.under(queue)
@@ -397,46 +395,22 @@ class FrontEnd:
         return found is not None and not found.at_most_once and not is_stream(found)
 
     def cancel(self, consumer: int, done: Callable[[], None]) -> None:
-        attached = self._consumers.get(consumer)
-        if attached is None:
-            self._browsing.end(consumer)
-            done()
-        elif attached.for_link:
-            self._giving_back.client_gone(consumer)
-            self._cancellations.cancel(attached.link, attached.queue, consumer, done)
-        else:
-            attached.link.detach(consumer)
-            self._cancellations.left(attached.link, attached.queue, done)
+        self._attached.cancel(consumer, done)
 
     def leave(self, consumer: int, done: Callable[[], None], closed: bool = False) -> None:
-        attached = self._consumers.get(consumer)
-        if attached is None:
-            self._browsing.end(consumer)
-            done()
-        else:
-            self._cancellations.cancel(attached.link, attached.queue, consumer, done, closed)
+        self._attached.leave(consumer, done, closed)
 
     def forget(self, consumer: int) -> None:
-        self._consumers.pop(consumer, None)
-        self._browsing.forget(consumer)
+        self._attached.forget(consumer)
 
     def credit(self, consumer: int, limit: int) -> None:
-        attached = self._consumers.get(consumer)
-        if attached is None:
-            self._browsing.credit(consumer, limit)
-        elif not attached.replacing:
-            attached.link.credit(consumer, with_dropped(attached.link.consumers.get(consumer), limit))
+        self._attached.credit(consumer, limit)
 
     def drain(self, consumer: int, limit: int, done: Callable[[], None]) -> None:
-        attached = self._consumers.get(consumer)
-        if attached is None:
-            self._browsing.drain(consumer, limit, done)
-        else:
-            told = with_dropped(attached.link.consumers.get(consumer), limit)
-            self._drains.drain(attached.link, attached.queue, consumer, told, done)
+        self._attached.drain(consumer, limit, done)
 
     def settle(self, lease: int, ranges: list[Range]) -> None:
-        attached = self._consumers.get(consumer_of(lease))
+        attached = self._consumers.get(attached_as(lease))
         mine = [] if attached is None else attached.under(lease, ranges)
         if attached is not None and mine:
             attached.link.settle(attached.queue, mine, token_of(lease))
@@ -485,7 +459,7 @@ class FrontEnd:
         self._giving_back.give_back(lease, ranges, outcome, change)
 
     def discard(self, lease: int, ranges: list[Range], error: bytes = b"") -> None:
-        attached = self._consumers.get(consumer_of(lease))
+        attached = self._consumers.get(attached_as(lease))
         mine = [] if attached is None else attached.under(lease, ranges)
         if attached is not None and mine:
             told = error if error and self._formats.know_errors() else b""

@@ -19,7 +19,7 @@ from cluster.gateway.state import Vote
 from cluster.gateway.targets import FrontEndTargets
 from cluster.peers.link_messages import Ranges
 from node.delivery.backlog import NO_BACKLOG
-from node.delivery.settlements import Outcome, Settlement, consumer_of, token_of
+from node.delivery.settlements import Outcome, Settlement, attached_as, token_of
 from node.message.run import Run
 from node.queue.decision_format import encode_target
 from node.queue.entry_format import Buffer, encode_discard, encode_publish, encode_return, encode_settle
@@ -109,7 +109,7 @@ def shares_of(
         for link, queues in route.links:
             shares.setdefault(link, Share()).publishes.append((run, queues))
     for lease, ranges, outcome, told in settled:
-        attached = consumers.get(consumer_of(lease))
+        attached = consumers.get(attached_as(lease))
         if attached is not None:
             share = shares.setdefault(attached.link, Share())
             mine = attached.under(lease, ranges)

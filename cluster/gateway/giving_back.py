@@ -11,7 +11,7 @@ from cluster.gateway.commits import Attached
 from cluster.gateway.link import Links, PartitionLink
 from cluster.gateway.state import TakeAnswer, Vote, unanswered
 from cluster.peers.link_messages import NOTHING_TO_GET, UNREACHABLE, Ranges
-from node.delivery.settlements import UNLEASED, Modification, Outcome, consumer_of, token_of
+from node.delivery.settlements import UNLEASED, Modification, Outcome, attached_as, token_of
 from node.message.run import Run
 from node.queue.entry_format import encode_return
 from node.ranges.range_set import Numbers, RangeSet, merged, ranges_of
@@ -54,7 +54,7 @@ class GivingBack:
 
     def abandon(self, lease: int, ranges: Ranges) -> None:
         """See `node.session.ports.BrokerPort.abandon`."""
-        consumer = consumer_of(lease)
+        consumer = attached_as(lease)
         attached = self._consumers.get(consumer)
         if attached is None or not attached.for_link:
             self.give_back(lease, ranges, Outcome.LOST, None)
@@ -92,7 +92,7 @@ class GivingBack:
 
     def renew(self, lease: int, ranges: Ranges) -> None:
         """See `node.session.ports.BrokerPort.renew`."""
-        attached = self._consumers.get(consumer_of(lease))
+        attached = self._consumers.get(attached_as(lease))
         mine = [] if attached is None else attached.under(lease, ranges)
         # Without a known end there is nothing to renew, or the owner is of an earlier release.
         if attached is None or not mine or attached.queue not in attached.link.held.ends:
@@ -118,12 +118,12 @@ class GivingBack:
         self._links.request(attached.link, "renew", arguments, answered)
 
     def give_back(self, lease: int, ranges: Ranges, outcome: Outcome, change: Modification | None) -> None:
-        attached = self._consumers.get(consumer_of(lease))
+        attached = self._consumers.get(attached_as(lease))
         mine = [] if attached is None else attached.under(lease, ranges)
         if attached is None or not mine:
             return
         if outcome.undeliverable_here:
-            self.keep_from(consumer_of(lease), mine)
+            self.keep_from(attached_as(lease), mine)
         link, queue, token = attached.link, attached.queue, token_of(lease)
         outcome = outcome.told(cancels=self._formats.know_cancels())
         if change is None or not self._formats.keep_remarks():

@@ -275,7 +275,7 @@ class PartitionLink:
         self._refuse_requests(NOT_FOUND)
         for consumer in list(self.consumers.values()):
             del self.consumers[consumer.id]
-            consumer.subscriber.consumer_cancelled(consumer.id)
+            consumer.subscriber.consumer_cancelled(consumer.known or consumer.id)
 
     # -- the turn -------------------------------------------------------------------------------
 
@@ -417,7 +417,7 @@ class PartitionLink:
             return
         attached = self.consumers.pop(consumer, None)
         if attached is not None:
-            attached.subscriber.consumer_cancelled(consumer, stolen)
+            attached.subscriber.consumer_cancelled(attached.known or consumer, stolen)
         else:
             self.targets.lost(consumer)
 

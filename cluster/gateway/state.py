@@ -13,7 +13,7 @@ from cluster.peers.consumer_terms import FOR_LOGGED_LINK, ConsumerTerms
 from cluster.peers.held_leases import HeldLeases, TellsLeases
 from cluster.peers.link_messages import FIRST_CONSUMER, FOR_LINK, Delivery, OwnerPort, Ranges
 from node.delivery.backlog import NO_BACKLOG
-from node.delivery.settlements import BARRIERS_AT_ONCE, NO_TOKEN, consumer_of, token_of
+from node.delivery.settlements import BARRIERS_AT_ONCE, NO_TOKEN, attached_as, token_of
 from node.queue.leasing import BACK_IN_QUEUE, UNTOLD
 from node.queue.partition import KEPT_BATCHES
 from node.ranges.range_map import RangeMap, Span
@@ -165,6 +165,8 @@ class LinkConsumer:
     delivered: int = 0
     told: int = 0
     """The limit that the link has told the owner."""
+    known: int = 0
+    """The number that its session knows, where the consumer may have moved to another part; 0: `id`."""
     drain: int = 0
     """The number of the drain that the owner has not answered, if no credit was given since; else 0."""
 
@@ -189,7 +191,7 @@ class LinkConsumer:
         self.delivered += delivery.run.count
         told = told_runs(delivery) if self.tells else ((delivery.run, numbers_of(delivery.ranges)),)
         for run, numbers in told:
-            self.subscriber.deliver(self.id, run, numbers, delivery.redelivered, lease)
+            self.subscriber.deliver(self.known or self.id, run, numbers, delivery.redelivered, lease)
 
     def terms(self) -> ConsumerTerms:
         return ConsumerTerms(
@@ -300,7 +302,7 @@ class HeldMessages:
         """
         token = token_of(lease)
         if queue in self.taken:
-            ranges = self._not_taken(queue, consumer_of(lease), ranges)
+            ranges = self._not_taken(queue, attached_as(lease), ranges)
         tokens = self.tokens.get(queue)
         if not tokens:
             return ranges

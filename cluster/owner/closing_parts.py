@@ -120,8 +120,12 @@ class ClosingParts:
             arguments = [*NOTHING_TO_GET, number, owner.partition]
             told = partial(self._other_told, number, now, partition)
             self._dead_letters.link(partition).ask("tell_transfers", arguments, told)
-        if others <= now.clear and not queue.delivery.state.alive:
+        if others <= now.clear and self._empty(queue):
             self._seal(number, closing)
+
+    def _empty(self, queue: QueueOwner) -> bool:
+        """Whether the part has no message: none that waits, none that is leased, delayed or dead."""
+        return not queue.delivery.state.alive
 
     def _epochs(self, number: int) -> dict[int, int] | None:
         """The epochs of all front ends; None while one of them may publish to the part."""

@@ -27,12 +27,39 @@ TOKEN_SHIFT: Final = 48
 many bits, and the token of their lease above these: `token << TOKEN_SHIFT | consumer`.
 """
 
-_CONSUMER_MASK: Final = (1 << TOKEN_SHIFT) - 1
+MOVES_SHIFT: Final = 40
+"""The number of a consumer has so many bits of the number that its session knows, and above these how often
+the consumer has moved from part to part of its queue (docs/decisions/0086-consumers-that-move.md).
+"""
+
+MOST_MOVES: Final = (1 << TOKEN_SHIFT - MOVES_SHIFT) - 1
+
+_CONSUMER_MASK: Final = (1 << MOVES_SHIFT) - 1
+_ATTACHED_MASK: Final = (1 << TOKEN_SHIFT) - 1
 
 
 def consumer_of(lease: int) -> int:
-    """The consumer's number in the number of a lease."""
+    """The number of a consumer that its session knows, in the number of a lease or of an attached
+    consumer.
+    """
     return lease & _CONSUMER_MASK
+
+
+def attached_as(lease: int) -> int:
+    """The number, in the number of a lease, under which the consumer was attached to the part that gave the
+    messages.
+    """
+    return lease & _ATTACHED_MASK
+
+
+def moves_of(attached: int) -> int:
+    """How often the consumer that is attached under this number has moved."""
+    return attached >> MOVES_SHIFT
+
+
+def moved_once_more(attached: int) -> int:
+    """The number under which the consumer with this number is attached next."""
+    return attached + (1 << MOVES_SHIFT)
 
 
 def token_of(lease: int) -> int:

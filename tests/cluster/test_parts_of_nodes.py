@@ -191,22 +191,6 @@ def test_a_transaction_of_before_goes_to_another_part() -> None:
     assert found.clients["n1"].bodies("q") == [b"a"]
 
 
-def test_a_part_with_a_consumer_borrows_and_goes_when_the_consumer_has_left() -> None:
-    found = Parted()
-    third, first = found.clients["n3"], found.clients["n1"]
-    tag = third.consume("q", prefetch=2)
-    found.remove("n3")
-    found.site.until(lambda: any(one.part is PartState.CLOSING for one in found.parts()))
-    found.site.run(1.0)
-    found.publish(first, b"1", b"2", b"3")
-    found.site.until(lambda: len(third.deliveries) == 2)
-    third.ack(third.deliveries[0])
-    found.site.run(1.0)
-    if third.node.up:
-        third.cancel(tag)
-    found.site.until(lambda: found.nodes() == ["n1", "n2"])
-
-
 def test_limits_are_divided_by_the_parts_that_stay() -> None:
     found = Parted(max_length=6)
     found.join("n4")

@@ -8,11 +8,16 @@ from typing import Any
 from unittest import mock
 
 from cluster.catalog.local_parts import LocalParts
-from cluster.owner import dead_letters
+from cluster.gateway.moving_consumers import MovingConsumers
+from cluster.owner import closing_parts, dead_letters
+from cluster.owner.closing_parts import ClosingParts
 from cluster.owner.loans import Borrower, Loans
 from node.queue.dispatch import QueueOwner
+from node.queue.entry_format import encode_seal_queue
+from node.queue.operations import ANY_MESSAGES
 from node.queue.view import View
 from node.ranges.range_set import RangeSet
+from node.refusal import Refusal
 
 
 def early_loans() -> AbstractContextManager[object]:
@@ -72,3 +77,28 @@ def changes_under_one_version() -> AbstractContextManager[object]:
         return steps
 
     return mock.patch.object(View, "_change", unnoticed)
+
+
+def parts_that_go_with_messages() -> AbstractContextManager[object]:
+    """D20: a part goes when it is empty. With the bug it does not matter what is in the part."""
+    bugs = ExitStack()
+    bugs.enter_context(mock.patch.object(ClosingParts, "_empty", lambda *_: True))
+    whatever = mock.patch.object(
+        closing_parts, "encode_seal_queue", lambda part, _: encode_seal_queue(part, ANY_MESSAGES)
+    )
+    bugs.enter_context(whatever)
+    return bugs
+
+
+def settled_where_the_consumer_is() -> AbstractContextManager[object]:
+    """D20: a message is settled at the part that gave it. With the bug: at the part to which its consumer has
+    moved since.
+    """
+    intact = MovingConsumers._begun
+
+    def begun(self: MovingConsumers, consumer: int, move: Any, number: int, refusal: Refusal | None) -> None:
+        intact(self, consumer, move, number, refusal)
+        if refusal is None and number in self._consumers:
+            self._consumers[move.former.id] = self._consumers[number]
+
+    return mock.patch.object(MovingConsumers, "_begun", begun)

@@ -35,6 +35,7 @@ OF_ONE_KIND = (
     (128, 96, "histories"),
     (64, 52, "lingering"),
     (128, 31, "views"),
+    (256, 223, "parts"),
     (64, 31, "loans"),
     (512, 88, "loans"),
     (32, 20, "backlogs"),
@@ -50,6 +51,8 @@ OF_ONE_KIND = (
     (32, 8, "cuts"),
     (64, 0, "streams"),
     (512, 160, "readers"),
+    (256, 12, "parts"),
+    (512, 416, "parts"),
     (128, 12, "local queues"),
     (32, 12, "moves"),
     (512, 255, "refilling"),
@@ -216,7 +219,7 @@ def _of_consumers(seed: int, shape: Shape) -> Plan:
         if found[0] == "refusals":
             # Acknowledgements that tell of refusals are lost, and later ones are not.
             shape.network = NetworkFaults(late=0.1, late_s=0.05, overflow=0.01)
-        if found[0] in ("loans", "takes"):
+        if found[0] in ("loans", "takes", "parts"):
             # Owners move by all faults, and entries are lost on their way to slow disks.
             return shape, *plan_of(World(seed).chance(found[0]))
         return shape, World(seed).chance(found[0]).choice(UNRELIABLE), 0.3

@@ -20,6 +20,7 @@ from tests.simulation.test_seeds import (
     OF_LINGERING,
     OF_LOANS,
     OF_LOCAL_QUEUES,
+    OF_PARTS,
     OF_READERS,
     OF_REFILLING,
     OF_VALUES,
@@ -96,6 +97,8 @@ SHOWN_BY = {
     "loans ahead of their entries": 88,
     "parts of other nodes": 140,
     "messages of other nodes": 140,
+    "parts that go with messages": 223,
+    "settled where the consumer is": 268,
     "questions that stay": 95,
     "removed before it is sent": 15,
     "dead letters by an old catalog": 33,
@@ -113,7 +116,7 @@ SHOWN_TO_KEEP = {
     **FOCUSED,
     Focus.CONSUMERS: (
         *FOCUSED[Focus.CONSUMERS], *OF_FILLING, *OF_FILTERS, *OF_HISTORIES, *OF_LINGERING, *OF_LOANS,
-        *OF_LOCAL_QUEUES, *OF_READERS, *OF_REFILLING, *OF_VALUES, *OF_VIEWS,
+        *OF_LOCAL_QUEUES, *OF_PARTS, *OF_READERS, *OF_REFILLING, *OF_VALUES, *OF_VIEWS,
     ),
 }  # fmt: skip
 """Seeds of which other tests show that every promise is kept where no bug is planted."""

@@ -37,6 +37,9 @@ OF_LOCAL_QUEUES = (140,)
 OF_LOANS = (88, 95)
 """Seeds about consumers that are about queues with several owners."""
 
+OF_PARTS = (268,)
+"""Seeds about consumers that are about queues with a part for each node."""
+
 OF_VIEWS = (159, 287)
 """Seeds about consumers that are about views over queues."""
 
@@ -205,6 +208,12 @@ def test_owners_lend_each_message_once(seed: int) -> None:
 @pytest.mark.parametrize("seed", OF_LOCAL_QUEUES)
 def test_a_local_queue_has_what_clients_of_its_node_have_published(seed: int) -> None:
     """All that is confirmed, and nothing else, whatever becomes of the node and of the others."""
+    kept(seed, Focus.CONSUMERS)
+
+
+@pytest.mark.requirement("D20.1", "D20.7", "D20.8")
+@pytest.mark.parametrize("seed", OF_PARTS)
+def test_parts_come_and_go_and_no_message_with_them(seed: int) -> None:
     kept(seed, Focus.CONSUMERS)
 
 

@@ -24,6 +24,7 @@ from tests.simulation.trials import (
     moving,
     naming,
     order,
+    parting,
     readers,
     refilling,
     routing,
@@ -89,6 +90,7 @@ OF_CONSUMERS: dict[str, Kind] = {
     "filling": filling.filling,
     "refilling": refilling.refilling,
     "local queues": apart.local_queues,
+    "parts": parting.parting,
 }
 """Only in seeds about consumers."""
 

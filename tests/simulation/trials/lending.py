@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from cluster.owner.partition import PartitionOwner
@@ -34,8 +34,14 @@ def lending(trial: Trial) -> Steps:
     """Every confirmed message comes, and comes once but for those that were given back, or lost on their way,
     wherever the owners of its queue are, and whatever they lend. It is in one part at each moment.
     """
-    clients, questions = Lending(trial), Questions(trial)
+    clients = Lending(trial, [trial.name])
     yield trial.queue(clients.publisher, owners=trial.chance.choice((2, 3, 3)))
+    yield from lent(trial, clients, lambda: None)
+
+
+def lent(trial: Trial, clients: Lending, change: Callable[[], None]) -> Steps:
+    """Have the clients publish, and get every message. `change` is called again and again meanwhile."""
+    questions = Questions(trial)
     while clients.publishes() or clients.sharing.missing(clients.confirmed()) or clients.sharing.unsettled():
         if clients.publisher.gone or len(clients.alive()) < CONSUMERS:
             try:
@@ -44,6 +50,7 @@ def lending(trial: Trial) -> Steps:
                 trial.nodes.world.note(f"{trial.name}: a client is lost at once")
         clients.sharing.read()
         questions.check()
+        change()
         if clients.alive():
             clients.sharing.act()
         yield trial.chance.choice((0.01, PAUSE_S))
@@ -55,10 +62,16 @@ def lending(trial: Trial) -> Steps:
 
 
 class Lending:
-    """The clients of a trial. Those that are lost with their nodes are replaced, at other nodes."""
+    """The clients of a trial. Those that are lost with their nodes are replaced, at other nodes. They publish
+    to the queues `keys`, with the probability `pace` each time, and have some messages delayed by so many
+    milliseconds.
+    """
 
-    def __init__(self, trial: Trial) -> None:
-        self._trial, self._consumers = trial, list[Prover]()
+    def __init__(
+        self, trial: Trial, keys: Sequence[str], delays: Sequence[int] = (), pace: float = 0.3
+    ) -> None:
+        self._trial, self._keys, self._consumers = trial, keys, list[Prover]()
+        self._delays, self._pace = delays, pace
         self._left = [f"m{number:03};" for number in range(trial.chance.randint(6, 40))]
         self._answers: list[tuple[Answer, list[str]]] = []
         self._prefetch = trial.chance.randint(1, 6)
@@ -82,9 +95,13 @@ class Lending:
     def publishes(self) -> bool:
         """Publish some of the messages that are left. Returns whether there were any."""
         left, chance = self._left, self._trial.chance
-        if left and not self.publisher.gone and chance.random() < 0.3:
+        if left and not self.publisher.gone and chance.random() < self._pace:
             some = [left.pop(0) for _ in range(min(len(left), chance.choice(PUBLISHES)))]
-            self._answers.append((self.publisher.publish("", self._trial.name, some), some))
+            key = self._keys[0] if len(self._keys) == 1 else chance.choice(self._keys)
+            delay = chance.choice(self._delays) if self._delays else 0
+            headers = {"x-delay": delay} if delay else {}
+            answer = self.publisher.publish("", key, some, headers=headers)
+            self._answers.append((answer, some))
         return bool(left)
 
     def confirmed(self) -> set[str]:
