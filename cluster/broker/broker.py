@@ -75,7 +75,7 @@ class Broker:
     ) -> None:
         self._config, self._node, self._front_end = config, config.node, config.front_end
         self._clock, self._send, self._environment = environment.clock, environment.send, environment
-        self._time, self._events = NodeTime(environment.clock), events
+        self._time, self._events, self.new_space = NodeTime(environment.clock), events, environment.new_space
         self._peers = PeerStatus((one for one in config.members if one != config.node), self._now)
         self.connected, self._peer_formats = self._peers.connected, PeerFormats(config.formats)
         self.latencies, self.auto_delete_after_s = Latencies(environment.clock), config.auto_delete_after_s

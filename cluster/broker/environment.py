@@ -7,8 +7,13 @@ from dataclasses import dataclass
 
 from cluster.owner.context import ChangedPast, OverdueEpoch, OverdueTake, OvertakenReader
 from cluster.owner.lost_entries import MessageLoss
+from node.ranges.cold import ColdSpace
 from replication.journal import DamagedEntryError
 from replication.repair import NO_REPAIR_EVENTS, RepairEvents
+
+
+def _memory_alone() -> None:
+    """The default where ranges and annotations stay in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,9 @@ class Environment:
 
     random_bits: Callable[[int], int]
     """A random number of so many bits, which no client can guess."""
+
+    new_space: Callable[[], ColdSpace | None] = _memory_alone
+    """Makes a place outside of memory for ranges and annotations of one queue; None: there is none."""
 
 
 def _nothing() -> None:

@@ -116,6 +116,7 @@ class Partitions(Observer):
         owner = self.owners.pop(partition, None)
         if owner is not None:
             owner.following()
+            owner.paging.close()
             self.replicas.pop(partition, None)
         self._groups.close(partition)
         if owner is not None:
@@ -155,6 +156,7 @@ class Partitions(Observer):
         if owner is not None:
             # This turn may still call the owner, which must not propose to a log that is gone.
             owner.following()
+            owner.paging.close()
         self.replicas.pop(partition.id, None)
         self.transient.pop(partition.id, None)
         link = self._links.by_partition.pop(partition.id, None)

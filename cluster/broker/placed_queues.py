@@ -33,6 +33,12 @@ class PlacedQueues:
         self.parts = PlacedParts(self._catalog)
         self.recovery_points = RecoveryPoints(self._formats.know_changed_points, past_changed)
 
+    def settings(self, queue: int) -> QueueSettings | None:
+        """The settings of a queue; None where this node does not know the queue."""
+        state = self._catalog.state
+        found = state.queues_by_id.get(queue)
+        return self._local.settings.get(queue) if found is None else settings_of(state, found)
+
     def placed_on(self, partition: int) -> dict[int, QueueSettings]:
         """The settings of a partition's queues."""
         state = self._catalog.state

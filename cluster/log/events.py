@@ -187,6 +187,21 @@ EVENTS: Final = (
         "Archives of other nodes have the same messages. Repair the archive's disk, or take a quicker one.",
     ),
     Event(
+        "Q124",
+        "metadata_in_memory",
+        "The node could not write ranges and annotations of queues with `x-file-backed-metadata` to the file "
+        "`metadata` in its data directory, and keeps them in memory. No message is lost.",
+        "The disk is full, or fails: see `error`.",
+        "Free space on the disk. The node tries again when the queues have grown.",
+    ),
+    Event(
+        "Q125",
+        "metadata_in_file",
+        "The node can write to the file `metadata` again.",
+        "The disk has room again.",
+        NO_REMEDY,
+    ),
+    Event(
         "Q201",
         "rebuilding",
         "The node has lost its disk or its journal, and gets everything back from the others. Until then it "

@@ -13,6 +13,7 @@ from cluster.peers.link_messages import FrontEndPort
 from node.message.run import Run
 from node.queue.settings import QueueSettings
 from node.queue.transfers import Transfer
+from node.ranges.cold import ColdSpace
 
 
 class Unused(Enum):
@@ -246,6 +247,9 @@ class OwnedQueues(Protocol):
     def recovery_points(self) -> RecoveryPoints:
         """What comes of other recovery points of queues."""
 
+    def settings(self, queue: int) -> QueueSettings | None:
+        """The settings of a queue; None where this node does not know the queue."""
+
     def placed_on(self, partition: int) -> dict[int, QueueSettings]:
         """The settings of the queues that the catalog places on the partition, by queue."""
 
@@ -301,6 +305,10 @@ class OwnerContext(Protocol):
     @property
     def overtaken_readers(self) -> OvertakenReaders:
         """Which readers of streams retention has passed."""
+
+    @property
+    def new_space(self) -> Callable[[], ColdSpace | None]:
+        """Makes a place outside of memory for ranges and annotations of one queue; None: there is none."""
 
     def propose(self, partition: int, data: bytes) -> int | None:
         """Append an entry to the partition's log. Returns its index; None where this node does not lead, or

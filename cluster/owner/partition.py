@@ -20,6 +20,7 @@ from cluster.owner.loans import Loans
 from cluster.owner.lost_entries import LostEntries
 from cluster.owner.lost_front_ends import LostFrontEnds
 from cluster.owner.part_requests import PartRequests
+from cluster.owner.paging import Paging
 from cluster.owner.proposal import (
     HOLD_S,
     PROPOSE_AT_BYTES,
@@ -70,6 +71,7 @@ class PartitionOwner:
         asked = PartRequests(self._loans, self._closing).take
         self.sessions = FrontEndSessions(state, context, self._serving, self._two_phase_commit, asked)
         self.lost_front_ends = LostFrontEnds(state, context, self.sessions.front_end_lost)
+        self.paging = Paging(state.machine, context)
         self._activation: int | None = None
         self._hold_until: float | None = None
 
@@ -108,6 +110,8 @@ class PartitionOwner:
         self._state.now = now
         self.unserved_octets += len(data)
         applied = self._machine.apply(index, data)
+        for queue in applied.created:
+            self.paging.look(queue)
         for observer in self._observers:
             observer.applied(self.term, data, applied)
         if self._activation is not None and index >= self._activation:
@@ -141,6 +145,7 @@ class PartitionOwner:
         self._loans.clear()
         self._closing.clear()
         self.sessions.takes.clear()
+        self.paging.clear()
         self._serving.clear()
         self._state.clear()
         for observer in self._observers:
@@ -237,6 +242,7 @@ class PartitionOwner:
                 state.port.consumer_cancelled(state.epoch, consumer)
         for front_end, request in self._serving.refused(owner, queue, gone=True):
             self._front_ends.answer(front_end, request, NOT_FOUND)
+        self.paging.owner_gone(queue)
         # Callers that wait for the queue to be served are answered: it will not be any more.
         self._serving.mark(queue)
 
@@ -252,6 +258,7 @@ class PartitionOwner:
             now=self._state.wall_ms(),
             term=self.term,
             read=self._state.entries.first_runs,
+            space=self.paging.for_owner(queue),
         )
         # Consumers of a former owner have `HOLD_S` to come back.
         self._state.unused_queues.watch(
@@ -280,6 +287,7 @@ class PartitionOwner:
 
     def create_queue(self, queue: int, settings: QueueSettings) -> None:
         """Create a queue, if this node owns the partition; the queue exists once its entry is applied."""
+        self.paging.settings_known(queue, settings)
         if not self.active:
             return
         self._state.set_settings(queue, settings)
@@ -297,6 +305,7 @@ class PartitionOwner:
 
     def configure(self, queue: int, settings: QueueSettings) -> None:
         """Give a queue its settings, which policies may have changed."""
+        self.paging.settings_known(queue, settings)
         configure(self._state, queue, settings)
         revise_past(self._state, queue)
 
@@ -453,7 +462,9 @@ class Replica:
             raise damaged
 
     def restore(self, snapshot: Snapshot) -> None:
+        former = self._state.machine.queues
         self._state.machine.restore(snapshot.data)
+        self._owner.paging.restored(former)
         self._state.entries.forget()
         self._whole_from.clear()
         self._note_whole(snapshot.index)

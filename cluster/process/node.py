@@ -42,6 +42,7 @@ from cluster.process.journal_archive import JournalArchive
 from cluster.process.journal_directory import JournalDirectory
 from cluster.process.key_files import KeyFiles
 from cluster.process.machine_config import machine_config
+from cluster.process.metadata import Metadata
 from cluster.process.overdue import OverdueLog
 from cluster.process.peers import Peers
 from cluster.process.readiness import Readiness, ReadinessView
@@ -92,6 +93,7 @@ class NodeProcess:
         self._timer: asyncio.TimerHandle | None = None
         self.directory = JournalDirectory(config.data_dir, self.log)
         self.journal = self._open_journal()
+        self.metadata = Metadata(config.data_dir, self.log)
         self.transport = self._make_transport()
         self.peers = Peers(config, self.transport, self._send, self._members, self._left)
         self.broker = self._make_broker()
@@ -270,9 +272,9 @@ class NodeProcess:
     def _make_broker(self) -> Broker:
         self.spans = span_exporter(self.config.traces, self.config.name, self.config.cluster.name)
         config = machine_config(self.config, self.front_end_id, self.journal, self.directory)
-        environment = Environment(
-            self.transport.send, self.transport.backlog, self.clock, wall_ms, random.random, secrets.randbits
-        )
+        send, backlog, bits = self.transport.send, self.transport.backlog, secrets.randbits
+        new_space = self.metadata.new_space
+        environment = Environment(send, backlog, self.clock, wall_ms, random.random, bits, new_space)
         return Broker(config, self.journal, environment, self._events(), observers(self.spans))
 
     def _events(self) -> NodeEvents:
@@ -365,6 +367,7 @@ class NodeProcess:
         self.archive.close()
         self.writer.close()
         self.journal.close()
+        self.metadata.close()
         self.hashing.close()
         if self.spans is not None:
             self.spans.close()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from node.queue.operations import Aspect
+from node.ranges.cold import ColdSpace
+from node.ranges.paged_map import map_in
 from node.ranges.range_columns import SpanColumns, total, transposed
 from node.ranges.range_map import RangeMap, Span
 
@@ -11,14 +15,31 @@ _NOTHING = RangeMap()
 
 class Annotations:
     """The values of a queue's messages by aspect: those in the log, and those that the owner alone has of
-    soft messages.
+    soft messages. `space`: where the places of these messages, which the owner has, are kept beyond what has
+    to be in memory; None for memory alone.
     """
 
-    __slots__ = ("_logged", "_soft")
+    __slots__ = ("_logged", "_soft", "space")
 
-    def __init__(self, logged: dict[Aspect, RangeMap], soft: dict[Aspect, RangeMap]) -> None:
+    def __init__(
+        self,
+        logged: dict[Aspect, RangeMap],
+        soft: dict[Aspect, RangeMap],
+        space: ColdSpace | None = None,
+    ) -> None:
         self._logged = logged
         self._soft = soft
+        self.space = space
+
+    def new_map(self) -> RangeMap:
+        """An empty map for values of the owner's own, in the space."""
+        return map_in(self.space)
+
+    def walk(self, aspects: Iterable[Aspect], first: int, last: int) -> Iterator[tuple[Aspect, list[Span]]]:
+        """The spans of the closed range that have logged values, aspect by aspect, some at a time."""
+        for aspect in aspects:
+            for spans in self.logged(aspect).walk(first, last):
+                yield aspect, spans
 
     def logged(self, aspect: Aspect) -> RangeMap:
         """The values in the log. The caller must not change the map."""

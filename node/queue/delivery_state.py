@@ -22,6 +22,7 @@ from node.queue.schedule import Schedule
 from node.queue.settings import QueueSettings
 from node.queue.transient import SoftMessages
 from node.queue.viewed import ViewedMessages
+from node.ranges.cold import ColdSpace
 from node.ranges.range_map import ABOVE_ALL, Span
 from node.ranges.range_set import Range, RangeSet
 
@@ -148,11 +149,19 @@ class DeliveryState:
         "views",
     )
 
-    def __init__(self, state: QueueState, settings: QueueSettings, term: int, fresh: bool) -> None:
+    def __init__(
+        self,
+        state: QueueState,
+        settings: QueueSettings,
+        term: int,
+        fresh: bool,
+        space: ColdSpace | None = None,
+    ) -> None:
+        """`space`: see `Annotations.space`."""
         self.state, self.settings = state, settings
         self.term, self.fresh = term, fresh
         self.soft = SoftMessages()
-        self.annotations = Annotations(state.annotations, self.soft.values)
+        self.annotations = Annotations(state.annotations, self.soft.values, space)
         self.consumers = Consumers()
         self.fairness, self.backlog_cap = Fairness.ROUND_ROBIN, NO_BACKLOG
         self.deepest = self.offered_to = ABOVE_ALL

@@ -20,6 +20,7 @@ from node.queue.lifecycle import Lifecycle
 from node.queue.operations import OWNER, Semantics
 from node.queue.queue import QueueState
 from node.queue.settings import PLAIN, QueueSettings
+from node.ranges.cold import ColdSpace
 from node.ranges.range_columns import first_of
 from node.ranges.range_map import ABOVE_ALL
 from node.ranges.range_set import Range, RangeSet, count_of, merged, up_to
@@ -95,15 +96,16 @@ class QueueOwner:
         now: int = 0,
         term: int = 0,
         read: ReadMessages | None = None,
+        space: ColdSpace | None = None,
     ) -> None:
         """`now` is in milliseconds since the epoch; `term` is the owner's term. `read` gives the contents of
-        messages in the log, for filters.
+        messages in the log, for filters. `space`: see `Annotations.space`.
 
         `fresh`: no former owner can have leased a message of the queue, because it was just created.
         Otherwise the live messages up to the mark are held until all attached front ends have said which of
         them they still have.
         """
-        self.delivery = DeliveryState(state, settings, term, fresh)
+        self.delivery = DeliveryState(state, settings, term, fresh, space)
         self.lifecycle = Lifecycle(self.delivery, registry, now)
         self.blocked = self.crowded = self.looking = self.unfinished = False
         self._read, self._registry = read, registry

@@ -14,6 +14,7 @@ from node.queue.feature import Declaration, Description, Feature, Rule
 from node.queue.operations import Aspect
 from node.queue.order import Arranging, Order, ReadyByAge
 from node.queue.settings import QueueSettings
+from node.ranges.paged_set import set_in
 from node.ranges.range_set import RangeSet
 
 
@@ -99,7 +100,7 @@ class FeatureRegistry:
             order = arranged(settings, known, ready)
             if order is not None:
                 return order
-        return ReadyByAge(ready)
+        return ReadyByAge(set_in(known.space, ready))
 
     def shares_of(self, delivery: DeliveryState, former: Shares) -> Shares:
         """The shares that a queue's settings ask for now. `former` are the shares that the queue has had."""

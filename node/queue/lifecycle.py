@@ -42,18 +42,18 @@ class Lifecycle:
     def __init__(self, delivery: DeliveryState, registry: FeatureRegistry, now: int) -> None:
         """Places the live messages for a new owner. `now` is in milliseconds since the epoch."""
         self._delivery, self._registry = delivery, registry
-        state, settings = delivery.state, delivery.settings
+        state, settings, known = delivery.state, delivery.settings, delivery.annotations
         # Messages with a due time ahead are scheduled, and not in the order of ready ones.
-        later = delivery.annotations.logged(Aspect.DUE).where(now + 1, ABOVE_ALL)
+        later = known.logged(Aspect.DUE).where(now + 1, ABOVE_ALL, known.new_map())
         # By a clock that is behind the former owner's, discarded messages may have a due time ahead, too.
-        dead = delivery.annotations.logged(Aspect.DEATH).coverage() if later else RangeSet()
+        dead = known.logged(Aspect.DEATH).coverage() if later else RangeSet()
         taken = delivery.hold_taken()
         for part in (*state.withheld.ranges(), *dead.ranges(), *taken.ranges()):
             later.remove(*part)
         delivery.scheduled = Schedule(later) if later else None
         ready = delivery.state.living(0, ABOVE_ALL).without((first, last) for first, last, _ in later.all())
         kept = delivery.keep_for_links(ready := ready.without(taken.ranges()))
-        delivery.ready = registry.arrange(settings, delivery.annotations, ready.without(kept))
+        delivery.ready = registry.arrange(settings, known, ready.without(kept))
         # The time until which messages rest that are about to be given back.
         self._rests = RangeMap()
         # No former owner leased messages above this one.
@@ -66,8 +66,8 @@ class Lifecycle:
         if state.annotations:
             self._rest_again(later)
             for part in delivery.state.living(0, ABOVE_ALL).ranges():
-                for aspect in registry.by_message.keys() & state.annotations.keys():
-                    self._note(aspect, delivery.annotations.logged(aspect).spans(*part))
+                for aspect, spans in known.walk(registry.by_message, *part):
+                    self._note(aspect, spans)
         if not delivery.fresh and state.attached and state.semantics is Semantics.AT_LEAST_ONCE:
             self._hold()
 
@@ -176,7 +176,7 @@ class Lifecycle:
         """Schedule the messages of the spans, which are ascending, for the due times."""
         delivery = self._delivery
         if delivery.scheduled is None:
-            delivery.scheduled = Schedule(RangeMap())
+            delivery.scheduled = Schedule(delivery.annotations.new_map())
         delivery.scheduled.add(firsts, lasts, due)
 
     def let_go(self, now: int) -> bool:

@@ -13,7 +13,10 @@ from node.queue.subscriptions import Advance, MakeReader, RetentionPassed, Subsc
 from node.queue.take_operations import UpdateTake
 from node.queue.takes import WITH_TAKES, QueueTakes
 from node.queue.targets import TargetStates, UpdateTarget
+from node.ranges.cold import ColdSpace
 from node.ranges.octet_map import OctetMap
+from node.ranges.paged_map import map_in
+from node.ranges.paged_set import set_in
 from node.ranges.range_map import RangeMap, Span
 from node.ranges.range_set import Range, RangeSet, merged
 
@@ -65,7 +68,8 @@ class QueueState:
     `withheld` are the messages of `alive` that a transaction has published whose outcome is not known
     (`node.queue.transactions`). `delivered` is the newest message that a consumer may have got, by what the
     entries that this replica has applied itself say of settled, returned and dead messages. It is no part of
-    the snapshot, and replicas may differ in it.
+    the snapshot, and replicas may differ in it. The same holds for `space`, where `alive` and `annotations`
+    keep what does not have to be in memory; None for memory alone.
     """
 
     __slots__ = (
@@ -81,6 +85,7 @@ class QueueState:
         "sealed",
         "seen",
         "semantics",
+        "space",
         "subscriptions",
         "takes",
         "targets",
@@ -102,6 +107,27 @@ class QueueState:
         self.subscriptions: Subscriptions | None = None
         self.takes: QueueTakes | None = None
         self.withheld = NONE
+        self.space: ColdSpace | None = None
+
+    def page(self, space: ColdSpace | None) -> None:
+        """From now on keep what does not have to be in memory in a space, which this state closes; with None
+        keep everything in memory. Raises OSError where the former space cannot be read.
+        """
+        former, self.space = self.space, space
+        alive, known = self.alive, self.annotations
+        if former is not None:
+            alive, known = alive.copy(), {aspect: held.copy() for aspect, held in known.items()}
+            former.close()
+        self.alive = set_in(space, alive)
+        for aspect, held in known.items():
+            # Others have the same dictionary.
+            self.annotations[aspect] = map_in(space, held)
+
+    def close(self) -> None:
+        """The queue is dropped, or another state takes the place of this one."""
+        if self.space is not None:
+            self.space.close()
+            self.space = None
 
     def append(self, first: int, last: int) -> None:
         """Add messages."""
@@ -182,7 +208,9 @@ class QueueState:
         firsts, lasts, values = operation.firsts, operation.lasts, operation.values
         if not firsts:
             return
-        held = self.annotations.setdefault(operation.aspect, RangeMap())
+        held = self.annotations.get(operation.aspect)
+        if held is None:
+            held = self.annotations[operation.aspect] = map_in(self.space)
         if self.alive.intersection(firsts[0], lasts[-1]) == [(firsts[0], lasts[-1])]:
             held.extend(firsts, lasts, values)
         else:

@@ -227,6 +227,13 @@ class RangeMap:
             found += parts(0, first, last, *self._chunk(chunk))
         return found
 
+    def walk(self, first: int, last: int) -> Iterator[list[Span]]:
+        """As `spans`, some at a time. The map must not change meanwhile."""
+        for columns in self._pieces(first):
+            if columns[0][0] > last:
+                break
+            yield parts(bisect_left(columns[1], first), first, last, *columns)
+
     def spans_of(self, ranges: list[Range]) -> list[Span]:
         """The spans of the ranges, which are ascending and disjoint, that have values."""
         if len(ranges) < MANY_RANGES:
@@ -284,8 +291,13 @@ class RangeMap:
 
     def all(self) -> Iterator[Span]:
         """All spans in ascending order. The map must not change meanwhile."""
-        for starts, ends, values in zip(self._starts, self._ends, self._values, strict=True):
+        for starts, ends, values in self._pieces():
             yield from zip(starts, ends, values, strict=True)
+
+    def _pieces(self, number: int = 0) -> Iterator[list[array[int]]]:
+        """The columns of all spans that end at the number or behind, and of some before these, ascending."""
+        for chunk in range(bisect_left(self._lasts, number), len(self._lasts)):
+            yield [self._starts[chunk], self._ends[chunk], self._values[chunk]]
 
     def first_from(self, value: int) -> int | None:
         """The first number of the first span with this value or a higher one, where the values of the spans
@@ -296,24 +308,26 @@ class RangeMap:
             return None
         return self._starts[chunk][bisect_left(self._values[chunk], value)]
 
-    def where(self, low: int, high: int) -> RangeMap:
-        """The spans with values from `low` to below `high`. Fast where all values of a chunk are, or none."""
-        found = RangeMap()
-        for chunks in zip(self._starts, self._ends, self._values, strict=True):
-            least, most = min(chunks[2]), max(chunks[2])
+    def where(self, low: int, high: int, found: RangeMap | None = None) -> RangeMap:
+        """The spans with values from `low` to below `high`, in the empty map `found` where one is given. Fast
+        where all values of a chunk are, or none.
+        """
+        found = RangeMap() if found is None else found
+        for columns in self._pieces():
+            least, most = min(columns[2]), max(columns[2])
             if least >= high or most < low:
                 continue
             if low <= least and most < high:
-                found.extend(*chunks)
+                found.extend(*columns)
             else:
-                chosen = [low <= value < high for value in chunks[2]]
-                found.extend(*(array("Q", compress(numbers, chosen)) for numbers in chunks))
+                chosen = [low <= value < high for value in columns[2]]
+                found.extend(*(array("Q", compress(numbers, chosen)) for numbers in columns))
         return found
 
     def coverage(self) -> RangeSet:
         """The numbers that have values. Fast where they are consecutive."""
         found = RangeSet()
-        for starts, ends in zip(self._starts, self._ends, strict=True):
+        for starts, ends, _ in self._pieces():
             first, last = starts[0], ends[-1]
             if total(starts, ends) == last - first + 1:
                 found.add(first, last)
@@ -347,13 +361,11 @@ class RangeMap:
 
     def encode(self) -> bytes:
         """Canonical octets: number of spans (u32), all firsts, lasts and values (u64), little-endian."""
-        parts = [_COUNT.pack(self.span_count)]
-        for chunks in (self._starts, self._ends, self._values):
-            numbers = array("Q")
-            for chunk in chunks:
-                numbers.extend(chunk)
-            parts.append(encode_array(numbers))
-        return b"".join(parts)
+        columns = [array("Q"), array("Q"), array("Q")]
+        for piece in self._pieces():
+            for column, numbers in zip(columns, piece, strict=True):
+                column.extend(numbers)
+        return b"".join((_COUNT.pack(len(columns[0])), *map(encode_array, columns)))
 
     @classmethod
     def decode(cls, data: bytes | memoryview, offset: int = 0) -> tuple[RangeMap, int]:

@@ -167,6 +167,11 @@ class RangeSet:
         for starts, ends in zip(self._starts, self._ends, strict=True):
             yield from zip(starts, ends, strict=True)
 
+    def _pieces(self, number: int = 0) -> Iterator[list[array[int]]]:
+        """The columns of all ranges that end at the number or behind, and of some before these, ascending."""
+        for chunk in range(bisect_left(self._lasts, number), len(self._lasts)):
+            yield [self._starts[chunk], self._ends[chunk]]
+
     def copy(self) -> RangeSet:
         """An independent set of the same numbers."""
         twin = RangeSet()
@@ -241,7 +246,8 @@ class RangeSet:
                 self._count -= end + 1 - start
                 return end + 1 - start
             if len(starts) == len(lasts) == 1:
-                self.clear()
+                self._starts, self._ends, self._lasts = [], [], []
+                self._count -= end + 1 - start
                 return end + 1 - start
         from_chunk, from_i = self._position(first)
         to_chunk, to_i = self._position(last + 1)
@@ -292,6 +298,16 @@ class RangeSet:
         for first, last in waiting:
             one(first, last)
         return abs(self._count - before)
+
+    def extend(self, starts: array[int], ends: array[int]) -> None:
+        """Add ranges, which are ascending, neither overlap nor touch, and lie behind all that are there, not
+        touching these either.
+        """
+        for cut in chunks_of(len(starts), CHUNK_RANGES):
+            self._starts.append(starts[cut])
+            self._ends.append(ends[cut])
+            self._lasts.append(self._ends[-1][-1])
+        self._count += total(starts, ends)
 
     def take(self, limit: int) -> list[Range]:
         """Remove and return the first `limit` numbers, or all, as ranges."""
@@ -362,20 +378,15 @@ class RangeSet:
     def of_arrays(cls, starts: array[int], ends: array[int]) -> RangeSet:
         """The set of these ranges, which are ascending and neither overlap nor touch."""
         made = cls()
-        for cut in chunks_of(len(starts), CHUNK_RANGES):
-            made._starts.append(starts[cut])
-            made._ends.append(ends[cut])
-            made._lasts.append(made._ends[-1][-1])
-        made._count = total(starts, ends)
+        made.extend(starts, ends)
         return made
 
     def encode(self) -> bytes:
         """Canonical octets: number of ranges (u32), all starts, all ends (u64), little-endian."""
         starts, ends = array("Q"), array("Q")
-        for chunk in self._starts:
-            starts.extend(chunk)
-        for chunk in self._ends:
-            ends.extend(chunk)
+        for piece in self._pieces():
+            starts.extend(piece[0])
+            ends.extend(piece[1])
         return b"".join((_COUNT.pack(len(starts)), encode_array(starts), encode_array(ends)))
 
     @classmethod

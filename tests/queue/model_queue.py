@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from node.message.deaths import encode_death
 from node.message.reason import Reason
+from node.queue.features.file_backed import FILE_BACKED
 from node.queue.life import Place
 from node.queue.operations import OWNER, Annotate, Aspect, BarrierState, Semantics
 from node.queue.queue import QueueState
@@ -14,6 +15,7 @@ from node.queue.settings import QueueSettings
 from node.ranges.range_map import spans_of
 from node.ranges.range_set import RangeSet
 from tests.life import goes
+from tests.queue.cold_octets import tiny_space
 
 READY, HELD, GONE = "ready", "held", "gone"
 SCHEDULED, WITHHELD, DEAD = "scheduled", "withheld", "dead"
@@ -78,6 +80,8 @@ class ModelQueue:
 
     def __init__(self, semantics: Semantics, settings: QueueSettings) -> None:
         self.state = QueueState(semantics)
+        if FILE_BACKED.of(settings):
+            self.state.page(tiny_space())
         self.messages: dict[int, Message] = {}
         self.next = 1
         self._settings = settings

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from node.queue.dispatch import Grant, QueueOwner
+from node.queue.features.file_backed import FILE_BACKED
 from node.queue.features.registry import REGISTRY
 from node.queue.operations import Annotate, Aspect, Semantics
 from node.queue.queue import QueueState
 from node.queue.settings import QueueSettings
 from node.ranges.range_map import spans_of
+from tests.queue.cold_octets import tiny_space
 
 UNLIMITED = 1 << 62
 A, B, C = 5, 6, 7
@@ -33,7 +35,12 @@ def state_with(
 
 
 def owner_of(state: QueueState, **terms: Any) -> QueueOwner:
-    """The owner of a queue, with the registry of all features."""
+    """The owner of a queue, with the registry of all features. Hardly anything is in memory where the queue's
+    settings have a file for ranges and annotations.
+    """
+    settings = terms.get("settings")
+    if settings is not None and FILE_BACKED.of(settings):
+        terms["space"] = tiny_space()
     return QueueOwner(state, REGISTRY, **terms)
 
 

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from node.queue.features.ttl import AT_ONCE, Lifetimes
 from node.queue.order import ReadyByAge
 from node.queue.schedule import SLOT_MS
+from node.ranges.range_map import RangeMap
 from node.ranges.range_set import RangeSet
 
 START = 1_800_000_000_000
@@ -21,7 +22,7 @@ class LifetimesAgainstModel(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = START
-        self.lifetimes = Lifetimes()
+        self.lifetimes = Lifetimes(RangeMap())
         self.ready = RangeSet()
         self.expiries: dict[int, int] = {}
         self.leased: set[int] = set()
@@ -108,7 +109,7 @@ TestLifetimesAgainstModel.settings = settings(max_examples=100, stateful_step_co
 
 
 def test_what_many_settled_messages_leave_behind_is_nothing() -> None:
-    lifetimes = Lifetimes()
+    lifetimes = Lifetimes(RangeMap())
     for first in range(1, 100_000, 100):
         lifetimes.add([(first, first + 99, START + first)])
     lifetimes.remove(1, 100_000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from array import array
 from itertools import pairwise
 
 import pytest
@@ -30,8 +31,12 @@ class RangeSetAgainstSet(RuleBasedStateMachine):
         super().__init__()
         self.constants = ranges.CHUNK_RANGES, ranges.MANY_RANGES
         ranges.CHUNK_RANGES = ranges.MANY_RANGES = 2
-        self.ranges = RangeSet()
+        self.ranges = self.kept(RangeSet())
         self.model: set[int] = set()
+
+    def kept(self, known: RangeSet) -> RangeSet:
+        """The set under test, with the ranges of a plain one."""
+        return known
 
     def teardown(self) -> None:
         ranges.CHUNK_RANGES, ranges.MANY_RANGES = self.constants
@@ -71,6 +76,16 @@ class RangeSetAgainstSet(RuleBasedStateMachine):
         assert numbers(self.ranges.take(limit)) == wanted
         self.model -= wanted
 
+    @rule(gap=st.integers(2, 3), sizes=st.lists(st.tuples(st.integers(2, 3), st.integers(1, 3))))
+    def extend(self, gap: int, sizes: list[tuple[int, int]]) -> None:
+        starts, ends, at = array("Q"), array("Q"), max(self.model, default=0) + gap
+        for space, size in sizes:
+            starts.append(at)
+            ends.append(at + size - 1)
+            self.model |= set(range(at, at + size))
+            at += size + space
+        self.ranges.extend(starts, ends)
+
     @rule(chosen=st.sets(NUMBERS))
     def ask_for_many(self, chosen: set[int]) -> None:
         ranges = list(RangeSet((number, number) for number in chosen).ranges())
@@ -86,7 +101,11 @@ class RangeSetAgainstSet(RuleBasedStateMachine):
         assert (first in self.ranges) == (first in self.model)
         found, upto = self.ranges.span(first)
         assert found == (first in self.model)
-        assert all((number in self.model) == found for number in range(first, 82 if upto is None else upto))
+        behind = {number for number in self.model if number > first}
+        assert numbers(list(self.ranges.behind(first))) == behind
+        assert numbers(self.ranges.fronts(last)) == set(sorted(self.model)[:last])
+        bound = max(self.model, default=first) + 2 if upto is None else upto
+        assert all((number in self.model) == found for number in range(first, bound))
         assert upto is None or ((upto + 1) in self.model) != found
 
     @rule()
@@ -97,7 +116,7 @@ class RangeSetAgainstSet(RuleBasedStateMachine):
         assert decoded == self.ranges == self.ranges.copy()
         twin = self.ranges.copy()
         twin.add(0, 100)
-        self.ranges = decoded
+        self.ranges = self.kept(decoded)
 
     @invariant()
     def same_numbers_in_the_fewest_ranges(self) -> None:

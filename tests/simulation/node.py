@@ -31,6 +31,7 @@ from replication.journal.segments import segment_name
 from replication.raft import Entry, RaftConfig
 from replication.repair import RepairEvents
 from tests.simulation.clock import Clock
+from tests.simulation.cold import ColdOctets
 from tests.simulation.disk import PowerLost, SimulatedDisk
 from tests.simulation.network import Network, Transport
 from tests.simulation.world import Action, Violation, World
@@ -200,6 +201,7 @@ class SimulatedNode:
             self.wall_ms,
             self._random.random,
             random.Random(f"{self.name} {self.life}").getrandbits,
+            ColdOctets(self.disk).new_space,
         )
 
     def _events(self) -> NodeEvents:

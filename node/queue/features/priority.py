@@ -21,6 +21,8 @@ from node.queue.feature import Declaration, Incoming, Notes, Rule
 from node.queue.operations import Aspect
 from node.queue.order import Levels, Order, PlacedOrder
 from node.queue.settings import QueueSettings
+from node.ranges.cold import ColdSpace
+from node.ranges.paged_set import set_in
 from node.ranges.range_map import ABOVE_ALL, Span
 from node.ranges.range_set import Range, RangeSet
 
@@ -38,16 +40,22 @@ def read_priority(value: object) -> int:
 MAX_PRIORITY: Final = Argument("x-max-priority", read_priority, "max_priority")
 
 
+LOAD_RANGES: Final = 4096
+"""So many ranges of a level are loaded at once."""
+
+
 class ReadyByPriority(PlacedOrder):
     """Ready messages, each in the set of its level. `levels` gives the levels of messages that become ready.
+    `space`: see `Annotations.space`.
 
     `remove` looks for a message on all levels, because the message's annotation may be gone by then.
     """
 
-    __slots__ = ("_count", "_filled", "_levels", "_sets")
+    __slots__ = ("_count", "_filled", "_levels", "_sets", "_space")
 
-    def __init__(self, levels: Levels) -> None:
+    def __init__(self, levels: Levels, space: ColdSpace | None = None) -> None:
         super().__init__()
+        self._space = space
         self._levels = levels
         self._sets: dict[int, RangeSet] = {}
         # The levels that have messages, ascending.
@@ -67,9 +75,14 @@ class ReadyByPriority(PlacedOrder):
         for first, last, level in spans:
             if level not in starts:
                 starts[level], ends[level] = array("Q"), array("Q")
+                self._sets[level] = set_in(self._space)
+            elif len(starts[level]) == LOAD_RANGES:
+                self._sets[level].extend(starts[level], ends[level])
+                starts[level], ends[level] = array("Q"), array("Q")
             starts[level].append(first)
             ends[level].append(last)
-        self._sets = {level: RangeSet.of_arrays(starts[level], ends[level]) for level in starts}
+        for level, found in self._sets.items():
+            found.extend(starts[level], ends[level])
         self._filled = sorted(self._sets)
         self._count = sum(map(len, self._sets.values()))
 
@@ -87,7 +100,7 @@ class ReadyByPriority(PlacedOrder):
         for level, ranges in by_level.items():
             found = self._sets.get(level)
             if found is None:
-                found = self._sets[level] = RangeSet()
+                found = self._sets[level] = set_in(self._space)
             if not found:
                 insort(self._filled, level)
             added += found.update(ranges)
@@ -122,6 +135,8 @@ class ReadyByPriority(PlacedOrder):
         return found
 
     def clear(self) -> None:
+        for of_level in self._sets.values():
+            of_level.clear()
         self._sets, self._filled, self._count = {}, [], 0
 
     # -- asking ---------------------------------------------------------------------------------
@@ -200,7 +215,7 @@ def by_priority(settings: QueueSettings, known: Annotations, ready: RangeSet) ->
     """The order of a queue with priorities; None where the settings ask for none."""
     if not MAX_PRIORITY.of(settings):
         return None
-    arranged = ReadyByPriority(partial(known.cover, Aspect.PRIORITY))
+    arranged = ReadyByPriority(partial(known.cover, Aspect.PRIORITY), known.space)
     levels = known.logged(Aspect.PRIORITY)
     if levels.coverage() == ready:
         arranged.load(levels.all())

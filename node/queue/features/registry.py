@@ -18,6 +18,7 @@ from node.queue.features import (
     delivery_limit,
     entry_filter,
     expires,
+    file_backed,
     filters,
     group,
     last_value,
@@ -66,6 +67,7 @@ FEATURES: Final[tuple[Declaration, ...]] = (
     dead_letters.FEATURE,
     filters.FEATURE,
     views.FEATURE,
+    file_backed.FEATURE,
 )
 """In the order in which their hooks are called."""
 

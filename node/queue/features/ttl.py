@@ -38,8 +38,9 @@ class Lifetimes:
 
     __slots__ = ("_at_once", "_back", "_expired", "_schedule")
 
-    def __init__(self) -> None:
-        self._schedule = Schedule(RangeMap())
+    def __init__(self, expiries: RangeMap) -> None:
+        """Takes over `expiries`, which is empty."""
+        self._schedule = Schedule(expiries)
         self._expired = RangeSet()
         self._at_once = RangeSet()
         # Messages that may have become ready since `expired` and `passed_by` were last called.
@@ -123,7 +124,7 @@ class TimeToLive(Feature):
     def __init__(self, delivery: DeliveryState) -> None:
         super().__init__()
         self._delivery = delivery
-        self._lifetimes = Lifetimes()
+        self._lifetimes = Lifetimes(delivery.annotations.new_map())
 
     def take_over(self, context: FeatureContext) -> None:
         """Give an expiry to messages that came in while the queue had no time to live."""
