@@ -63,6 +63,10 @@ def _hand_over(node: SimulatedNode, partition: int, heir: str) -> None:
     node.wanted()
 
 
+IN_FILE = 0.4
+"""The share of trials whose queues keep ranges and annotations in a file."""
+
+
 class Trial:
     """One trial. The names of its queues and exchanges have `name` in them."""
 
@@ -76,6 +80,8 @@ class Trial:
         self.queues: list[str] = []
         self.exchanges: list[str] = []
         self.policies: list[str] = []
+        # Whether the trial's queues keep ranges and annotations in a file.
+        self._in_file = nodes.world.chance(f"file of {name}").random() < IN_FILE
         self.timed = False
         """Whether messages wait for a time of day, which may take an hour on a node whose time was
         set back.
@@ -143,6 +149,8 @@ class Trial:
         name = f"{self.name}{suffix}"
         if name not in self.queues:
             self.queues.append(name)
+        if self._in_file and not arguments.keys() & {"queue_type", "owners"}:
+            arguments["file_backed_metadata"] = True
         named = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items() if value is not None}
         return prover.ask(m.QueueDeclare(name, durable=True, arguments=named))
 
