@@ -19,8 +19,8 @@ from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.loans import Loans
 from cluster.owner.lost_entries import LostEntries
 from cluster.owner.lost_front_ends import LostFrontEnds
-from cluster.owner.part_requests import PartRequests
 from cluster.owner.paging import Paging
+from cluster.owner.part_requests import PartRequests
 from cluster.owner.proposal import (
     HOLD_S,
     PROPOSE_AT_BYTES,
