@@ -16,6 +16,7 @@ def configure(owner: OwnerState, number: int, settings: QueueSettings) -> None:
     The queue changes once all messages that the owner has taken before are in it: it treats all of them
     alike.
     """
+    owner.paging.settings_known(number, settings)
     known = owner.known_settings(number)
     if not owner.active or known is None or known == settings:
         return

@@ -6,14 +6,15 @@ replicas with and without have the same state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from cluster.owner.context import OwnerContext
-from node.queue.features.file_backed import FILE_BACKED
+from node.queue.features.registry import rules_of
+from node.queue.operations import Applied
 from node.queue.partition import PartitionMachine
-from node.queue.queue import QueueState
 from node.queue.settings import QueueSettings
 from node.ranges.cold import ColdSpace
+
+Spaces = dict[int, ColdSpace]
+"""Spaces by queue."""
 
 
 class Paging:
@@ -23,53 +24,64 @@ class Paging:
 
     def __init__(self, machine: PartitionMachine, context: OwnerContext) -> None:
         self._machine, self._context = machine, context
-        self._of_owners: dict[int, ColdSpace] = {}
+        self._of_states, self._of_owners = Spaces(), Spaces()
 
-    def look(self, queue: int) -> None:
-        """The partition has a queue, which this node's catalog may know."""
+    def applied(self, applied: Applied) -> None:
+        """An entry is applied that has created queues, or dropped some."""
+        for queue in applied.dropped:
+            _close(self._of_states, queue)
+            _close(self._of_owners, queue)
+        for queue in applied.created:
+            self._look(queue)
+
+    def restored(self) -> None:
+        """Other states have taken the place of all states."""
+        _close_all(self._of_states)
+        for queue in self._machine.queues:
+            self._look(queue)
+
+    def _look(self, queue: int) -> None:
         settings = self._context.queues.settings(queue)
         if settings is not None:
             self.settings_known(queue, settings)
 
     def settings_known(self, queue: int, settings: QueueSettings) -> None:
         """This node's catalog has these settings of a queue, which the partition may not have yet."""
-        state = self._machine.queues.get(queue)
-        wanted = bool(FILE_BACKED.of(settings))
-        if state is not None and wanted != (state.space is not None):
-            space = self._context.new_space() if wanted else None
-            if space is not None or not wanted:
-                state.page(space)
-
-    def restored(self, former: Mapping[int, QueueState]) -> None:
-        """Other states have taken the place of these."""
-        for state in former.values():
-            state.close()
-        for queue in self._machine.queues:
-            self.look(queue)
+        state, wanted = self._machine.queues.get(queue), rules_of(settings).described.file_backed
+        if state is None or wanted == (queue in self._of_states):
+            return
+        space = self._context.new_space() if wanted else None
+        if space is not None or not wanted:
+            state.page(space)
+            _close(self._of_states, queue)
+        if space is not None:
+            self._of_states[queue] = space
 
     def for_owner(self, queue: int) -> ColdSpace | None:
         """The space for a new owner of the queue; None for memory alone."""
-        self.owner_gone(queue)
-        if self._machine.queues[queue].space is None:
-            return None
-        space = self._context.new_space()
+        _close(self._of_owners, queue)
+        space = self._context.new_space() if queue in self._of_states else None
         if space is not None:
             self._of_owners[queue] = space
         return space
 
-    def owner_gone(self, queue: int) -> None:
-        """The queue has no owner on this node any more."""
-        space = self._of_owners.pop(queue, None)
-        if space is not None:
-            space.close()
-
     def clear(self) -> None:
         """This replica does not lead any more."""
-        for queue in list(self._of_owners):
-            self.owner_gone(queue)
+        _close_all(self._of_owners)
 
     def close(self) -> None:
-        """The replica is dropped."""
+        """This node drops the replica."""
         self.clear()
-        for state in self._machine.queues.values():
-            state.close()
+        _close_all(self._of_states)
+
+
+def _close(spaces: Spaces, queue: int) -> None:
+    space = spaces.pop(queue, None)
+    if space is not None:
+        space.close()
+
+
+def _close_all(spaces: Spaces) -> None:
+    for space in spaces.values():
+        space.close()
+    spaces.clear()

@@ -19,7 +19,6 @@ from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.loans import Loans
 from cluster.owner.lost_entries import LostEntries
 from cluster.owner.lost_front_ends import LostFrontEnds
-from cluster.owner.paging import Paging
 from cluster.owner.part_requests import PartRequests
 from cluster.owner.proposal import (
     HOLD_S,
@@ -54,7 +53,7 @@ class PartitionOwner:
 
     def __init__(self, state: OwnerState, context: OwnerContext) -> None:
         """`state` is this owner's alone."""
-        self.partition, self.queues = state.partition, state.queues
+        self.partition, self.queues, self.paging = state.partition, state.queues, state.paging
         self._state, self._machine, self._front_ends = state, state.machine, state.front_ends
         self.past = Tally()
         """The counts of queues that have been dropped, or were owned here in earlier terms."""
@@ -71,7 +70,6 @@ class PartitionOwner:
         asked = PartRequests(self._loans, self._closing).take
         self.sessions = FrontEndSessions(state, context, self._serving, self._two_phase_commit, asked)
         self.lost_front_ends = LostFrontEnds(state, context, self.sessions.front_end_lost)
-        self.paging = Paging(state.machine, context)
         self._activation: int | None = None
         self._hold_until: float | None = None
 
@@ -110,8 +108,8 @@ class PartitionOwner:
         self._state.now = now
         self.unserved_octets += len(data)
         applied = self._machine.apply(index, data)
-        for queue in applied.created:
-            self.paging.look(queue)
+        if applied.created or applied.dropped:
+            self.paging.applied(applied)
         for observer in self._observers:
             observer.applied(self.term, data, applied)
         if self._activation is not None and index >= self._activation:
@@ -145,7 +143,6 @@ class PartitionOwner:
         self._loans.clear()
         self._closing.clear()
         self.sessions.takes.clear()
-        self.paging.clear()
         self._serving.clear()
         self._state.clear()
         for observer in self._observers:
@@ -242,7 +239,6 @@ class PartitionOwner:
                 state.port.consumer_cancelled(state.epoch, consumer)
         for front_end, request in self._serving.refused(owner, queue, gone=True):
             self._front_ends.answer(front_end, request, NOT_FOUND)
-        self.paging.owner_gone(queue)
         # Callers that wait for the queue to be served are answered: it will not be any more.
         self._serving.mark(queue)
 
@@ -305,7 +301,6 @@ class PartitionOwner:
 
     def configure(self, queue: int, settings: QueueSettings) -> None:
         """Give a queue its settings, which policies may have changed."""
-        self.paging.settings_known(queue, settings)
         configure(self._state, queue, settings)
         revise_past(self._state, queue)
 
@@ -462,9 +457,8 @@ class Replica:
             raise damaged
 
     def restore(self, snapshot: Snapshot) -> None:
-        former = self._state.machine.queues
         self._state.machine.restore(snapshot.data)
-        self._owner.paging.restored(former)
+        self._state.paging.restored()
         self._state.entries.forget()
         self._whole_from.clear()
         self._note_whole(snapshot.index)

@@ -17,6 +17,7 @@ from cluster.owner.dead_messages import DeadMessages, SoftDeadMessages
 from cluster.owner.histories import HistoryNotes
 from cluster.owner.linearizable_reads import LinearizableReads
 from cluster.owner.observer import PartitionObserver
+from cluster.owner.paging import Paging
 from cluster.owner.proposal import Cut, FrontEnds, Proposal, TakenBatches
 from cluster.owner.unused_queues import UnusedQueues
 from cluster.peers.latencies import Arrivals
@@ -87,8 +88,8 @@ class OwnerState:
         self.knows_targets, self.logs_links = context.knows_targets, context.logs_links
         self.knows_loans, self.overtaken_readers = context.knows_loans, context.overtaken_readers
         self.histories, self.entries = HistoryNotes(self.machine, context), Contents(self.machine, source)
-        self.marked, self.front_ends = dict[int, None](), FrontEnds()
-        self.dead_messages, self.barriers = DeadMessages(), BarriersUnderWay()
+        self.marked, self.front_ends, self.barriers = dict[int, None](), FrontEnds(), BarriersUnderWay()
+        self.dead_messages, self.paging = DeadMessages(), Paging(self.machine, context)
         self.linearizable_reads = LinearizableReads(partition, context.confirm_leading, self.front_ends)
         self.settings, self._rules = dict[int, QueueSettings](), dict[int, Rules]()
         self.waiters: deque[tuple[int, Callable[[], None]]] = deque()
@@ -125,6 +126,7 @@ class OwnerState:
         self.histories.clear()
         self.waiters.clear()
         self.marked.clear()
+        self.paging.clear()
 
     # -- queues ---------------------------------------------------------------------------------
 

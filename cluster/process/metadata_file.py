@@ -16,7 +16,7 @@ from pathlib import Path
 from zlib import crc32
 
 from cluster.system.data_directory import PRIVATE_FILE
-from node.ranges.cold import BLOCK_OCTETS
+from node.ranges.cold import COLD_BLOCK_OCTETS
 
 
 class MetadataFile:
@@ -41,12 +41,12 @@ class MetadataFile:
     @property
     def octets(self) -> int:
         """The size of the file."""
-        return len(self._lengths) * BLOCK_OCTETS
+        return len(self._lengths) * COLD_BLOCK_OCTETS
 
     def put(self, octets: bytes) -> int | None:
         block = self._free[0] if self._free else len(self._lengths)
         try:
-            self._write(octets, block * BLOCK_OCTETS)
+            self._write(octets, block * COLD_BLOCK_OCTETS)
         except OSError as error:
             if not self._refused:
                 self._refused = True
@@ -75,8 +75,9 @@ class MetadataFile:
             left, offset = left[written:], offset + written
 
     def read(self, block: int) -> bytes:
+        """As `ColdStore.read`. Raises OSError."""
         assert self._file is not None
-        octets = os.pread(self._file, self._lengths[block], block * BLOCK_OCTETS)
+        octets = os.pread(self._file, self._lengths[block], block * COLD_BLOCK_OCTETS)
         if len(octets) != self._lengths[block] or crc32(octets) != self._sums[block]:
             raise OSError(f"block {block} of {self._path} does not have the octets that were written to it")
         return octets

@@ -92,8 +92,7 @@ class NodeProcess:
         self._next_collection, self._tick_due = 0.0, math.inf
         self._timer: asyncio.TimerHandle | None = None
         self.directory = JournalDirectory(config.data_dir, self.log)
-        self.journal = self._open_journal()
-        self.metadata = Metadata(config.data_dir, self.log)
+        self.journal, self.metadata = self._open_journal(), Metadata(config.data_dir, self.log)
         self.transport = self._make_transport()
         self.peers = Peers(config, self.transport, self._send, self._members, self._left)
         self.broker = self._make_broker()

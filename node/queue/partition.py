@@ -278,9 +278,7 @@ class PartitionMachine:
         applied.withhold(self.transactions.refer(operation, state))
 
     def _drop_queue(self, operation: DropQueue, front_end: int, applied: Applied) -> None:
-        dropped = self.queues.pop(operation.queue, None)
-        if dropped is not None:
-            dropped.close()
+        if self.queues.pop(operation.queue, None) is not None:
             applied.dropped.append(operation.queue)
             self.chronicle.drop(operation.queue)
             self.transactions.forget_ledger(operation.queue)

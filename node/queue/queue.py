@@ -110,24 +110,17 @@ class QueueState:
         self.space: ColdSpace | None = None
 
     def page(self, space: ColdSpace | None) -> None:
-        """From now on keep what does not have to be in memory in a space, which this state closes; with None
-        keep everything in memory. Raises OSError where the former space cannot be read.
+        """From now on keep what does not have to be in memory in a space; with None keep everything in
+        memory. The caller closes the former space, which the state does not use any more. Raises OSError
+        where the former space cannot be read.
         """
-        former, self.space = self.space, space
         alive, known = self.alive, self.annotations
-        if former is not None:
+        if self.space is not None:
             alive, known = alive.copy(), {aspect: held.copy() for aspect, held in known.items()}
-            former.close()
-        self.alive = set_in(space, alive)
+        self.space, self.alive = space, set_in(space, alive)
         for aspect, held in known.items():
             # Others have the same dictionary.
             self.annotations[aspect] = map_in(space, held)
-
-    def close(self) -> None:
-        """The queue is dropped, or another state takes the place of this one."""
-        if self.space is not None:
-            self.space.close()
-            self.space = None
 
     def append(self, first: int, last: int) -> None:
         """Add messages."""

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from node.ranges.range_columns import total
 from node.ranges.range_set import Range
 
-BLOCK_OCTETS: Final = 16_384
+COLD_BLOCK_OCTETS: Final = 16_384
 """A block has at most so many octets."""
 
 HOT_RANGES: Final = 32_768
@@ -35,7 +35,8 @@ class ColdStore(Protocol):
     """Keeps octets outside of memory."""
 
     def put(self, octets: bytes) -> int | None:
-        """Keep up to BLOCK_OCTETS octets; returns the number of their block. None where there is no room."""
+        """Keep up to COLD_BLOCK_OCTETS octets; returns the number of their block, or None where there is no
+        room."""
 
     def read(self, block: int) -> bytes:
         """The octets of a block. Raises OSError where they cannot be read, or are not those that were put."""
@@ -54,7 +55,7 @@ class ColdSpace:
     __slots__ = ("_blocks", "_store", "block", "hot", "recent")
 
     def __init__(
-        self, store: ColdStore, hot: int = HOT_RANGES, block: int = BLOCK_OCTETS, recent: int = 8
+        self, store: ColdStore, hot: int = HOT_RANGES, block: int = COLD_BLOCK_OCTETS, recent: int = 8
     ) -> None:
         self._store, self.hot, self.block, self.recent = store, hot, block, recent
         self._blocks: set[int] = set()
@@ -188,7 +189,7 @@ class ColdBlocks:
         self, number: int, hot: Hot, lasts: list[int], least: int = 0, below: int = _ABOVE
     ) -> Iterator[Columns]:
         """All ranges that end at the number or behind, ascending, and some before these. Leaves out blocks
-        without a value from `least` to `below`. What is in memory stays there. Ranges may go to blocks, and
+        without a value from `least` to `below`. Ranges in memory stay there. Ranges may go to blocks, and
         come back, meanwhile. Raises OSError.
         """
         while True:

@@ -16,13 +16,13 @@ from node.queue.features.registry import REGISTRY
 from node.queue.operations import Semantics
 from node.queue.queue import QueueState
 from node.queue.settings import QueueSettings
-from node.ranges.cold import BLOCK_OCTETS, ColdSpace
+from node.ranges.cold import COLD_BLOCK_OCTETS, ColdSpace
 
 MESSAGES = 60_000
 
 
 class Told:
-    """What the file has told of the disk."""
+    """The events of a file's disk."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -44,13 +44,13 @@ def test_blocks_come_back_and_their_places_are_used_again(tmp_path: Path) -> Non
     (tmp_path / "metadata").write_bytes(b"of a process that is dead")
     file = file_in(tmp_path)
     assert not (tmp_path / "metadata").exists()
-    blocks = [file.put(bytes([number]) * BLOCK_OCTETS) for number in range(3)]
+    blocks = [file.put(bytes([number]) * COLD_BLOCK_OCTETS) for number in range(3)]
     assert [file.read(block)[:1] for block in blocks if block is not None] == [b"\0", b"\1", b"\2"]
     assert (tmp_path / "metadata").stat().st_mode & 0o777 == 0o600
     file.drop(1)
     assert file.put(b"short") == 1
     assert file.read(1) == b"short"
-    assert (file.blocks, file.octets) == (3, 3 * BLOCK_OCTETS)
+    assert (file.blocks, file.octets) == (3, 3 * COLD_BLOCK_OCTETS)
     for block in (0, 1, 2):
         file.drop(block)
     assert not (tmp_path / "metadata").exists()

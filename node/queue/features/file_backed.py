@@ -8,10 +8,21 @@ from typing import Final
 
 from node.queue.argument import Argument, PolicyUse
 from node.queue.argument_types import read_boolean
-from node.queue.feature import Declaration
+from node.queue.feature import Declaration, Description, Rule
+from node.queue.settings import QueueSettings
 
 FILE_BACKED: Final = Argument(
     "x-file-backed-metadata", read_boolean, "file_backed", policy=PolicyUse.USER, default=False
 )
 
-FEATURE: Final[Declaration] = Declaration(FILE_BACKED)
+
+class _InFile(Rule):
+    def describe(self, description: Description) -> None:
+        description.file_backed = True
+
+
+def _rule(settings: QueueSettings) -> Rule | None:
+    return _InFile() if FILE_BACKED.of(settings) else None
+
+
+FEATURE: Final[Declaration] = Declaration(FILE_BACKED, rule=_rule)
