@@ -163,16 +163,18 @@ class ColdBlocks:
             self._freeze(hot, lasts)
 
     def thaw(self, first: int, last: int, hot: Hot, lasts: list[int]) -> None:
-        """Have the blocks that overlap the closed range in memory. Raises OSError."""
+        """Have the blocks that overlap the closed range in memory. Raises OSError, and changes nothing, where
+        one of them cannot be read.
+        """
         low, high = self.touching(first, last)
-        for at in range(low, high):
-            columns = self.read(at)
-            self._recent.append((self.firsts[at], self.lasts[at]))
+        if low == high:
+            return
+        for columns in [self.read(at) for at in range(low, high)]:
+            self._recent.append((columns[0][0], columns[1][-1]))
             self._room -= len(columns[0])
             _install(columns, hot, lasts)
-        if low < high:
-            self.drop(low, high)
-            del self._recent[: -self._space.recent]
+        self.drop(low, high)
+        del self._recent[: -self._space.recent]
 
     def thaw_next(self, number: int, hot: Hot, lasts: list[int]) -> None:
         """Have the first range that ends at the number or behind in memory. Raises OSError."""

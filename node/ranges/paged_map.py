@@ -17,7 +17,7 @@ class PagedRangeMap(RangeMap):
 
     Questions about all spans read the blocks one by one, and those about values leave out blocks without such
     values. Every other question, and every change, brings the blocks that it touches to memory first. Methods
-    raise OSError where a block cannot be read; the map is of no use then.
+    raise OSError where a block cannot be read.
     """
 
     __slots__ = ("_cold", "_held")

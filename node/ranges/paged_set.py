@@ -14,8 +14,7 @@ class PagedRangeSet(RangeSet):
     """A set of numbers, as `RangeSet`: with the same numbers both answer the same.
 
     Questions about all ranges read the blocks one by one. Every other question, and every change, brings the
-    blocks that it touches to memory first. Methods raise OSError where a block cannot be read; the set is of
-    no use then.
+    blocks that it touches to memory first. Methods raise OSError where a block cannot be read.
     """
 
     __slots__ = ("_cold", "_held")

@@ -201,7 +201,7 @@ class SimulatedNode:
             self.wall_ms,
             self._random.random,
             random.Random(f"{self.name} {self.life}").getrandbits,
-            ColdOctets(self.disk).new_space,
+            ColdOctets(self.name, self.disk).new_space,
         )
 
     def _events(self) -> NodeEvents:

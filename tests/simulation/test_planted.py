@@ -103,6 +103,7 @@ SHOWN_BY = {
     "removed before it is sent": 15,
     "dead letters by an old catalog": 33,
     "one routing key for a run": 0,
+    "blocks dropped with a part": 8,
     "replicas outside their domain": 3,
 }
 """Seeds that have found the bugs, tried first. Where a change makes a seed do something else, the search is
