@@ -20,6 +20,7 @@ def file_of(node: Node) -> Path:
     return node.local.config.data_dir / "metadata"
 
 
+@pytest.mark.proof
 @pytest.mark.requirement("D14.1")
 def test_a_node_that_was_killed_makes_its_file_anew_and_priorities_and_expiries_hold(
     own_cluster: Cluster,
