@@ -37,6 +37,10 @@ class Paging:
     def restored(self) -> None:
         """Other states have taken the place of all states."""
         _close_all(self._of_states)
+        self.catalog_replaced()
+
+    def catalog_replaced(self) -> None:
+        """This node's catalog may have other settings of every queue."""
         for queue in self._machine.queues:
             self._look(queue)
 

@@ -273,6 +273,7 @@ class PartitionOwner:
         """Create the queues that the catalog places here, and drop the others: clients have deleted these, as
         the catalog has the declarations of all queues of an active owner.
         """
+        self.paging.catalog_replaced()
         if not self.active:
             return
         wanted = self._context.queues.placed_on(self.partition)

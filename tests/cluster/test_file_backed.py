@@ -88,6 +88,21 @@ def test_a_policy_takes_a_queue_out_of_memory_and_back(site: Site) -> None:
 
 
 @pytest.mark.requirement("D14.1")
+def test_a_follower_whose_catalog_comes_later_as_a_whole_takes_queues_out_of_memory(site: Site) -> None:
+    fill(site.client("n1"), max_priority=LEVELS, file_backed_metadata=True)
+    partition = site.nodes["n1"].broker.catalog.state.queues["/", QUEUE].partition
+    for name in states(site).keys() - {IN_MEMORY}:
+        broker = site.nodes[name].broker
+        if not broker.owners[partition].active:
+            # As where the entries of the partition came before those of the catalog.
+            states(site)[name].page(None)
+            broker.owners[partition].paging.close()
+            assert 0 in blocks(site)
+            broker.partitions.replaced()
+    assert all(count > COUNT for count in blocks(site))
+
+
+@pytest.mark.requirement("D14.1")
 def test_on_a_full_disk_ranges_and_annotations_stay_in_memory(site: Site) -> None:
     for node in site.nodes.values():
         node.disk.capacity = node.disk.used() + (1 << 20)
