@@ -3,8 +3,8 @@
 With QUORATE_COMPILE=1 in the environment the packages are built with the modules on the way of a message
 compiled by mypyc (docs/decisions/0013-compiled.md), and with those in C (0031-contents-in-c.md); it takes a C
 compiler and a minute or two. Without, the packages are built as they are. QUORATE_COMPILE=simulator compiles
-the simulator of the tests with them. With QUORATE_OPTIMIZE=0 the compiler takes little more than half of the
-time, for code that is only tested.
+the simulator of the tests with them. With QUORATE_OPTIMIZE=0 all modules have -O0, for code that is only
+tested.
 """
 
 import contextlib
@@ -46,6 +46,55 @@ INTERPRETED = {
     "replication/transport/acceptor.py": "derives from OSError",
 }
 """Modules among them that stay as they are, and why."""
+
+OFTEN = {
+    "cluster/broker": "broker groups lost_nodes partitions placed_queues",
+    "cluster/gateway": (
+        "attaching broker_port client_connections exchange_changes link local_queues lost_memory "
+        "queue_declarations queue_deletions queue_placing refusals routes state"
+    ),
+    "cluster/owner": (
+        "alarms borrowing contents cuts dead_letters epochs failures feature_context filling histories "
+        "intake lost_front_ends merging outcomes partition proposal referring requests serving sessions "
+        "state takes targets unused_queues upkeep"
+    ),
+    "cluster/peers": "link_messages",
+    "cluster/process": "node",
+    "node/delivery": "credit idle settlements shares unsettled",
+    "node/expressions": "expression",
+    "node/message": "run",
+    "node/queue": (
+        "annotations argument chronicle consumers delivery_state dispatch entry_format feature filtering "
+        "hooks lifecycle link_leases live_entries operations order partition ready_by_group settings "
+        "settled transient"
+    ),
+    "node/queue/features": "arguments delay group lease_period priority ttl",
+    "node/ranges": "range_columns range_map range_set",
+    "node/routing": "exchange matching",
+    "node/session": (
+        "access_checks client_memory consumers core filter_arguments gate ports publish_routes requests "
+        "traffic"
+    ),
+    "node/session/amqp091": "session translation",
+    "node/session/amqp10": "session",
+    "node/wire": "conversion",
+    "node/wire/amqp091": (
+        "ack_path channel codec connection contents deliveries effects facts header_tables incoming "
+        "intake lifecycle properties publish_path reader reply_to resource_alarm"
+    ),
+    "node/wire/amqp10": (
+        "connection crossing decoding definitions effects encoding facts field_readers field_values "
+        "frame_input frames from_amqp091 incoming known_head links messages outcomes outgoing sections "
+        "session_endpoint session_table to_amqp091 transfer_rows"
+    ),
+    "replication": "compaction forms host repair",
+    "replication/journal": "batch cache collection counters journal log reader records stage table writer",
+    "replication/raft": "follower leadership log messages progress quorum raft reads ready state types",
+    "replication/transport": "dialer envelope flow peer peers stream",
+    "replication/transport/zmtp": "connection curve frames records scratch",
+}
+"""The modules, by package, in which a sampling profile found nodes under the loads of `make bench`:
+half of the code. The compiler takes three times as long with -O1 as with -O0, so that only these have -O1."""
 
 WRITTEN_IN_C = {
     "node.queue._group_table": "node/queue/_group_table.c",
@@ -121,6 +170,8 @@ class BuildExtensions(build_ext):
         numbers = itertools.count(1)
 
         def compile_one(source: str, options: dict[str, Any]) -> list[str]:
+            if Path(source).name.startswith(SELDOM):
+                options = options | {"extra_postargs": [*options["extra_postargs"], "-O0"]}
             made: list[str] = compile_in_turn([source], **options)
             number = next(numbers)
             if number * 10 // total > (number - 1) * 10 // total:
@@ -199,23 +250,41 @@ void *PyCapsule_GetPointer(PyObject *, const char *);
 def in_units(files: list[str]) -> list[str]:
     """C files of mypyc, in few that include them all: reading their headers for each is a sixth of a build.
 
-    What else is among the files stays for itself.
+    Units of modules that run often come first: the compiler takes longest for them. What else is among the
+    files stays for itself.
     """
     modules = [Path(file) for file in files if Path(file).name.startswith("__native_")]
+    names = {f"{package}/{name}" for package, many in OFTEN.items() for name in many.split()}
+    often = {f"__native_{name.replace('/', '___')}.c" for name in names} | {ALL_MODULES}
+    units = [
+        *_units([module for module in modules if module.name in often], "__unit"),
+        *_units([module for module in modules if module.name not in often], SELDOM),
+    ]
+    return [*map(str, units), *(file for file in files if Path(file) not in modules)]
+
+
+def _units(modules: list[Path], name: str) -> list[Path]:
     units: dict[Path, list[Path]] = {}
     octets = sum(module.stat().st_size for module in modules)
     before = 0
     for module in modules:
-        unit = module.with_name(f"__unit_{before * UNITS // octets}.c")
+        unit = module.with_name(f"{name}_{before * UNITS // octets}.c")
         units.setdefault(unit, []).append(module)
         before += module.stat().st_size
     for unit, parts in units.items():
         unit.write_text("".join(f'#include "{part.name}"\n' for part in parts), encoding="utf-8")
-    return [*map(str, units), *(file for file in files if Path(file) not in modules)]
+    return list(units)
 
 
-UNITS = 24
-"""How many C files include those of all modules: enough that no core waits for the last one."""
+UNITS = 12
+"""How many C files include those of all modules that run often, and as many the others: enough that no core
+waits for the last one."""
+
+SELDOM = "__seldom"
+"""Names of units that are compiled with -O0 begin so."""
+
+ALL_MODULES = "__native_quorate.c"
+"""What mypyc writes for all modules together."""
 
 OF_NO_INTEREST = "warning: Treating generator comprehension as list"
 METADATA = {"egg_info", "dist_info"}

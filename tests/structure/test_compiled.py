@@ -109,6 +109,12 @@ def fields_without_a_type(module: Module) -> list[str]:
     return [ast.unparse(field) for field in fields if looked_up(field.annotation) in missing]
 
 
+def test_modules_that_run_often_are_among_the_compiled_ones() -> None:
+    often = {f"{package}/{name}.py" for package, names in SETUP["OFTEN"].items() for name in names.split()}
+    compiled = {str(path.relative_to(ROOT)) for path in FILES} - set(SETUP["INTERPRETED"])
+    assert often < compiled
+
+
 def test_the_types_of_fields_are_there_when_the_class_is_made() -> None:
     """Compiled, a dataclass looks the types of its fields up, and the process dies of one that is missing."""
     assert violations(fields_without_a_type, modules()) == []
