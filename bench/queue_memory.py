@@ -17,6 +17,7 @@ from cluster.process.metadata_file import MetadataFile
 from node.queue.dispatch import QueueOwner
 from node.queue.features.registry import REGISTRY
 from node.queue.operations import Annotate, Aspect, Semantics
+from node.queue.order import PlacedOrder
 from node.queue.queue import QueueState
 from node.queue.settings import QueueSettings
 from node.ranges.cold import ColdSpace
@@ -48,10 +49,12 @@ def fill(state: QueueState, owner: QueueOwner, messages: int) -> None:
 
 def drain(state: QueueState, owner: QueueOwner, messages: int) -> int:
     """Deliver and settle so many messages in the order of delivery; returns the sum of their positions."""
-    done = 0
+    done, ready = 0, owner.delivery.ready
+    if not isinstance(ready, PlacedOrder):
+        raise TypeError(f"{ready} is no order that all consumers share")
     while done < messages:
-        ranges = owner.delivery.ready.offered(None, TURN, rivals=0, begun=False)  # type: ignore[arg-type]
-        owner.delivery.ready.hand_over((0, 0), ranges, TURN)
+        ranges = ready.fronts(TURN)
+        ready.hand_over((0, 0), ranges, TURN)
         for feature in owner.lifecycle.hooks.settle:
             feature.settle(ranges)
         state.settle(ranges)

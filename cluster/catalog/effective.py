@@ -8,10 +8,9 @@ from cluster.catalog.owner_parts import whole_name
 from cluster.catalog.placement import CLASSIC, QUORUM, STREAM
 from cluster.catalog.policies import KIND_OF_TYPE, AppliedPolicies, ResourceKind
 from cluster.catalog.policy_settings import arguments_over
-from cluster.catalog.recovery_points import with_fitting_point
+from cluster.catalog.recovery_points import states_point, with_fitting_point
 from cluster.catalog.redeclaration import TYPE_ARGUMENT
 from cluster.catalog.state import CatalogState
-from node.queue.features.underlying_topic import RECOVERY_POINT
 from node.queue.part_settings import settings_of_part
 from node.queue.placement_arguments import X_OWNERS
 from node.queue.settings import QueueSettings
@@ -56,7 +55,7 @@ def settings_of(state: CatalogState, queue: QueueDefinition) -> QueueSettings:
     arguments = queue.arguments if topic is None else arguments_over(topic.arguments, queue.arguments)
     name = whole_name(queue) or queue.name
     found = state.policies.settings(queue.vhost, resource_kind(state, queue), name, arguments)
-    if RECOVERY_POINT.field in found.asked:
+    if states_point(found):
         found = with_fitting_point(found, topic, queue.arguments, applied_to_queue(state, queue).definition)
     if X_OWNERS in arguments:
         return settings_of_part(found.by(queue.semantics), max(1, len(state.owner_parts.lasting(queue))))

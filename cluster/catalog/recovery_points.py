@@ -8,14 +8,20 @@ from typing import Any, Final
 from cluster.catalog.definitions import QueueDefinition
 from node.message.bookmarks import is_bookmark, queue_in
 from node.message.streams import X_RECOVERY_POINT
-from node.queue.features.deduplication import DEDUPLICATION_WINDOW
-from node.queue.features.underlying_topic import RECOVERY_POINT
 from node.queue.settings import QueueSettings
 
 POINT_KEY: Final = X_RECOVERY_POINT.removeprefix("x-")
 """The key of policies for the recovery point."""
 
 _QUEUE_MASK: Final = 0xFFFFFFFF
+
+_POINT, _WINDOW = "recovery_point", "deduplication_window_ms"
+"""Fields of settings."""
+
+
+def states_point(settings: QueueSettings) -> bool:
+    """Whether the queue's arguments or its policies state a recovery point."""
+    return _POINT in settings.asked
 
 
 def with_fitting_point(
@@ -26,10 +32,10 @@ def with_fitting_point(
     are the queue's arguments, `policy` is the definition of its policies.
     """
     text = own.get(X_RECOVERY_POINT, policy.get(POINT_KEY))
-    fits = stream is not None and (X_RECOVERY_POINT in own or DEDUPLICATION_WINDOW.field not in found.asked)
+    fits = stream is not None and (X_RECOVERY_POINT in own or _WINDOW not in found.asked)
     if fits and stream is not None and isinstance(text, str) and is_bookmark(text):
         fits = queue_in(text) == stream.id & _QUEUE_MASK
     if fits:
         return found
-    left = {name: value for name, value in found.asked.items() if name != RECOVERY_POINT.field}
+    left = {name: value for name, value in found.asked.items() if name != _POINT}
     return QueueSettings(found.semantics, **left)

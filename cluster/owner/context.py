@@ -147,7 +147,7 @@ class ChangedPast(NamedTuple):
 
 
 class RecoveryPoints:
-    """What has come of other recovery points of queues at this node's owners.
+    """Takes the changes of recovery points of queues that this node owns.
 
     `known`: whether logs may have the recovery points of queues (`cluster.owner.recovery_points`).
     """
@@ -156,7 +156,7 @@ class RecoveryPoints:
         self.known, self._told = known, told
 
     def note(self, change: ChangedPast) -> None:
-        """The log has what came of another recovery point."""
+        """The log has the change of a recovery point."""
         self._told(change)
 
 
@@ -245,7 +245,7 @@ class OwnedQueues(Protocol):
 
     @property
     def recovery_points(self) -> RecoveryPoints:
-        """What comes of other recovery points of queues."""
+        """Takes the changes of recovery points."""
 
     def settings(self, queue: int) -> QueueSettings | None:
         """The settings of a queue; None where this node does not know the queue."""

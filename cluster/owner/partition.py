@@ -28,7 +28,7 @@ from cluster.owner.proposal import (
     Proposal,
 )
 from cluster.owner.readers import ReaderRow, reader_rows_of
-from cluster.owner.recovery_points import is_filling, refer_past, revise_past
+from cluster.owner.recovery_points import begin_past, is_filling, revise_all, revise_past
 from cluster.owner.serving import Serving, serve
 from cluster.owner.sessions import FrontEndSessions
 from cluster.owner.state import OwnerState
@@ -173,8 +173,7 @@ class PartitionOwner:
         self._two_phase_commit.take_over()
         self._dead_letters.take_over()
         self.reconcile()
-        for queue in self.queues:
-            revise_past(self._state, queue)
+        revise_all(self._state)
         attached = {one for state in self._machine.queues.values() for one in state.attached}
         self._front_ends.expected.update(attached)
         self._context.owner_active(self.partition, self.term)
@@ -290,12 +289,10 @@ class PartitionOwner:
         self._state.set_settings(queue, settings)
         if queue not in self._machine.queues:
             self._state.operation(encode_create_queue(queue, settings.semantics))
-            self._state.begin_history(queue)
-            refer_past(self._state, queue)
+            begin_past(self._state, queue)
 
     def drop_queue(self, queue: int) -> None:
-        """Drop a queue with its messages, if this node owns the partition."""
-        # Even if the queue does not exist: the entry that creates it may be on its way.
+        """Drop a queue with its messages, if this node owns the partition: it may not exist yet."""
         if self.active:
             self._state.forget_queue(queue)
             self._state.operation(encode_drop_queue(queue))

@@ -56,10 +56,11 @@ def _number_of(point: StreamOffset | None) -> int:
     return int.from_bytes(sha256(text).digest()[:_DIGEST_OCTETS], "big") + 1
 
 
-def refer_past(owner: OwnerState, queue: int) -> None:
-    """The owner is creating a queue: log, behind the messages that it has taken, which of its stream's are in
-    the new queue, too.
+def begin_past(owner: OwnerState, queue: int) -> None:
+    """The owner is creating a queue: begin its history, if it asks for one, and log, behind the messages that
+    the owner has taken, which of its stream's are in the new queue, too.
     """
+    owner.begin_history(queue)
     stream = owner.topic_of(queue)
     if stream is None or queue in owner.filled:
         return
@@ -74,6 +75,12 @@ def refer_past(owner: OwnerState, queue: int) -> None:
         if not owner.described(queue).decides_past:
             # Features look at messages that came in without their annotations.
             owner.proposal.committed.append(partial(reconfigure, owner, queue))
+
+
+def revise_all(owner: OwnerState) -> None:
+    """An owner begins: its queues may have got other recovery points meanwhile."""
+    for number in owner.queues:
+        revise_past(owner, number)
 
 
 def revise_past(owner: OwnerState, number: int) -> None:

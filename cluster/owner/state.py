@@ -132,7 +132,7 @@ class OwnerState:
 
     @property
     def recovery_points(self) -> RecoveryPoints:
-        """What comes of other recovery points of queues."""
+        """Takes the changes of recovery points."""
         return self._context.queues.recovery_points
 
     def settings_of(self, queue: int) -> QueueSettings:

@@ -9,7 +9,7 @@ import pytest
 from cluster.catalog.effective import settings_of
 from cluster.config.formats import CHANGED_POINTS
 from cluster.log.event_log import EventLog
-from cluster.owner.context import ChangedPast, Past, RecoveryPoints
+from cluster.owner.context import ChangedPast, Past
 from cluster.process.overdue import OverdueLog
 from node.message.bookmarks import bookmark_of
 from node.queue.features.underlying_topic import RECOVERY_POINT
@@ -26,10 +26,11 @@ pytestmark = pytest.mark.requirement("D13.1", "D13.2")
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[ChangedPast]:
-    """What owners tell of other recovery points."""
+def told(site: Site) -> list[ChangedPast]:
+    """The changes of recovery points that owners tell of."""
     found: list[ChangedPast] = []
-    monkeypatch.setattr(RecoveryPoints, "note", lambda _, change: found.append(change))
+    for node in site.nodes.values():
+        node.past_changed = found.append
     return found
 
 

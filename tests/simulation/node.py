@@ -23,6 +23,7 @@ from cluster.broker.observers import NodeObservers
 from cluster.config.formats import FORMAT_LEVEL
 from cluster.config.node import BrokerConfig
 from cluster.gateway.commits import Commits
+from cluster.owner.context import ChangedPast
 from cluster.owner.observer import PartitionObserver
 from node.refusal import Refusal
 from replication.journal import DamagedEntryError, Journal, JournalConfig
@@ -94,6 +95,7 @@ class SimulatedNode:
         self.ready = False
         self.lost_disk = self.empty = self.rotten = self.copied = False
         self.newest_lost: int | None = None
+        self.past_changed: Callable[[ChangedPast], None] = lambda _: None
         self.retired = self.leaving = False
         self.formats = FORMAT_LEVEL
         self.domains: tuple[str, ...] = ()
@@ -213,6 +215,7 @@ class SimulatedNode:
             newest_lost=partial(setattr, self, "newest_lost"),
             needed=lambda: self.needed(),
             damage=RepairEvents(found=self._damage_found),
+            past_changed=lambda change: self.past_changed(change),
         )
 
     def needed(self) -> None:
