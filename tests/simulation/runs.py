@@ -31,6 +31,10 @@ RESENDS_EVERY = 16
 """One in so many seeds about consumers is about links whose targets are kept."""
 
 OF_ONE_KIND = (
+    (512, 143, "histories"),
+    (512, 175, "loans"),
+    (512, 271, "refusals"),
+    (512, 79, "refilling"),
     (32, 15, "cancels"),
     (128, 96, "histories"),
     (64, 52, "lingering"),
@@ -52,7 +56,6 @@ OF_ONE_KIND = (
     (64, 0, "streams"),
     (512, 160, "readers"),
     (256, 12, "parts"),
-    (512, 416, "parts"),
     (128, 12, "local queues"),
     (32, 12, "moves"),
     (512, 255, "refilling"),

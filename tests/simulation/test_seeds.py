@@ -46,7 +46,7 @@ OF_VIEWS = (159, 287)
 OF_FILLING = (288, 383)
 """Seeds about consumers that are about queues which are filled with the past."""
 
-OF_REFILLING = (255,)
+OF_REFILLING = (79,)
 """Seeds about consumers that are about queues which get another recovery point."""
 
 OF_HISTORIES = (352, 480)
