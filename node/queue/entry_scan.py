@@ -34,9 +34,9 @@ def operations_about(data: Buffer, batch: OpBatch, number: int) -> Iterator[tupl
                 sequence += count
                 offset = behind
                 continue
-            if kind in _OF_RANGES:
-                _, _, ranges, first, last = ONE_RANGE.unpack_from(data, offset)
-                if ranges == 1 and not first <= number <= last:
+            if kind in _OF_RANGES and _has_one_range(data, offset):
+                _, _, _, first, last = ONE_RANGE.unpack_from(data, offset)
+                if not first <= number <= last:
                     offset += ONE_RANGE.size
                     continue
             operation, offset = READERS[kind](data, offset)
@@ -57,9 +57,14 @@ def publishes_in(data: Buffer, batch: OpBatch) -> Iterator[tuple[int, int, int, 
                 count, behind = publish_extent(data, offset)
                 yield sequence, count, offset, behind
                 sequence, offset = sequence + count, behind
-            elif kind in _OF_RANGES and ONE_RANGE.unpack_from(data, offset)[2] == 1:
+            elif kind in _OF_RANGES and _has_one_range(data, offset):
                 offset += ONE_RANGE.size
             else:
                 offset = READERS[kind](data, offset)[1]
         except (KeyError, StructError, ValueError) as error:
             raise EntryFormatError(f"operation of kind {kind} at octet {offset} is malformed") from error
+
+
+def _has_one_range(data: Buffer, offset: int) -> bool:
+    """Whether an operation has one range. One at the end of an entry may have none, and be shorter."""
+    return len(data) - offset >= ONE_RANGE.size and ONE_RANGE.unpack_from(data, offset)[2] == 1
