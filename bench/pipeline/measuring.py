@@ -36,6 +36,7 @@ _TAKES: Final = 5
 _CURL_RATE: Final = "50M"
 _PERSISTENT: Final = 2
 _WINDOW: Final = 2000
+_WARM_ROWS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +81,13 @@ def fill_streams(bench: Pipeline) -> None:
     for name in (QUEUE, LIVE):
         channel.queue_declare(name, durable=True)
     _load(bench, queue=STREAM, count=bench.rows, consumers=0)
-    for number in range(bench.rows // 10):
+    for number in range(bench.rows // 2):
         headers = {f"h{number % 7}": str(number), "n": number}
         properties = pika.BasicProperties(
             delivery_mode=_PERSISTENT, message_id=str(number), headers=headers, timestamp=number
         )
         channel.basic_publish("", DIFFERENT, bytes(SIZE), properties)
-    _wait_for(channel, DIFFERENT, bench.rows // 10)
+    _wait_for(channel, DIFFERENT, bench.rows // 2)
     connection.close()
 
 
@@ -109,7 +110,7 @@ def _to(bench: Pipeline) -> str:
 def sources(bench: Pipeline) -> Iterator[Measured]:
     """The source beside the same batches made in memory, and beside pika."""
     spark, columns = bench.spark, list(SEVEN_COLUMNS)
-    memory = spark.read.format("quorate-memory").options(rows=bench.rows, tasks=4, size=SIZE).load()
+    memory = spark.read.format("quorate-memory").options(rows=bench.rows // 4, tasks=4, size=SIZE).load()
     limit = bench.noop(memory)
     topic = spark.read.format("quorate").options(**bench.options, topic=STREAM)
     seven = bench.noop(_projected(topic, columns))
@@ -156,9 +157,10 @@ def sinks(bench: Pipeline) -> Iterator[Measured]:
     """The sink with three replicas, beside pika with confirms and beside the generator."""
     frame = bench.spark.range(bench.rows).selectExpr(f"cast(rpad(id, {SIZE}, '.') as binary) as body")
     frame.cache().count()
-    begun = time.monotonic()
-    writer = frame.write.format("quorate").options(**bench.options, queue=QUEUE).mode("append")
-    writer.save()
+    for rows in (frame.limit(_WARM_ROWS), frame):
+        # The first write is for the code that Spark compiles, and the modules that its workers import.
+        begun = time.monotonic()
+        rows.write.format("quorate").options(**bench.options, queue=QUEUE).mode("append").save()
     rate = bench.rows / (time.monotonic() - begun)
     confirmed = _pika_confirmed(bench)
     yield Measured("sink, three replicas", rate, "rows / s", confirmed, "pika with confirms", "≥ 5 ×", 5)
