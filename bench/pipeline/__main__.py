@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 import click
 from pyspark.sql import SparkSession
 
 from bench.load import build
-from bench.pipeline.measuring import MEASURES, Pipeline, fill_streams
+from bench.pipeline.measuring import ROUNDS, Pipeline, fill_streams
 from bench.pipeline.memory_source import MemorySource
+from bench.pipeline.nodes import audits, beside_publishers, plans, sinks, takes
+from bench.pipeline.resources import cores
+from bench.pipeline.sources import archives, sources
 from bench.pipeline.table import Measured, markdown
 from bench.quorate import Quorate
 from pipeline.log.options import PASSWORD_VARIABLE
@@ -20,6 +24,17 @@ from pipeline.spark.session import opened
 from replication.journal import log as compiled_or_not
 
 ROOT = Path(__file__).resolve().parents[2]
+MEASURES: Final[dict[str, Callable[[Pipeline], Iterator[Measured]]]] = {
+    "sources": sources,
+    "archives": archives,
+    "cores": cores,
+    "sinks": sinks,
+    "beside": beside_publishers,
+    "plans": plans,
+    "takes": takes,
+    "audits": audits,
+}
+"""By the names that the option `--rows` has."""
 
 
 def chosen_measures(_: click.Context, __: click.Parameter, value: str | None) -> list[str]:
@@ -31,10 +46,10 @@ def chosen_measures(_: click.Context, __: click.Parameter, value: str | None) ->
 
 @click.command()
 @click.option("--rows", callback=chosen_measures, help="Measurements, with commas between; all without it.")
-@click.option("--messages", default=200_000, show_default=True, type=click.IntRange(100))
+@click.option("--messages", default=500_000, show_default=True, type=click.IntRange(100))
 @click.option("--seconds", default=5.0, show_default=True, help="Seconds of each load.")
-@click.option("--cores", default=2, show_default=True, help="Tasks of Spark at a time.")
-def measure_pipeline(rows: list[str], messages: int, seconds: float, cores: int) -> None:
+@click.option("--tasks", default=2, show_default=True, help="Tasks of Spark at a time.")
+def measure_pipeline(rows: list[str], messages: int, seconds: float, tasks: int) -> None:
     """Measures sources, sink and audit of the pipeline on three nodes, beside their peers and limits."""
     build()
     # Spark's Python workers import the sources of the bench.
@@ -44,15 +59,15 @@ def measure_pipeline(rows: list[str], messages: int, seconds: float, cores: int)
         cluster = Quorate(Path(directory) / "quorate")
         cluster.start()
         try:
-            with opened(f"local[{cores}]") as spark:
+            with opened(f"local[{tasks}]") as spark:
                 bench = Pipeline(cluster, Path(directory) / "quorate" / "data", spark, messages, seconds)
                 found = list(_measured(bench, spark, rows))
         finally:
             cluster.stop()
     build_of = "interpreted" if str(compiled_or_not.__file__).endswith(".py") else "compiled"
     note = (
-        f"{messages:,} messages of 256 octets, three {build_of} nodes, Spark with {cores} tasks at a time, "
-        f"all on {os.cpu_count()} cores."
+        f"{messages:,} messages of 256 octets, three {build_of} nodes, Spark with {tasks} tasks at a time, "
+        f"all on {os.cpu_count()} cores; medians of {ROUNDS} rounds in turn, behind one that does not count."
     )
     click.echo(markdown(found, note))
 
@@ -63,7 +78,9 @@ def _measured(bench: Pipeline, spark: SparkSession, names: list[str]) -> Iterato
     fill_streams(bench)
     for name in names:
         click.echo(f"measuring {name}", err=True)
-        yield from MEASURES[name](bench)
+        for measured in MEASURES[name](bench):
+            click.echo(" | ".join(measured.cells()), err=True)
+            yield measured
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def test_every_row_is_measured() -> None:
     lines = done.stdout.splitlines()
     assert lines[0].startswith("500 messages of 256 octets, three ")
     rows = [line.split(" | ") for line in lines if line.startswith("| ")][2:]
-    assert len(rows) == 13
+    assert len(rows) == 15
     assert all(len(row) == 6 and float(row[1].split()[0].replace(",", "")) > 0 for row in rows)
     wrong = subprocess.run(
         [sys.executable, "-m", "bench.pipeline", "--rows", "sources,nothing"],
