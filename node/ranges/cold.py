@@ -154,6 +154,18 @@ class ColdBlocks:
             del column[low:high]
         return gone
 
+    def drop_inside(self, first: int, last: int) -> int:
+        """Drop the blocks that are wholly in the closed range; returns how many numbers they had."""
+        low, high = self.inside(first, last)
+        return self.drop(low, high) if low < high else 0
+
+    def last_beside(self, hot: list[int]) -> int | None:
+        """The last number, of blocks and of the hot ranges with these last numbers."""
+        last = hot[-1] if hot else None
+        if self.lasts and (last is None or self.lasts[-1] > last):
+            return self.lasts[-1]
+        return last
+
     # -- to memory, and out of it ---------------------------------------------------------------
 
     def spend(self, ranges: int, hot: Hot, lasts: list[int]) -> None:

@@ -58,8 +58,7 @@ class PagedRangeSet(RangeSet):
 
     def _drop_inside(self, first: int, last: int) -> int:
         """Drop the blocks that are wholly in the closed range; returns how many numbers they had."""
-        low, high = self._cold.inside(first, last)
-        gone = self._cold.drop(low, high) if low < high else 0
+        gone = self._cold.drop_inside(first, last)
         self._count -= gone
         return gone
 
@@ -118,10 +117,7 @@ class PagedRangeSet(RangeSet):
 
     @property
     def last(self) -> int | None:
-        hot, cold = self._lasts[-1] if self._lasts else None, self._cold.lasts
-        if cold and (hot is None or cold[-1] > hot):
-            return cold[-1]
-        return hot
+        return self._cold.last_beside(self._lasts)
 
     def front(self) -> Range | None:
         self._warm_next(0)

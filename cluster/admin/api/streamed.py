@@ -69,6 +69,8 @@ class ClientPace:
     async def write(self, response: web.StreamResponse, piece: bytes) -> None:
         """Raises TimeoutError."""
         self._octets += len(piece)
+        if self.left <= 0:
+            raise TimeoutError
         began = self._clock()
         octets = memoryview(piece)
         async with asyncio.timeout(self.left):

@@ -77,8 +77,8 @@ def _around(call: str, of: type, name: str) -> None:
     setattr(of, name, stopping)
 
 
-def _in_reads() -> None:
-    whole = LogClient._read
+def _in_reads(of: type, name: str) -> None:
+    whole: Callable[..., Iterator[Block]] = getattr(of, name)
 
     def stopping(self: LogClient, url: str, path: str) -> Iterator[Block]:
         stop("before read", url=url, path=path)
@@ -86,9 +86,9 @@ def _in_reads() -> None:
             stop("in read", url=url, path=path)
             yield block
 
-    LogClient._read = stopping  # type: ignore[method-assign]
+    setattr(of, name, stopping)
 
 
 for _call, (_of, _name) in CALLS.items():
     _around(_call, _of, _name)
-_in_reads()
+_in_reads(LogClient, "_read")
