@@ -134,14 +134,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """The collector need not look through all modules and tests again and again.
-
-    The tests run it seldom, as a node does: by Python's own thresholds, the collector takes a fifth of the
-    time of tests that compute.
-    """
+    """The collector need not look through all modules and tests again and again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
     gc.enable()
 
 
