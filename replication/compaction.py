@@ -11,6 +11,9 @@ from replication.raft import Role, Snapshot
 class Compaction:
     """Takes snapshots of groups. A snapshot is due when it lets go of `snapshot_bytes` octets or more.
 
+    It also has to let go of as many octets as the last snapshot has: of the octets that a node writes,
+    snapshots are a half at most, however large the state is.
+
     That is so when the log has grown by as much behind the last snapshot. It is also so when as many octets
     of the live entries of the last snapshot are dead: a queue that is emptied, or purged, writes hardly
     anything.
@@ -37,11 +40,16 @@ class Compaction:
         """
         pending = group.pending
         if pending is None:
-            if group.log.bytes_since_snapshot >= self._snapshot_bytes or self._is_dead(group, now):
+            if group.log.bytes_since_snapshot >= self._wanted(group) or self._is_dead(group, now):
                 self._take(group, now)
         elif not streaming and self._may_cut(group, pending, now):
             group.log.compact(pending.snapshot, pending.live)
             group.pending = None
+
+    def _wanted(self, group: RaftGroup) -> int:
+        """The octets that the next snapshot has to let go of."""
+        last = group.log.snapshot()
+        return self._snapshot_bytes if last is None else max(self._snapshot_bytes, len(last.data))
 
     def _is_dead(self, group: RaftGroup, now: float) -> bool:
         """Whether enough of the live entries of the last snapshot are dead by now."""
@@ -50,9 +58,10 @@ class Compaction:
             return False
         group.looked_at = applied
         group.look_at = now + max(self.LOOK_INTERVAL_S, len(group.log.table) * self.LOOK_S_PER_ENTRY)
-        if group.log.kept_bytes() < self._snapshot_bytes:
+        wanted = self._wanted(group)
+        if group.log.kept_bytes() < wanted:
             return False
-        return group.log.kept_bytes(besides=group.machine.live()) >= self._snapshot_bytes
+        return group.log.kept_bytes(besides=group.machine.live()) >= wanted
 
     def _take(self, group: RaftGroup, now: float) -> None:
         raft = group.raft

@@ -89,14 +89,19 @@ class PartitionsView:
     owners: Mapping[int, OwnedPartition]
     """By the partition's number."""
     local: LocalQueues
-    queue_name: Callable[[int], tuple[str, str] | None]
-    """Virtual host and name of a queue; None where they are not known here."""
     overdue: EventCount
     """The epochs of sinks that this node's owners have dropped."""
     overdue_takes: EventCount
     """The takes of readers that this node's owners have ended."""
     overtaken: EventCount
     """The readers of streams that retention has passed at this node's owners."""
+
+    def queue_name(self, queue: int) -> tuple[str, str] | None:
+        """Virtual host and name of a queue; None where they are not known here.
+
+        A part of a queue with several owners has a name of its own: a node that owns two parts has two rows.
+        """
+        return self.state.queue_name(queue) or self.local.names.get(queue)
 
 
 @dataclass(slots=True)

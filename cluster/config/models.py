@@ -106,7 +106,7 @@ class JournalSettings(Section):
         ge=64 * KIB,
         le=64 * GIB,
         description="Octets of a partition's log, new or dead, after which the node takes a snapshot of the "
-        "partition.",
+        "partition; more where the last snapshot has more octets.",
     )
 
 

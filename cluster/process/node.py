@@ -143,16 +143,14 @@ class NodeProcess:
     def _make_view(self) -> NodeView:
         """The view of this node for metrics, status and the management API."""
         broker, shortages, watermarks = self.broker, self.shortages, self.watermarks
-        state, names = broker.catalog.state, broker.transit.queue_name
         return NodeView(
             self.config,
             self.clock,
             PartitionsView(
-                state,
+                broker.catalog.state,
                 broker.host,
                 broker.owners,
                 broker.local_queues,
-                names,
                 broker.overdue_epochs,
                 broker.overdue_takes,
                 broker.overtaken_readers,

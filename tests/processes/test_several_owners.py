@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pika
@@ -9,8 +10,14 @@ import pytest
 
 from tests.processes.amqp10_client import Amqp10Client
 from tests.processes.management_client import Management
-from tests.processes.nodes import Cluster
+from tests.processes.nodes import Cluster, Node, read_page
 from tests.wire.amqp10.performatives import credit
+
+
+def rows_of(node: Node, metric: str) -> list[str]:
+    """The queues of which a node's page of metrics has a row."""
+    page = read_page(f"{node.http}/metrics/queues", 5.0).decode()
+    return re.findall(rf'^{metric}{{queue="([^"]+)"', page, re.MULTILINE)
 
 
 @pytest.mark.requirement("D20.1", "D20.7")
@@ -36,6 +43,9 @@ def test_one_queue_is_at_every_node(tmp_path: Path) -> None:
         link.receives_from("/queues/jobs")
         link.send(credit(3, handle=1))
         assert {link.payload()[-2:] for _ in range(3)} == {b"n1", b"n2", b"n3"}
+        # One of the two nodes owns two parts now.
+        rows = [name for node in (second, third) for name in rows_of(node, "quorate_queue_messages_ready")]
+        assert sorted(rows) == ["amq.part-2.jobs", "amq.part-3.jobs", "jobs"]
         first.start()
         first.wait_ready()
         assert http.call("DELETE", "/queues/%2F/jobs").status == 204

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from replication.compaction import Compaction
 from tests.replication.hosts import JOURNAL, PARTITION, Cluster, HostedNode
 
@@ -77,6 +79,25 @@ def test_no_snapshot_is_taken_for_less_than_it_is_to_let_go_of() -> None:
     settle(cluster, 10)
     cluster.run(TWO_LOOKS_S)
     assert [node.group.log.first_index() for node in cluster.up()] == before
+
+
+def test_a_large_state_is_written_again_when_the_log_has_grown_by_as_much() -> None:
+    """Otherwise nodes with millions of waiting messages would write little but snapshots."""
+    cluster = Cluster(SNAPSHOT_BYTES)
+    large = 5 * SNAPSHOT_BYTES
+    for node in cluster.up():
+        node.machine.snapshot = lambda: b"." * large  # type: ignore[method-assign]
+    cluster.run(10.0, until=lambda: any(node.host.leads(PARTITION, cluster.now) for node in cluster.up()))
+    log = cluster.leader().group.log
+    cuts: list[int] = []
+    for entry in range(13 * SNAPSHOT_BYTES // SIZE):
+        before = log.first_index()
+        write(cluster, b"." * SIZE)
+        if log.first_index() != before:
+            cuts.append(entry * SIZE)
+    assert len(cuts) == 3
+    assert cuts[0] < 2 * SNAPSHOT_BYTES
+    assert all(later - earlier > 0.9 * large for earlier, later in pairwise(cuts))
 
 
 def test_a_partition_is_looked_at_when_something_was_applied_and_not_all_the_time() -> None:
