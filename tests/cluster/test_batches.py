@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.config.formats import BATCHES, RENAMED_QUEUES
+from cluster.config.formats import BATCHES, CHANGED_POINTS, RENAMED_QUEUES
 from cluster.peers.packing import unpack
 from node.names import ADMIN_NODE
 from node.session.batch_reading import MOST_COMMANDS
@@ -367,6 +367,23 @@ def test_no_queue_is_renamed_while_a_member_runs_an_older_release(client: Client
         formats.own = before
     shared.until(broker.formats.know_renaming)
     assert statuses(told) == [424, 409] and "upgrade all nodes first" in told[1]["reason"]
+
+
+@pytest.mark.requirement("D13.1", "E1")
+def test_no_recovery_point_changes_while_a_member_runs_an_older_release(client: Client, shared: Site) -> None:
+    broker = shared.nodes["n2"].broker
+    formats = broker._peer_formats
+    shared.until(broker.formats.know_changed_points)
+    declared = ["create queue s with x-queue-type=stream", "create queue q with x-underlying-topic=s"]
+    assert statuses(ask(client, *declared, confirmed=True)) == [201, 201]
+    before, formats.own = formats.own, CHANGED_POINTS - 1
+    try:
+        (told,) = ask(client, "update queue q with x-recovery-point=epoch", confirmed=False)
+    finally:
+        formats.own = before
+    shared.until(broker.formats.know_changed_points)
+    assert told["status"] == 409 and "upgrade all nodes first" in told["reason"]
+    assert statuses(ask(client, "update queue q with x-recovery-point=epoch", confirmed=True)) == [200]
 
 
 BODIES = st.one_of(
