@@ -72,6 +72,7 @@ hypothesis.settings.register_profile(
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
+hypothesis.settings.register_profile("one case", hypothesis.settings.get_profile("quorate"), max_examples=10)
 hypothesis.settings.load_profile("quorate")
 
 
@@ -79,12 +80,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite-scenarios", action="store_true", help="write scenario transcripts anew")
     parser.addoption("--rewrite-pictures", action="store_true", help="take docs/img/console-*.png anew")
     parser.addoption("--compiled", action="store_true", help="refuse to test anything but what was compiled")
-    parser.addoption("--one-case", action="store_true", help="one case of each test, no random programs")
+    parser.addoption("--one-case", action="store_true", help="one case of each test, few random ones")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--compiled") and not COMPILED:
         raise pytest.UsageError(f"{partition.__file__} is not compiled: run `make test-compiled`")
+    if config.getoption("--one-case"):
+        hypothesis.settings.load_profile("one case")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
