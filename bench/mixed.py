@@ -12,7 +12,7 @@ import pika
 from bench.breadth import BINDINGS, channel_to
 from bench.brokers import NODES, BrokerError
 from bench.load import LoadResult, run_load
-from bench.measures import STEADY, Samples, Stage, fill, queues
+from bench.measures import STEADY, Samples, Stage, fill, queues, weigh
 
 ATTEMPTS = 3
 """The generator's messages have so many values in their header `attempt`, in turns."""
@@ -109,6 +109,22 @@ def search(stage: Stage) -> Samples:
             channel.basic_ack(method.delivery_tag)
             channel.cancel()
     return {"seconds": [seconds]}
+
+
+def weighed(stage: Stage, arguments: Mapping[str, Any]) -> Samples:
+    """The owner's memory, in octets, for a waiting mixed message of a queue with these arguments. Of quorate
+    alone.
+    """
+    if stage.cluster.name == "RabbitMQ":
+        return {}
+    with channel_to(stage.cluster.address(0)) as channel:
+        channel.queue_declare("bench", durable=True, arguments={"x-queue-type": "quorum", **arguments})
+    owner = stage.cluster.owner("bench", 0)
+    address = stage.cluster.address(owner)
+    local(stage)
+    before = weigh(stage.cluster, owner)
+    fill(stage, address, "bench", stage.waiting, declare=0, mixed=1)
+    return {"bytes": [(weigh(stage.cluster, owner) - before) / stage.waiting]}
 
 
 def local(stage: Stage, **options: int | str) -> LoadResult:

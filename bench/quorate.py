@@ -82,13 +82,19 @@ class Quorate:
 
     def put(self, path: str, body: dict[str, Any]) -> None:
         """Make an object of the management API. Raises BrokerError."""
-        address = self.http(0)
-        with closing(http.client.HTTPConnection(address.host, address.port, timeout=60)) as connection:
-            connection.request("PUT", f"/api/{path}", json.dumps(body), GUEST)
-            response = connection.getresponse()
-            text = response.read().decode()
-            if response.status not in (201, 204):
-                raise BrokerError(f"{path}: {response.status} {text}")
+        self._request("PUT", path, body)
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        """Have the management API do something; its answer. Raises BrokerError."""
+        return json.loads(self._request("POST", path, body))
+
+    def command(self, *words: str) -> Any:
+        """Run a command of `quorate` with `--json`; its answer. Raises BrokerError."""
+        url = f"http://{self.http(0)}"
+        done = subprocess.run([str(PROGRAM), *words, "--url", url, "--json"], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise BrokerError(f"{words}: {done.stderr.strip()}")
+        return json.loads(done.stdout)
 
     def pid(self, node: int) -> int:
         return int(self._node(node)["pid"])
@@ -110,6 +116,16 @@ class Quorate:
 
     def collect_garbage(self) -> None:
         """Nothing: what a node holds is what it needs."""
+
+    def _request(self, method: str, path: str, body: dict[str, Any]) -> str:
+        address = self.http(0)
+        with closing(http.client.HTTPConnection(address.host, address.port, timeout=60)) as connection:
+            connection.request(method, f"/api/{path}", json.dumps(body), GUEST)
+            response = connection.getresponse()
+            text = response.read().decode()
+            if response.status not in (200, 201, 204):
+                raise BrokerError(f"{path}: {response.status} {text}")
+            return text
 
     def _all_ready(self) -> bool:
         if self._supervisor is None or self._supervisor.poll() is not None:

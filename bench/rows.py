@@ -22,6 +22,7 @@ from bench.figures import (
     share_of_plain,
 )
 from bench.load import Generator
+from bench.logs import cut, explained, replayed
 from bench.measures import (
     AMQP_1_0,
     Place,
@@ -34,7 +35,7 @@ from bench.measures import (
     restart,
     throughput,
 )
-from bench.mixed import crowd, ranks, search, share, through_headers, through_topic
+from bench.mixed import crowd, ranks, search, share, through_headers, through_topic, weighed
 from bench.owners import lent, owners
 from bench.reconnecting import reconnect
 from bench.streams import over_stream, past, ten_over_stream
@@ -162,6 +163,48 @@ OF_QUEUES: tuple[Row, ...] = (
         "queue-past",
         (Figure("a new queue over 1,000,000 past messages", "seconds", "s", Goal.AT_MOST, 0.2),),
         past,
+        fresh=True,
+    ),
+    Row(
+        "queue-past-long",
+        (Figure("the same over 10,000,000 past messages", "seconds", "s", Goal.AT_MOST, 0.2),),
+        lambda stage: past(stage, 10),
+        fresh=True,
+    ),
+    Row(
+        "queue-replay",
+        (
+            *share_of("a stream of 1,000,000 is read from its first message", "of the rate of a drain"),
+            Figure("the same: share of their rate that other clients keep", "kept", "", Goal.AT_LEAST, 0.8),
+        ),
+        replayed,
+        fresh=True,
+    ),
+    Row(
+        "queue-explain",
+        (Figure("quorate explain, with a GiB of history", "seconds", "s", Goal.AT_MOST, 2),),
+        explained,
+        fresh=True,
+    ),
+    Row(
+        "queue-cut",
+        (
+            Figure("a consistent cut over 100 partitions", "idle", "ms", Goal.AT_MOST, 50),
+            Figure("the same while all are published to", "busy", "ms", Goal.AT_MOST, 50),
+        ),
+        cut,
+        fresh=True,
+    ),
+    Row(
+        "queue-memory",
+        (Figure("owner's memory a waiting mixed message", "bytes", "B", Goal.AT_MOST, 200),),
+        lambda stage: weighed(stage, {}),
+        fresh=True,
+    ),
+    Row(
+        "queue-memory-keys",
+        (Figure("the same with a key of its own", "bytes", "B", Goal.AT_MOST, 200),),
+        lambda stage: weighed(stage, {"x-key": "trace"}),
         fresh=True,
     ),
     Row(

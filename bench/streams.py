@@ -51,20 +51,23 @@ def ten_over_stream(stage: Stage) -> Samples:
     return {"share": [rate / fan_out(stage, 10)["rate"][0]]}
 
 
-def past(stage: Stage) -> Samples:
-    """Seconds from the declaration of a queue over the whole past of a stream to its first message."""
+def past(stage: Stage, times: int = 1) -> Samples:
+    """Seconds from the declaration of a queue over the whole past of a stream, so many times the messages of
+    a full queue, to its first message.
+    """
     if stage.cluster.name == "RabbitMQ":
         return {}
+    count = stage.waiting * times
     with stream(stage, {}):
         address = stage.cluster.address(stage.cluster.owner(STREAM, 0))
-        fill(stage, address, STREAM, stage.waiting, declare=0)
+        fill(stage, address, STREAM, count, declare=0)
         with channel_to(address) as channel:
             began = time.monotonic()
             arguments = {"x-underlying-topic": STREAM, "x-recovery-point": "epoch"}
             channel.queue_declare("bench-past", durable=True, arguments=arguments)
             method = channel.basic_get("bench-past", auto_ack=True)[0]
             seconds = time.monotonic() - began
-            if method is None or method.message_count != stage.waiting - 1:
-                raise BrokerError(f"the new queue has not all of the {stage.waiting} messages")
+            if method is None or method.message_count != count - 1:
+                raise BrokerError(f"the new queue has not all of the {count} messages")
             channel.queue_delete("bench-past")
     return {"seconds": [seconds]}
