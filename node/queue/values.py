@@ -15,13 +15,42 @@ _REMEMBERED: Final = 256
 """The values for so many different properties are remembered."""
 
 
+class LoneInteger:
+    """The facts of a message for an expression that asks for one property of applications, which is this
+    integer in the message.
+    """
+
+    __slots__ = ("integer",)
+
+    def __init__(self) -> None:
+        self.integer = 0
+
+    @property
+    def unreadable(self) -> bool:
+        return False
+
+    def standard(self, name: str) -> object:
+        return None
+
+    def application(self, name: str) -> object:
+        return self.integer
+
+    def extension(self, name: str) -> object:
+        return None
+
+    def in_body(self, path: tuple[str, ...]) -> object:
+        return None
+
+
 class Values:
     """Evaluates one expression, and remembers values."""
 
-    __slots__ = ("_expression", "_known", "_told")
+    __slots__ = ("_expression", "_integer", "_known", "_of_integers", "_told")
 
     def __init__(self, expression: Expression) -> None:
         self._expression = expression
+        self._integer = LoneInteger()
+        self._of_integers: dict[int, object] = {}
         self._known: dict[tuple[int, str, str | None, bool, bytes], object] = {}
         self._told: dict[bytes, object] = {}
         """Values by the headers that the expression asks for."""
@@ -57,6 +86,10 @@ class Values:
         asks; None where it asks for anything else, or the format has no quick way to its headers.
         """
         names = self._expression.headers
+        if len(names) == 1:
+            integers = format_of(run).told_integers(run, names[0])
+            if integers is not None:
+                return self._by_integers(integers)
         found = format_of(run).told_headers(run, names) if names else None
         if found is None:
             return None
@@ -69,6 +102,28 @@ class Values:
                     told.clear()
                 told[key] = self._expression.value(facts(key))
             value = told[key]
+            if value is not last and behind:
+                values.append((begin, behind - begin, last))
+                begin = first
+            behind, last = first + count, value
+        if behind:
+            values.append((begin, behind - begin, last))
+        return values
+
+    def _by_integers(self, integers: list[tuple[int, int, int]]) -> list[tuple[int, int, object]]:
+        """(index, count, value) for messages in a row, by the integer that each has in the one property for
+        which the expression asks.
+        """
+        expression, facts, known = self._expression, self._integer, self._of_integers
+        values = list[tuple[int, int, object]]()
+        begin, behind, last = 0, 0, None
+        for first, count, integer in integers:
+            if integer not in known:
+                if len(known) >= _REMEMBERED:
+                    known.clear()
+                facts.integer = integer
+                known[integer] = expression.value(facts)
+            value = known[integer]
             if value is not last and behind:
                 values.append((begin, behind - begin, last))
                 begin = first

@@ -64,6 +64,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         mock.patch.object(contents, "NATIVE_HEADER_KEYS", headers.header_keys),
         mock.patch.object(contents, "NATIVE_INTEGERS", headers.integers),
         mock.patch.object(facts, "NATIVE_PROPERTY_KEYS", application.property_keys),
+        mock.patch.object(facts, "NATIVE_INTEGERS", application.integers),
     ):
         yield
 
@@ -99,7 +100,10 @@ def test_values_of_a_run_are_those_of_its_messages(rows: list[tuple[bytes, int]]
 
 
 @given(st.lists(st.sampled_from(MESSAGES), min_size=1, max_size=6))
-@pytest.mark.parametrize("text", ["n = 7 OR kind = 'red'", "n", "kind IS NULL AND n > 1", "other LIKE 'b%'"])
+@pytest.mark.parametrize(
+    "text",
+    ["n = 7 OR kind = 'red'", "n", "n * 2 >= 14 OR n IS NULL", "kind IS NULL AND n > 1", "other LIKE 'b%'"],
+)
 def test_values_of_messages_of_amqp_1_0(text: str, octets: list[bytes]) -> None:
     run = run_of(octets, 0)
     data = expression(text)

@@ -97,6 +97,44 @@ def test_usual_values_are_found_without_the_twin(reading: ModuleType, value: byt
     assert properties_of_key(key, ("n", "kind"))["kind"] is True
 
 
+NUMBERS = [
+    b"\x43", b"\x44", b"\x50\xff", b"\x51\xff", b"\x52\xff", b"\x53\xff", b"\x54\x80", b"\x55\x80",
+    b"\x60\xff\xff", b"\x61\xff\xff", b"\x70\xff\xff\xff\xff", b"\x71\xff\xff\xff\xfe",
+    b"\x80\x7f" + b"\xff" * 7, b"\x81\x80" + bytes(7),
+]  # fmt: skip
+NO_NUMBERS = [b"\x80\x80" + bytes(7), b"\x40", b"\x41", b"\x83" + bytes(8), b"\x72" + bytes(4), b"\xa1\x011"]
+
+
+@given(
+    st.lists(st.sampled_from([*NUMBERS, *NUMBERS, *NO_NUMBERS, None]), min_size=1, max_size=5),
+    st.booleans(),
+    st.sampled_from([0, 7]),
+)
+def test_integers_of_a_property_are_those_that_the_twin_decodes(
+    reading: ModuleType, numbers: list[bytes | None], wide: bool, skip: int
+) -> None:
+    octets = [
+        SMALL_HEADER
+        + properties(NAMES[1], b"\x41", *([] if number is None else [NAMES[0], number]), wide=wide)
+        + BODY
+        for number in numbers
+    ]
+    run = run_of(octets, skip)
+    found = reading.integers(run.raw, skip, run.lengths, (b"n",))
+    assert (found is not None) is all(number in NUMBERS for number in numbers)
+    if found is not None:
+        read = [value for _, count, value in found for _ in range(count)]
+        assert repr(read) == repr([int(row[0]) for row in decoded(run)])
+        assert [first for first, _, _ in found] == [0, *accumulate(count for _, count, _ in found)][:-1]
+        assert all(one[2] != other[2] for one, other in pairwise(found))
+
+
+def test_integers_are_of_one_property(reading: ModuleType) -> None:
+    for names in ((), (b"n", b"kind")):
+        with pytest.raises(ValueError, match="one name"):
+            reading.integers(b"", 0, array("I"), names)
+
+
 @pytest.mark.parametrize("value", OTHERS)
 def test_other_values_are_left_to_the_twin(reading: ModuleType, value: bytes) -> None:
     run = run_of([SMALL_HEADER + properties(NAMES[0], value) + BODY], 0)
@@ -112,3 +150,5 @@ def test_wrong_lengths_are_refused(reading: ModuleType) -> None:
     for skip, lengths in ((0, [5]), (2, [1]), (-1, [1])):
         with pytest.raises(ValueError, match=r"octets in front|not those of the run's"):
             reading.property_keys(b"abc", skip, array("I", lengths), (b"n",))
+        with pytest.raises(ValueError, match=r"octets in front|not those of the run's"):
+            reading.integers(b"abc", skip, array("I", lengths), (b"n",))

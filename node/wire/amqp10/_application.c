@@ -156,7 +156,97 @@ static PyObject *property_keys(PyObject *module, PyObject *arguments) {
     return found;
 }
 
+/* Read the integer behind the number of its name in a key of `write_key`. Returns 0 for a key that does not have one
+ * value, an integer of 64 bits with a sign. */
+static int integer_of_key(Octets key, int size, int64_t *integer) {
+    if (size < 3) return 0;
+    Octets at = key + 3;
+    int octets = size - 3;
+    uint64_t read = 0;
+    for (int place = 0; octets <= 8 && place < octets; place++) read = read << 8 | at[place];
+    switch (key[2]) {
+    case 0x43: case 0x44: /* zeros */
+        *integer = 0;
+        return octets == 0;
+    case 0x50: case 0x52: case 0x53: /* unsigned, in one octet */
+        *integer = (int64_t)read;
+        return octets == 1;
+    case 0x51: case 0x54: case 0x55:
+        *integer = (int8_t)read;
+        return octets == 1;
+    case 0x60:
+        *integer = (int64_t)read;
+        return octets == 2;
+    case 0x61:
+        *integer = (int16_t)read;
+        return octets == 2;
+    case 0x70:
+        *integer = (int64_t)read;
+        return octets == 4;
+    case 0x71:
+        *integer = (int32_t)read;
+        return octets == 4;
+    case 0x80:
+        *integer = (int64_t)read;
+        return octets == 8 && *integer >= 0;
+    case 0x81:
+        *integer = (int64_t)read;
+        return octets == 8;
+    default:
+        return 0;
+    }
+}
+
+PyDoc_STRVAR(integers_doc,
+    "integers(raw, skip, lengths, names) -> list or None\n\n"
+    "(first, count, integer) of messages in a row with the same integer in the application-property that is the\n"
+    "only one of `names`. None where the twin has to look: some message does not have it, as an integer.");
+
+static PyObject *integers(PyObject *module, PyObject *arguments) {
+    Py_buffer raw, lengths;
+    Py_ssize_t skip, first = 0;
+    PyObject *names, *found = NULL;
+    Wanted wanted = {.count = 0};
+    if (!PyArg_ParseTuple(arguments, "y*ny*O!:integers", &raw, &skip, &lengths, &PyTuple_Type, &names)) return NULL;
+    if (skip < 0)
+        PyErr_SetString(PyExc_ValueError, "the octets in front of a message are not counted");
+    else if (PyTuple_GET_SIZE(names) != 1)
+        PyErr_SetString(PyExc_ValueError, "one name");
+    else if (take_wanted(names, &wanted))
+        found = PyList_New(0);
+    Py_ssize_t count = lengths.len / (Py_ssize_t)sizeof(uint32_t), left = raw.len;
+    Octets at = raw.buf;
+    uint8_t key[MAX_KEY];
+    int64_t last = 0, next = 0;
+    for (Py_ssize_t message = 0; found != NULL && message <= count; message++) {
+        uint32_t length = message < count ? ((const uint32_t *)lengths.buf)[message] : 0;
+        if (message < count && (length > left || length < skip)) {
+            PyErr_SetString(PyExc_ValueError, "the lengths are not those of the run's messages");
+            Py_CLEAR(found);
+            break;
+        }
+        if (message < count && !integer_of_key(key, write_key(at + skip, at + length, &wanted, key), &next)) {
+            Py_SETREF(found, Py_NewRef(Py_None));
+            break;
+        }
+        if (message && (message == count || next != last)) {
+            PyObject *one = Py_BuildValue("(nnL)", first, message - first, (long long)last);
+            if (one == NULL || PyList_Append(found, one) < 0) Py_CLEAR(found);
+            Py_XDECREF(one);
+            first = message;
+        }
+        last = next;
+        at += length;
+        left -= length;
+    }
+    release_wanted(&wanted);
+    PyBuffer_Release(&raw);
+    PyBuffer_Release(&lengths);
+    return found;
+}
+
 static PyMethodDef FUNCTIONS[] = {
+    {"integers", integers, METH_VARARGS, integers_doc},
     {"property_keys", property_keys, METH_VARARGS, property_keys_doc},
     {NULL, NULL, 0, NULL},
 };

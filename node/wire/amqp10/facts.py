@@ -21,7 +21,7 @@ from node.wire.amqp10.messages import (
     properties_of_head,
     sections_in,
 )
-from node.wire.amqp10.native import NATIVE_PROPERTY_KEYS
+from node.wire.amqp10.native import NATIVE_INTEGERS, NATIVE_PROPERTY_KEYS
 from node.wire.amqp10.sections import header_of
 from node.wire.amqp10.values import AmqpValue, DecimalOctets
 
@@ -102,6 +102,15 @@ def property_keys(run: Run, names: tuple[str, ...]) -> list[tuple[int, int, byte
         return None
     wanted = tuple([name.encode("utf-8", "surrogatepass") for name in names])
     return NATIVE_PROPERTY_KEYS(run.raw, run.skip, run.each_length(), wanted)
+
+
+def property_integers(run: Run, name: str) -> list[tuple[int, int, int]] | None:
+    """(first, count, integer) of messages in a row with the same integer in the application-property with
+    this name; None where C has not found one in each.
+    """
+    if NATIVE_INTEGERS is None:
+        return None
+    return NATIVE_INTEGERS(run.raw, run.skip, run.each_length(), (name.encode("utf-8", "surrogatepass"),))
 
 
 def properties_of_key(key: bytes, names: tuple[str, ...]) -> dict[str, AmqpValue]:

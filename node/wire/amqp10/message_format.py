@@ -25,7 +25,7 @@ from node.refusal import PreconditionFailedError
 from node.wire.amqp091.message_format import Amqp091Format
 from node.wire.amqp10 import deaths, requests
 from node.wire.amqp10.encoding import encode_amqp
-from node.wire.amqp10.facts import Amqp10Facts, properties_of_key, property_keys
+from node.wire.amqp10.facts import Amqp10Facts, properties_of_key, property_integers, property_keys
 from node.wire.amqp10.from_amqp091 import run_from_amqp091
 from node.wire.amqp10.messages import (
     X_BCC,
@@ -93,7 +93,7 @@ class Amqp10Format:
         return found
 
     def told_integers(self, run: Run, name: str) -> list[tuple[int, int, int]] | None:
-        return None
+        return property_integers(run, name)
 
     def told_headers(self, run: Run, names: tuple[str, ...]) -> ToldHeaders | None:
         keys = property_keys(run, names)
