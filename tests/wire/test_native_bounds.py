@@ -25,6 +25,8 @@ def read(octets, skip, lengths):
         built.routing_keys(octets, lengths)
     reading.asked(octets, skip, lengths)
     reading.header_keys(octets, skip, lengths, (b"n", b"attempt", b"x-delay"))
+    reading.integers(octets, skip, lengths, (b"n",))
+    reading.offsets(octets, skip, lengths, 1, 7)
     for number in (0, 6, 8, 13):
         reading.texts(octets, skip, lengths, number)
 
@@ -70,6 +72,7 @@ for _ in range(20000):
     cut = bytes(data[: chance.randrange(1, len(data) + 1)])
     for octets in (cut, bytes(data)):
         application.property_keys(octets, 0, array("I", [len(octets)]), (b"n", b"kind"))
+        application.integers(octets, 0, array("I", [len(octets)]), (b"n",))
 """
 
 

@@ -283,7 +283,114 @@ static PyObject *integers(PyObject *module, PyObject *arguments) {
     return found;
 }
 
+/* -- messages with their places in a stream (rewriting.py) ------------------------------------------------- */
+
+#define OFFSET_NAME "\x0fx-stream-offset"
+
+enum { OFFSET_FIELD = 25, ADDED = 4 + OFFSET_FIELD, MAX_FIELDS = 16 };
+
+/* Whether the table between the positions has distinct names, none of them that of the offset. Returns 0 where the
+ * twin has to look. */
+static int is_open(Octets at, Octets end) {
+    Octets names[MAX_FIELDS];
+    for (int count = 0; at < end; count++) {
+        if (count == MAX_FIELDS || at[0] >= end - at - 1 || is_text(at + 1, at[0], "x-stream-offset")) return 0;
+        for (int before = 0; before < count; before++)
+            if (!memcmp(names[before], at, (size_t)at[0] + 1)) return 0;
+        names[count] = at;
+        Octets value = at + 1 + at[0];
+        int width = width_of(*value);
+        if (width < 0 && !memchr("SxFA", *value, 4)) return 0;
+        at = width < 0 ? sized_end(value + 1, end) : value + 1 + width;
+        if (at == NULL || at > end) return 0;
+    }
+    return 1;
+}
+
+static uint8_t *put(uint8_t *to, Octets from, Octets end) {
+    memcpy(to, from, (size_t)(end - from));
+    return to + (end - from);
+}
+
+static uint8_t *put_u32(uint8_t *to, uint32_t number) {
+    for (int shift = 24; shift >= 0; shift -= 8) *to++ = (uint8_t)(number >> shift);
+    return to;
+}
+
+/* Write the content up to `end` with its place as the last header. Returns the position behind; NULL where the twin
+ * has to look. */
+static uint8_t *put_with_offset(uint8_t *to, Octets content, Octets end, int channel, uint64_t offset) {
+    List list;
+    if (!find_properties(content, (size_t)(end - content), &list)) return NULL;
+    Octets flags = content + FRAME_SIZE + HEADER_FIXED, table = list.at[HEADERS], table_end = NULL;
+    if (table != NULL && (table_end = sized_end(table, list.end), !is_open(table + 4, table_end))) return NULL;
+    Octets behind = list.end;
+    for (int number = PROPERTIES - 1; number > HEADERS; number--)
+        if (list.at[number] != NULL) behind = list.at[number];
+    *to++ = FRAME_HEADER;
+    *to++ = (uint8_t)(channel >> 8);
+    *to++ = (uint8_t)channel;
+    to = put_u32(to, u32_at(content + 3) + (table == NULL ? ADDED : OFFSET_FIELD));
+    to = put(to, content + FRAME_SIZE, flags);
+    *to++ = flags[0] | 0x80 >> HEADERS;
+    *to++ = flags[1];
+    to = put(to, flags + 2, table == NULL ? behind : table);
+    to = put_u32(to, (table == NULL ? 0 : u32_at(table)) + OFFSET_FIELD);
+    if (table != NULL) to = put(to, table + 4, table_end);
+    to = put(to, (Octets)OFFSET_NAME "l", (Octets)OFFSET_NAME "l" + OFFSET_FIELD - 8);
+    to = put_u32(put_u32(to, (uint32_t)(offset >> 32)), (uint32_t)offset);
+    to = put(to, behind, list.end);
+    *to++ = FRAME_END;
+    return put(to, list.end + 1, end);
+}
+
+PyDoc_STRVAR(offsets_doc,
+    "offsets(raw, skip, lengths, channel, first) -> (octets, lengths, largest content header frame) or None\n\n"
+    "The messages of a run with their places, from `first` on, in the header x-stream-offset. Method frames go with\n"
+    "the messages that have their own. None where the twin has to look.");
+
+static PyObject *offsets(PyObject *module, PyObject *arguments) {
+    Run run;
+    int channel;
+    long long first;
+    if (!PyArg_ParseTuple(arguments, "y*ny*iL:offsets", &run.raw, &run.skip, &run.lengths, &channel, &first))
+        return NULL;
+    PyObject *octets = NULL, *lengths = NULL, *found = NULL;
+    if (check_run(&run)) {
+        octets = PyBytes_FromStringAndSize(NULL, run.raw.len + ADDED * (Py_ssize_t)run.count);
+        lengths = PyBytes_FromStringAndSize(NULL, run.lengths.len);
+    }
+    if (octets != NULL && lengths != NULL) {
+        Octets at = (Octets)run.raw.buf;
+        uint8_t *to = (uint8_t *)PyBytes_AS_STRING(octets), *begin = to;
+        size_t largest = 0;
+        for (size_t message = 0; to != NULL && message < run.count; message++) {
+            Octets content = at + skip_at(&run, at), end = at + lengths_of(&run)[message];
+            begin = to;
+            if (run.skip == OWN_METHODS) to = put(to, at, content);
+            size_t own = (size_t)(to - begin);
+            to = put_with_offset(to, content, end, channel, (uint64_t)first + message);
+            if (to == NULL) break;
+            uint32_t length = (uint32_t)(to - begin);
+            memcpy(PyBytes_AS_STRING(lengths) + message * sizeof length, &length, sizeof length);
+            size_t header = u32_at(begin + own + 3) + OVERHEAD;
+            if (header > largest) largest = header;
+            at = end;
+        }
+        if (to == NULL)
+            found = Py_NewRef(Py_None);
+        else if (_PyBytes_Resize(&octets, (char *)to - PyBytes_AS_STRING(octets)) == 0)
+            found = Py_BuildValue("(OOn)", octets, lengths, (Py_ssize_t)largest);
+    }
+    Py_XDECREF(octets);
+    Py_XDECREF(lengths);
+    PyBuffer_Release(&run.raw);
+    PyBuffer_Release(&run.lengths);
+    return found;
+}
+
 static PyMethodDef FUNCTIONS[] = {
+    {"offsets", offsets, METH_VARARGS, offsets_doc},
     {"integers", integers, METH_VARARGS, integers_doc},
     {"header_keys", header_keys, METH_VARARGS, header_keys_doc},
     {"asked", asked, METH_VARARGS, asked_doc},

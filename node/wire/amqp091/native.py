@@ -1,8 +1,8 @@
 """The functions of `_contents.c` and `_properties.c`, where they were built; None elsewhere.
 
 Each has a twin in Python, which runs without it: `PublishPath`, `codec.encode_deliveries`, and in `contents`
-`body_sizes`, `asked_in`, `texts_in`, `header_keys` and `routing_keys`. What `integers` tells, the keys of
-`header_keys` tell, too.
+`body_sizes`, `asked_in`, `texts_in`, `header_keys` and `routing_keys`; that of `offsets` is
+`rewriting.with_offsets`. What `integers` tells, the keys of `header_keys` tell, too.
 """
 
 from __future__ import annotations
@@ -54,6 +54,11 @@ messages with the same integer in this header; None where some message does not 
 integer.
 """
 
+Offsets = Callable[[RawOctets, int, "array[int]", int, int], tuple[bytes, bytes, int] | None]
+"""(octets, octets of the method frame, lengths, channel, first) -> (octets, lengths, largest content header
+frame) of the messages with their places in a stream, from `first` on; None where the twin has to look.
+"""
+
 NO_HEADERS: Final = b"h"
 """The key of messages that have none of the headers."""
 
@@ -76,4 +81,5 @@ NATIVE_DELIVERIES: Final[Deliveries | None] = getattr(_CONTENTS, "deliveries", N
 NATIVE_ASKED: Final[AskedIn | None] = getattr(_PROPERTIES, "asked", None)
 NATIVE_HEADER_KEYS: Final[HeaderKeys | None] = getattr(_PROPERTIES, "header_keys", None)
 NATIVE_INTEGERS: Final[Integers | None] = getattr(_PROPERTIES, "integers", None)
+NATIVE_OFFSETS: Final[Offsets | None] = getattr(_PROPERTIES, "offsets", None)
 NATIVE_TEXTS: Final[TextsIn | None] = getattr(_PROPERTIES, "texts", None)

@@ -19,6 +19,7 @@ from node.wire.amqp091.contents import PROPERTIES_AT, content_header_end
 from node.wire.amqp091.fields import join_table, split_table
 from node.wire.amqp091.header_tables import ANY_NUMBER
 from node.wire.amqp091.methods import FRAME_HEADER
+from node.wire.amqp091.native import NATIVE_OFFSETS
 from node.wire.amqp091.primitives import SHORT
 from node.wire.amqp091.properties import PROPERTY_FLAGS, Traits, check_properties, property_places
 
@@ -120,6 +121,11 @@ def with_lease(run: Run, bookmark: str, until: int | None) -> Run:
 
 def with_offsets(run: Run, first: int) -> Run:
     """The messages with their places in a stream, from `first` on, in headers."""
+    told = None
+    if NATIVE_OFFSETS is not None:
+        told = NATIVE_OFFSETS(run.raw, run.skip, run.each_length(), run.channel, first)
+    if told is not None:
+        return _with_octets(run, *told)
     remember = lru_cache(maxsize=_REMEMBERED)(_around_offset)
 
     def change(index: int, properties: bytes) -> bytes:
@@ -127,6 +133,23 @@ def with_offsets(run: Run, first: int) -> Run:
         return before + _OFFSET.pack(first + index) + behind
 
     return _with_each(run, change)
+
+
+def _with_octets(run: Run, octets: bytes, lengths: bytes, largest_header: int) -> Run:
+    """The run with the messages that are end to end in the octets. It takes the traits of the first one."""
+    start = method_octets(octets, 0) if run.routing_key is None else 0
+    header_end = content_header_end(octets, start)
+    traits = check_properties(octets[start + PROPERTIES_AT : header_end - 1], ANY_NUMBER)
+    return replace(
+        run,
+        persistent=traits.persistent,
+        special=traits.special,
+        skip=min(run.skip, 0),
+        stride=0,
+        lengths=array("I", lengths),
+        largest_frame=max(run.largest_frame, largest_header),
+        raw=octets,
+    )
 
 
 def _around_offset(properties: bytes) -> tuple[bytes, bytes]:
