@@ -191,9 +191,10 @@ class Leases:
 
     def lapse(self, now: int) -> list[tuple[int, list[Range]]]:
         """End leases whose deadline has come, up to a bound for one step. Returns (front end, the messages
-        still under the lease) for each. Messages with a later deadline stay under their lease.
+        still under its leases), once for each front end. Messages with a later deadline stay under their
+        lease.
         """
-        found: list[tuple[int, list[Range]]] = []
+        found: dict[int, list[Range]] = {}
         steps = 0
         while steps < STEP_RANGES and self.wake <= now:
             _, token = heappop(self._deadlines)
@@ -202,16 +203,24 @@ class Leases:
             due, looked_at = self._look(lease, now)
             steps += looked_at
             if due:
-                self.end(due)
-                self.lapsing.update(due)
-                found.append((lease.front_end, due))
-        return found
+                found.setdefault(lease.front_end, []).extend(due)
+        lapsed = [(front_end, merged(due)) for front_end, due in found.items()]
+        for _, due in lapsed:
+            self.end(due)
+            self.lapsing.update(due)
+        return lapsed
 
     def _look(self, lease: Lease, now: int) -> tuple[list[Range], int]:
         """The messages under the lease whose deadline has come, and the number of ranges looked at, one at
         least. Sets the time of the next look.
         """
-        due, rest, later = list[Range](), list[Range](), NO_DEADLINE
+        whole = not self._renewed and self._left[lease.token] == count_of(lease.ranges)
+        if whole and lease.deadline <= now:
+            # None of them has been settled, given back or renewed.
+            due = merged(lease.ranges)
+            lease.ranges.clear()
+            return due, len(due)
+        due, rest, later = [], list[Range](), NO_DEADLINE
         for low, high, current in [span for one in lease.ranges for span in self._tokens.spans(*one)]:
             for first, last, deadline in self._renewed.cover(low, high, lease.deadline):
                 if current != lease.token:

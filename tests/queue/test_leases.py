@@ -61,10 +61,29 @@ def test_a_step_lets_a_bounded_number_lapse() -> None:
     leases = Leases()
     for number in range(2 * STEP_RANGES):
         leases.begin(A, 1, number + 1, [(2 * number, 2 * number)], 10)
-    assert len(leases.lapse(10)) == STEP_RANGES
+    first, then = (
+        [(2 * number, 2 * number) for number in range(begin, begin + STEP_RANGES)]
+        for begin in (0, STEP_RANGES)
+    )
+    assert leases.lapse(10) == [(A, first)]
     assert leases.wake <= 10
-    assert len(leases.lapse(10)) == STEP_RANGES
+    assert leases.lapse(10) == [(A, then)]
     assert leases.wake == NO_DEADLINE
+
+
+def test_leases_that_lapse_at_once_end_together_for_each_front_end() -> None:
+    leases = Leases()
+    for number in range(1, 10):
+        leases.begin(A if number % 3 else B, 1, number, [(number, number)], 10)
+    leases.begin(A, 1, 20, [(10, 14)], 10)
+    leases.end([(11, 12)])
+    leases.renew([(14, 14)], 30)
+    assert dict(leases.lapse(10)) == {
+        A: [(1, 2), (4, 5), (7, 8), (10, 10), (13, 13)],
+        B: [(3, 3), (6, 6), (9, 9)],
+    }
+    assert (len(leases), leases.wake) == (1, 30)
+    assert leases.lapse(30) == [(A, [(14, 14)])]
 
 
 def test_deadlines_of_leases_that_are_over_are_not_kept() -> None:
