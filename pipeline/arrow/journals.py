@@ -17,9 +17,8 @@ from pipeline.journal.damage import DamageError
 from pipeline.journal.layout import RECORD_NAMES, Record
 from pipeline.journal.operations import Publish
 from pipeline.journal.rows import MessageRow, columns_of
-from pipeline.journal.segments import FileOctets, Segment, SegmentReader
+from pipeline.journal.segments import FileOctets, RecordReader, Segment, SegmentReader
 from pipeline.journal.tables import (
-    DECODED,
     Arrivals,
     entries_of_queues,
     guarded_rows,
@@ -76,7 +75,7 @@ class _Target(NamedTuple):
 class EntryBatches:
     """Makes batches of the messages in the entries of a segment."""
 
-    def __init__(self, reader: SegmentReader, names: Sequence[str]) -> None:
+    def __init__(self, reader: RecordReader, names: Sequence[str]) -> None:
         """Raises KeyError for an unknown column."""
         self._reader, self._names = reader, list(names)
         self._wanted = frozenset(names)
@@ -159,7 +158,7 @@ class EntryBatches:
     def _regular(
         self, entries: Sequence[_Entry], stored: Sequence[StoredRun], located: LocatedMessages
     ) -> Any:
-        found = located.columns(self._wanted, stored, DECODED)
+        found = located.columns(self._wanted, stored)
         targets, messages, places = _spread(entries, located)
         if messages is not None:
             found = {name: one.take(pa.array(messages)) for name, one in found.items()}

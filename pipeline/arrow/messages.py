@@ -67,11 +67,9 @@ class LocatedMessages:
     key_ends: Any
     regular: Any
 
-    def columns(
-        self, names: Collection[str], stored: Sequence[StoredRun], listed: Collection[str] = LISTED
-    ) -> dict[str, Any]:
-        """Of the named columns those that the octets tell, where all runs are regular. Property lists are
-        decoded for the columns in `listed`. Raises MalformedError, pyarrow.ArrowInvalid.
+    def columns(self, names: Collection[str], stored: Sequence[StoredRun]) -> dict[str, Any]:
+        """Of the named columns those that the octets tell, where all runs are regular. Raises MalformedError,
+        pyarrow.ArrowInvalid.
         """
         found: dict[str, Any] = {}
         if "raw" in names:
@@ -79,9 +77,9 @@ class LocatedMessages:
         if "body" in names:
             begins = np.minimum(self.heads + _FRAME_HEAD, self.ends)
             found["body"] = self.octets.parts(begins, np.maximum(self.ends - 1, begins))
-        if any(name in listed for name in names):
-            lists = self.octets.parts(self.starts + _PROPERTIES_AT, self.heads - 1)
-            found |= property_columns(lists)._asdict()
+        if not LISTED.isdisjoint(names):
+            lists = property_columns(self.octets, self.starts + _PROPERTIES_AT, self.heads - 1)
+            found |= lists._asdict()
         if "routing_key" in names:
             found["routing_key"] = self._routing_keys(stored)
         return {name: one for name, one in found.items() if name in names}

@@ -20,6 +20,11 @@ _WIDTHS: Final = {"octet": 1, "time": 8}
 _LENGTHS: Final = {"text": 1, "table": 4}
 """The octets of a number, and those of the length in front of octets."""
 
+_LOOKED_AT: Final = 256
+"""So many lists, about, tell whether lists are decoded once for all that are equal: publishers mostly repeat
+them, and where they do not, it would be in vain to look for equal ones.
+"""
+
 
 class PropertyColumns(NamedTuple):
     """The columns of property lists."""
@@ -28,36 +33,49 @@ class PropertyColumns(NamedTuple):
     headers: Any
 
 
-def property_columns(lists: Any) -> PropertyColumns:
-    """The columns of an array of property lists, of two octets at least. Raises MalformedError."""
-    if not len(lists):
+def property_columns(octets: SlicedOctets, starts: Any, ends: Any) -> PropertyColumns:
+    """The columns of property lists, of two octets at least, between these places. Raises MalformedError."""
+    count = len(starts)
+    if not count:
         return PropertyColumns(properties_array([]), headers_array([]))
-    places = None
-    if len(lists) > 1:
-        # Publishers mostly repeat them.
-        encoded = lists.dictionary_encode()
-        if len(encoded.dictionary) < len(lists):
-            lists, places = encoded.dictionary, encoded.indices
-    columns = _columns(lists)
-    return columns if places is None else PropertyColumns(*(one.take(places) for one in columns))
+    if not _often_repeated(octets, starts, ends):
+        return _columns(octets, starts, ends)
+    encoded = octets.parts(starts, ends).dictionary_encode()
+    columns = _columns(*_laid_out(encoded.dictionary))
+    return PropertyColumns(*(one.take(encoded.indices) for one in columns))
 
 
-def _columns(lists: Any) -> PropertyColumns:
-    walk = _Walk.of(lists)
+def _often_repeated(octets: SlicedOctets, starts: Any, ends: Any) -> bool:
+    """Whether the same lists seem to come again and again, by a look at some of them."""
+    some = slice(None, None, len(starts) // _LOOKED_AT + 1)
+    looked_at = octets.parts(starts[some], ends[some])
+    return 2 * len(looked_at.unique()) <= len(looked_at)
+
+
+def _laid_out(lists: Any) -> tuple[SlicedOctets, Any, Any]:
+    _, offsets, data = lists.buffers()
+    places = np.frombuffer(offsets, np.int32)[lists.offset : lists.offset + len(lists) + 1].astype(np.int64)
+    octets = SlicedOctets(memoryview(data)[places[0] : places[-1]])
+    places -= places[0]
+    return octets, places[:-1], places[1:]
+
+
+def _columns(octets: SlicedOctets, starts: Any, ends: Any) -> PropertyColumns:
+    walk, count = _Walk.of(octets, starts, ends), len(starts)
     try:
         properties = pa.StructArray.from_arrays(_fields(walk), fields=list(ARROW_PROPERTIES))
         headers = _headers(walk)
     except pa.ArrowInvalid:
         # Somewhere is a text that is no UTF-8.
         walk.rare[:] = True
-        properties, headers = pa.nulls(len(lists), ARROW_PROPERTIES), pa.nulls(len(lists), HEADERS_TYPE)
+        properties, headers = pa.nulls(count, ARROW_PROPERTIES), pa.nulls(count, HEADERS_TYPE)
     rare = np.flatnonzero(walk.rare)
     if not len(rare):
         return PropertyColumns(properties, headers)
-    decoded = [amqp091.properties_of(one) for one in lists.take(pa.array(rare)).to_pylist()]
+    decoded = [amqp091.properties_of(one) for one in octets.parts(starts[rare], ends[rare]).to_pylist()]
     own = properties_array([one for one, _ in decoded]), headers_array([one for _, one in decoded])
-    order = np.arange(len(lists))
-    order[rare] = len(lists) + np.arange(len(rare))
+    order = np.arange(count)
+    order[rare] = count + np.arange(len(rare))
     both = zip((properties, headers), own, strict=True)
     return PropertyColumns(*(pa.concat_arrays(pair).take(pa.array(order)) for pair in both))
 
@@ -77,15 +95,10 @@ class _Walk:
     header_ends: Any
 
     @classmethod
-    def of(cls, lists: Any) -> _Walk:
-        _, offsets, data = lists.buffers()
-        places = np.frombuffer(offsets, np.int32)[lists.offset : lists.offset + len(lists) + 1]
-        places = places.astype(np.int64)
-        octets = SlicedOctets(memoryview(data)[places[0] : places[-1]])
-        places -= places[0]
-        flags = octets.numbers(places[:-1], 2)
-        none = np.zeros((2, len(lists)), np.int64)
-        return cls(octets, flags, places[:-1] + 2, places[1:], flags & _MORE_FLAGS != 0, *none)
+    def of(cls, octets: SlicedOctets, starts: Any, ends: Any) -> _Walk:
+        flags = octets.numbers(starts, 2)
+        none = np.zeros((2, len(starts)), np.int64)
+        return cls(octets, flags, starts + 2, ends, flags & _MORE_FLAGS != 0, *none)
 
     def has(self, number: int) -> Any:
         """Which lists have the property with this number, as far as they are not rare."""

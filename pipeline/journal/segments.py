@@ -28,7 +28,8 @@ from pipeline.journal.layout import (
 )
 
 _SUFFIX: Final = ".segment"
-_BLOCK: Final = 4 << 20
+_BLOCK: Final = 1 << 20
+"""Octets that are read at once: few enough to be in the cache of the processor while they are looked at."""
 _LOST_BY_DISK: Final = (errno.EIO, errno.EBADMSG)
 
 
@@ -185,6 +186,19 @@ def read_or_lost(octets: Octets, offset: int, length: int) -> bytes:
         if error.errno not in _LOST_BY_DISK:
             raise
         return b""
+
+
+class RecordReader(Protocol):
+    """Has records of a segment."""
+
+    @property
+    def segment(self) -> Segment: ...
+
+    def records(self) -> Iterator[Record]:
+        """The records in order. Raises DamageError, OSError."""
+
+    def note(self, offset: int, end: int, kind: str, damage: str) -> None:
+        """Note damage. Raises DamageError where it is not to be reported."""
 
 
 class SegmentReader:

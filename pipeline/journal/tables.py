@@ -32,16 +32,16 @@ from pipeline.journal.operations import (
 )
 from pipeline.journal.raft import MEMBERSHIP, NORMAL, Members, command_names, members_in, snapshot_in, vote_in
 from pipeline.journal.rows import EntryRow, MessageRow, OperationRow, RaftRow
-from pipeline.journal.segments import FileOctets, Octets, Segment, SegmentReader
-from pipeline.message.runs import PERSISTENT, bookmark_of, content_of, messages_of
+from pipeline.journal.segments import FileOctets, Octets, RecordReader, Segment, SegmentReader
+from pipeline.message.runs import PERSISTENT, body_of, bookmark_of, content_of, messages_of
 from pipeline.message.text import shown_text
 from pipeline.octets.cursor import MalformedError
 
 CATALOG: Final = 0
 """The partition of the catalog."""
 
-DECODED: Final = frozenset(("properties", "headers", "body"))
-"""The columns of messages for which a message is decoded."""
+_LISTED: Final = frozenset(("properties", "headers"))
+"""The columns for which the property lists of messages are decoded."""
 
 _EVERYTHING: Final = frozenset(MessageRow._fields)
 _ENTRY_KINDS: Final = {NORMAL: "normal", MEMBERSHIP: "membership"}
@@ -140,7 +140,7 @@ def _drained(reader: SegmentReader) -> list[Damage]:
     return found
 
 
-def guarded_rows(reader: SegmentReader, record: Record, rows: Iterator[_Row]) -> Iterator[_Row]:
+def guarded_rows(reader: RecordReader, record: Record, rows: Iterator[_Row]) -> Iterator[_Row]:
     """The rows of a record; content that is malformed is damage. Raises DamageError where that is not to be
     reported.
     """
@@ -154,7 +154,7 @@ def _is_of_queues(record: Record) -> bool:
     return record.holds_entry and record.partition != CATALOG and record.entry_kind == NORMAL
 
 
-def entries_of_queues(reader: SegmentReader) -> Iterator[Record]:
+def entries_of_queues(reader: RecordReader) -> Iterator[Record]:
     """The records with entries of queues. Raises DamageError, OSError."""
     return filter(_is_of_queues, reader.records())
 
@@ -220,9 +220,8 @@ def _of_publish(
     place: tuple[Any, ...] = (segment.node, segment.number, record.offset, RECORD_NAMES[record.kind])
     log = (record.partition, record.log_index, record.term)
     persistent = bool(publish.flags & PERSISTENT)
-    decodes = not wanted.isdisjoint(DECODED)
     for sequence, message in enumerate(messages_of(data, publish), first):
-        content = content_of(publish.format, message.raw) if decodes else (None, None, None)
+        content = _content(publish.format, message.raw, wanted)
         raw = message.raw if "raw" in wanted else None
         key = shown_text(message.routing_key)
         for queue in publish.queues:
@@ -230,6 +229,13 @@ def _of_publish(
             name = (bookmark_of(queue, sequence), queue, sequence, time)
             kind = (exchange, key, persistent, publish.format)
             yield MessageRow._make((*place, *log, *name, *kind, *content, raw))
+
+
+def _content(format: int, raw: bytes, wanted: frozenset[str]) -> tuple[Any, Any, Any]:
+    """The properties, headers and body of a message, as far as they are wanted. Raises MalformedError."""
+    if not wanted.isdisjoint(_LISTED):
+        return content_of(format, raw)
+    return None, None, body_of(format, raw) if "body" in wanted else None
 
 
 def time_of(sequence: int, spans: Collection[tuple[int, int, int]]) -> int | None:
