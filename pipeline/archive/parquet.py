@@ -15,7 +15,8 @@ import pyarrow as pa
 from pyarrow import compute, parquet
 
 from pipeline.archive.job import WrittenFile
-from pipeline.arrow.columns import arrow_schema, record_batch
+from pipeline.archive.reading import batches_of_piece
+from pipeline.arrow.columns import arrow_schema
 from pipeline.log.rows import TOPIC_COLUMNS
 from pipeline.sources.message_log import MessageSource, Piece
 
@@ -31,6 +32,12 @@ CODECS: Final = ("zstd", "snappy", "none")
 _GROUP_OCTETS: Final = 32 << 20
 _GROUP_ROWS: Final = 1 << 20
 _MEASURED: Final = ("bookmark", "sequence", "time")
+_RANGED: Final = (*_MEASURED, "partition", "exchange", "routing_key")
+"""The columns of whose pages readers get the lowest and the highest value: those that conditions name."""
+
+_SINGLE: Final = ("bookmark", "sequence", "body", "raw")
+"""The columns whose values mostly come once: a dictionary of them is built and thrown away."""
+
 _STRANGE: Final = re.compile(r"[^A-Za-z0-9._]")
 
 
@@ -50,8 +57,7 @@ class WritesPiece:
         """The files of a piece. No table has them yet. Raises as the source, and OSError."""
         writers: dict[tuple[str, int | None], _Writer] = {}
         try:
-            for rows in self._source.read(piece, self._columns):
-                batch = record_batch(TOPIC_COLUMNS, rows)
+            for batch in batches_of_piece(self._source, piece, self._columns):
                 for (queue, day), part in _by_queue_and_day(batch):
                     if (queue, day) not in writers:
                         writers[queue, day] = _Writer(self._directory, queue, day, self._codec)
@@ -66,13 +72,16 @@ class WritesPiece:
 def _by_queue_and_day(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int | None], pa.Table]]:
     days = compute.floor(compute.divide(compute.cast(batch["time"], pa.float64()), float(DAY_MS)))
     table = pa.Table.from_batches([batch]).append_column(DAY, compute.cast(days, pa.int32()))
+    # Mostly the messages of a batch are all of one queue and one day, which takes no look at their pairs.
+    alone = [compute.unique(table[name]) for name in PARTITIONED_BY]
+    if all(len(one) == 1 for one in alone):
+        queue, day = (one[0].as_py() for one in alone)
+        yield (queue, day), table.drop_columns(list(PARTITIONED_BY))
+        return
     groups = table.select(list(PARTITIONED_BY)).group_by(list(PARTITIONED_BY)).aggregate([]).to_pylist()
     for group in groups:
-        part = table
-        if len(groups) > 1:
-            day = compute.is_null(table[DAY]) if group[DAY] is None else compute.equal(table[DAY], group[DAY])
-            wanted = compute.and_kleene(compute.equal(table[QUEUE], group[QUEUE]), day)
-            part = table.filter(wanted)
+        day = compute.is_null(table[DAY]) if group[DAY] is None else compute.equal(table[DAY], group[DAY])
+        part = table.filter(compute.and_kleene(compute.equal(table[QUEUE], group[QUEUE]), day))
         yield (group[QUEUE], group[DAY]), part.drop_columns(list(PARTITIONED_BY))
 
 
@@ -106,7 +115,10 @@ class _Writer:
             return
         group = pa.concat_tables(self._waiting)
         if self._writer is None:
-            self._writer = parquet.ParquetWriter(self._path, group.schema, compression=self._codec)
+            self._writer = parquet.ParquetWriter(
+                self._path, group.schema, compression=self._codec,
+                use_dictionary=_repeated_columns(group.schema), write_statistics=list(_RANGED),
+            )  # fmt: skip
         self._writer.write_table(group, row_group_size=_GROUP_ROWS)
         self._waiting, self._octets = [], 0
 
@@ -130,6 +142,21 @@ class _Writer:
         if self._writer is not None:
             self._writer.close()
         self._path.unlink(missing_ok=True)
+
+
+def _repeated_columns(schema: pa.Schema) -> list[str]:
+    """The columns of a file that have dictionaries, as Parquet names them: fields of properties by their own
+    names, and the names and values of headers.
+    """
+    found = list[str]()
+    for field in schema:
+        if pa.types.is_struct(field.type):
+            found += [f"{field.name}.{one.name}" for one in field.type]
+        elif pa.types.is_map(field.type):
+            found += [f"{field.name}.key_value.{one}" for one in ("key", "value")]
+        elif field.name not in _SINGLE:
+            found.append(field.name)
+    return found
 
 
 def folder_of(queue: str) -> str:

@@ -9,9 +9,11 @@ from typing import Any, Final, NamedTuple
 
 from pipeline.journal.damage import FAIL
 from pipeline.journal.kinds import OpKind
+from pipeline.journal.layout import Record
 from pipeline.journal.operations import Operation, Publish, batches_in, operations_in
 from pipeline.journal.raft import NORMAL
 from pipeline.journal.rows import MessageRow
+from pipeline.journal.segments import Segment
 from pipeline.journal.states import Key
 from pipeline.journal.tables import messages_of_entry
 from pipeline.message.batches import BATCH_OCTETS, BATCH_ROWS
@@ -102,15 +104,22 @@ class JournalMessages:
 
     def read(self, piece: Piece, columns: Sequence[str]) -> Iterator[Rows]:
         """See `MessageSource`. Queues that no snapshot of the catalog names have their numbers."""
-        entries, aborted, names = piece.place
-        gone = {queue: Numbers(ranges) for queue, ranges in aborted.items()}
-        rows = _rows(self._journals, entries, frozenset(columns))
+        records, gone, names = self.records(piece)
+        rows = _rows(records, frozenset(columns))
         visible = (one for one in rows if not _within(gone.get(one.queue), one.sequence))
         while batch := _taken(visible):
             found: Rows = {name: [getattr(one, name) for one in batch] for name in columns}
             if "queue" in found:
                 found["queue"] = [names.get(number, str(number)) for number in found["queue"]]
             yield found
+
+    def records(
+        self, piece: Piece
+    ) -> tuple[Iterator[tuple[Segment, Record]], dict[int, Numbers], dict[int, str]]:
+        """The records of a piece, the messages in them that never came, by queue, and the names of queues."""
+        entries, aborted, names = piece.place
+        gone = {queue: Numbers(ranges) for queue, ranges in aborted.items()}
+        return records_of(self._journals, entries), gone, names
 
 
 def _taken(rows: Iterator[MessageRow]) -> list[MessageRow]:
@@ -128,10 +137,8 @@ def _within(numbers: Numbers | None, number: int) -> bool:
     return numbers is not None and bool(numbers.within(number, number))
 
 
-def _rows(
-    journals: Journals, entries: Iterable[CommittedEntry], wanted: frozenset[str]
-) -> Iterator[MessageRow]:
-    for segment, record in records_of(journals, entries):
+def _rows(records: Iterable[tuple[Segment, Record]], wanted: frozenset[str]) -> Iterator[MessageRow]:
+    for segment, record in records:
         if record.entry_kind == NORMAL:
             try:
                 yield from messages_of_entry(segment, record, wanted)

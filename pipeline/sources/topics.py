@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from pipeline.log.blocks import Block
 from pipeline.log.client import LogClient
 from pipeline.log.nodes import LogApiError
 from pipeline.log.options import (
@@ -72,10 +73,14 @@ class TopicMessages:
 
     def read(self, piece: Piece, columns: Sequence[str]) -> Iterator[Rows]:
         """See `MessageSource`. Raises MalformedError, too."""
+        topic, blocks = self.blocks(piece)
+        yield from batched(Columns(topic, columns), blocks)
+
+    def blocks(self, piece: Piece) -> tuple[Topic, Iterator[Block]]:
+        """The topic of a piece, and the blocks that have its messages."""
         part = TopicRange(*piece.place)
-        found = Columns(Topic(part.topic, part.partition), columns)
-        blocks = self._client().blocks(self._options.vhost, part.topic, part.first, part.end, part.replicas)
-        yield from batched(found, blocks)
+        asked = (self._options.vhost, part.topic, part.first, part.end, part.replicas)
+        return Topic(part.topic, part.partition), self._client().blocks(*asked)
 
 
 def _number(position: str) -> int:
