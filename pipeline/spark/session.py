@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import atexit
+import marshal
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from importlib.machinery import SourceFileLoader
+from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 from typing import Final
 from zipfile import ZipFile
@@ -20,6 +24,7 @@ from pipeline.spark.journal_source import JournalSource
 from pipeline.spark.topic_source import TopicSource
 
 _LOOPBACK: Final = "127.0.0.1"
+_UNCHECKED: Final = (1).to_bytes(4, "little")
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 
 
@@ -60,13 +65,30 @@ def register(spark: SparkSession) -> None:
     """Register the sources, and send the code of this package to the executors of the session. Their Python
     needs pyarrow, numpy and msgpack.
     """
-    # The driver serves the file to executors from its place for as long as the session lasts.
+    spark.sparkContext.addPyFile(str(packed_package()))
+    spark.dataSource.register(JournalSource)
+    spark.dataSource.register(TopicSource)
+
+
+@cache
+def packed_package() -> Path:
+    """An archive with the sources of this package, and with their code as this release of Python compiles it:
+    Spark begins processes for each query, and each would compile the sources anew. Other releases of Python
+    take the sources.
+    """
+    # The driver serves the file to executors from its place for as long as it has sessions.
     scratch = Path(tempfile.mkdtemp(prefix="quorate-pipeline-"))
     atexit.register(shutil.rmtree, scratch, ignore_errors=True)
     archive = scratch / "quorate-pipeline.zip"
     with ZipFile(archive, "w") as packed:
         for path in sorted(_PACKAGE.rglob("*.py")):
-            packed.write(path, path.relative_to(_PACKAGE.parent))
-    spark.sparkContext.addPyFile(str(archive))
-    spark.dataSource.register(JournalSource)
-    spark.dataSource.register(TopicSource)
+            name = path.relative_to(_PACKAGE.parent)
+            packed.write(path, name)
+            packed.writestr(str(name.with_suffix(".pyc")), _compiled(path))
+    return archive
+
+
+def _compiled(path: Path) -> bytes:
+    """The code of a module in the form of PEP 552, without a check of the source."""
+    code = SourceFileLoader(path.stem, str(path)).get_code(path.stem)
+    return MAGIC_NUMBER + _UNCHECKED + source_hash(path.read_bytes()) + marshal.dumps(code)

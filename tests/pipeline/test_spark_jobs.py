@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from zipimport import zipimporter
 
 import pytest
 from click.testing import CliRunner
@@ -26,7 +27,7 @@ from pipeline.replay.selection import Selection
 from pipeline.replay.staging import StagesPiece
 from pipeline.report.forecast import FEWEST_LEVELS
 from pipeline.sources.topics import TopicMessages
-from pipeline.spark.session import opened
+from pipeline.spark.session import opened, packed_package
 from tests.pipeline.test_spark_archive import publish, stream, table_of
 from tests.pipeline.test_spark_sink import channel, cluster, options
 from tests.processes.nodes import Cluster, until
@@ -41,6 +42,14 @@ def test_a_job_leaves_the_session_of_its_program(spark: Any) -> None:
     with opened("local[1]") as used:
         assert used is spark
     assert spark.range(3).count() == 3
+
+
+def test_executors_need_not_compile_the_package() -> None:
+    """Code that a process compiles itself names the archive as its file."""
+    archive = packed_package()
+    assert archive == packed_package()
+    code: Any = zipimporter(str(archive)).get_code("pipeline")
+    assert code.co_filename == str(ROOT / "pipeline" / "__init__.py")
 
 
 def test_no_task_has_the_password(options: dict[str, str], tmp_path: Path) -> None:
