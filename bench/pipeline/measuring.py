@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,13 +54,16 @@ class Pipeline:
         return str(self.data / f"n{node + 1}")
 
     def rate(self, rows: float, work: Callable[[], Any]) -> float:
-        """Rows for each second of processor time that Spark and its Python workers take for the work."""
+        """Rows for each second of processor time that the work takes: that of Spark, its Python workers, and
+        this process, which is the driver's.
+        """
+        begun = time.process_time()
         with spent_by(self.spark.sparkContext._gateway.proc.pid) as spent:
             work()
-        return rows / spent.seconds
+        return rows / (spent.seconds + time.process_time() - begun)
 
     def noop(self, frame: Any, rows: float) -> float:
-        """Rows that Spark and its Python workers take from a frame for each second of processor time."""
+        """Rows that Spark takes from a frame for each second of processor time, as `rate` counts it."""
         return self.rate(rows, frame.write.format("noop").mode("overwrite").save)
 
     def connect(self) -> pika.BlockingConnection:
