@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from json import JSONDecodeError
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
@@ -54,10 +55,12 @@ def running_master(directory: Path, environment: Mapping[str, str]) -> Iterator[
 
 
 def _alive(url: str) -> int:
-    """How many workers the master at an address has."""
+    """How many workers the master at an address has. A master that starts has its page a moment before the
+    JSON of the page, and answers with the page until then.
+    """
     try:
         with build_opener(ProxyHandler({})).open(url, timeout=10) as page:
             found: int = json.loads(page.read())["aliveworkers"]
             return found
-    except URLError:
+    except (URLError, JSONDecodeError):
         return 0
