@@ -25,6 +25,7 @@ PYSPARK ?=
 PIPELINE_ENVIRONMENT := .venv-pipeline$(addprefix -,$(PYSPARK))
 PIPELINE := $(PIPELINE_ENVIRONMENT)/bin
 PIPELINE_READY := $(PIPELINE_ENVIRONMENT)/.quorate-ready
+PIPELINE_BENCH_READY := $(PIPELINE_ENVIRONMENT)/.quorate-bench-ready
 CLIENTS := .venv-clients/bin
 CLIENTS_READY := .venv-clients/.quorate-ready
 CHECKOUTS ?=
@@ -108,7 +109,7 @@ sim-compiled: $(SIMULATOR_READY) ## the same with quorate and the simulator comp
 bench: $(BENCH_READY) $(COMPILED_READY) ## measure ours, compiled, and, where installed, RabbitMQ (ARGS="--rounds 1 --rows … " adds options)
 	$(AS_COMPILED) $(BIN)/python -m bench $(ARGS)
 
-bench-pipeline: $(PIPELINE_READY) $(COMPILED_READY) ## measure the data pipeline on Spark beside its peers and limits, the nodes compiled (ARGS="--messages 1000000 --rows sources,audits")
+bench-pipeline: $(PIPELINE_BENCH_READY) $(COMPILED_READY) ## measure the data pipeline on Spark beside its peers and limits, the nodes compiled (ARGS="--messages 1000000 --rows sources,audits")
 	$(AS_COMPILED) $(PIPELINE)/python -m bench.pipeline $(ARGS)
 
 conformance: $(READY) ## write docs/conformance.md from the tests' requirement marks
@@ -161,6 +162,10 @@ $(PIPELINE_READY): $(READY) requirements-pipeline.txt
 	$(PIPELINE)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt -r requirements-pipeline.txt
 	$(if $(PYSPARK),$(PIPELINE)/python -m pip install --quiet --disable-pip-version-check pyspark==$(PYSPARK))
 	$(PIPELINE)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(PIPELINE_BENCH_READY): $(PIPELINE_READY) requirements-bench-pipeline.txt
+	$(PIPELINE)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench-pipeline.txt
 	@touch $@
 
 $(CLIENTS_READY): $(READY) requirements-clients.txt

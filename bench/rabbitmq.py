@@ -15,13 +15,16 @@ COLLECT = "[garbage_collect(P) || P <- processes()], ok."
 
 
 class RabbitMQ:
-    """See bench.brokers.Cluster. A quorum queue's leader starts on the node where it was declared."""
+    """See bench.brokers.Cluster. A quorum queue's leader starts on the node where it was declared. `streams`:
+    whether the nodes speak the protocol of streams as well.
+    """
 
     name = "RabbitMQ"
     queue_address = "/amq/queue/%s"
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, streams: bool = False) -> None:
         self._directory = directory
+        self._variables = {"RMQ_DIR": str(directory), "STREAMS": str(int(streams))}
 
     @staticmethod
     def installed() -> bool:
@@ -51,6 +54,10 @@ class RabbitMQ:
     def address(self, node: int) -> Address:
         return Address("127.0.0.1", 5681 + node)
 
+    def stream_address(self, node: int) -> Address:
+        """Where the node listens for clients of streams."""
+        return Address("127.0.0.1", 5551 + node)
+
     def pid(self, node: int) -> int:
         return int((self._directory / f"r{node + 1}.pid").read_text())
 
@@ -65,8 +72,7 @@ class RabbitMQ:
             self._control(node, "eval", COLLECT)
 
     def _script(self, name: str, **variables: str) -> None:
-        environment = os.environ | {"RMQ_DIR": str(self._directory)} | variables
-        self._run([str(HERE / name)], environment)
+        self._run([str(HERE / name)], os.environ | self._variables | variables)
 
     def _control(self, node: int, *words: str) -> None:
         program = max(PROGRAMS.glob("rabbitmq_server-*/sbin/rabbitmqctl"))

@@ -14,9 +14,11 @@ from pyspark.sql import SparkSession
 from bench.load import build
 from bench.pipeline.measuring import ROUNDS, Pipeline, fill_streams
 from bench.pipeline.memory_source import MemorySource
+from bench.pipeline.micro_batches import batches
 from bench.pipeline.nodes import audits, beside_publishers, plans, sinks, takes
-from bench.pipeline.resources import cores
+from bench.pipeline.resources import cores, memory
 from bench.pipeline.sources import archives, sources
+from bench.pipeline.stream_clients import streams_of_rabbitmq
 from bench.pipeline.table import Measured, markdown
 from bench.quorate import Quorate
 from pipeline.log.options import PASSWORD_VARIABLE
@@ -26,8 +28,11 @@ from replication.journal import log as compiled_or_not
 ROOT = Path(__file__).resolve().parents[2]
 MEASURES: Final[dict[str, Callable[[Pipeline], Iterator[Measured]]]] = {
     "sources": sources,
+    "streams": streams_of_rabbitmq,
     "archives": archives,
     "cores": cores,
+    "memory": memory,
+    "batches": batches,
     "sinks": sinks,
     "beside": beside_publishers,
     "plans": plans,
@@ -48,8 +53,9 @@ def chosen_measures(_: click.Context, __: click.Parameter, value: str | None) ->
 @click.option("--rows", callback=chosen_measures, help="Measurements, with commas between; all without it.")
 @click.option("--messages", default=500_000, show_default=True, type=click.IntRange(100))
 @click.option("--seconds", default=5.0, show_default=True, help="Seconds of each load.")
+@click.option("--planned", default=10_000_000, show_default=True, help="Messages of the stream of `plans`.")
 @click.option("--tasks", default=2, show_default=True, help="Tasks of Spark at a time.")
-def measure_pipeline(rows: list[str], messages: int, seconds: float, tasks: int) -> None:
+def measure_pipeline(rows: list[str], messages: int, seconds: float, planned: int, tasks: int) -> None:
     """Measures sources, sink and audit of the pipeline on three nodes, beside their peers and limits."""
     build()
     # Spark's Python workers import the sources of the bench.
@@ -60,7 +66,9 @@ def measure_pipeline(rows: list[str], messages: int, seconds: float, tasks: int)
         cluster.start()
         try:
             with opened(f"local[{tasks}]") as spark:
-                bench = Pipeline(cluster, Path(directory) / "quorate" / "data", spark, messages, seconds)
+                bench = Pipeline(
+                    cluster, Path(directory) / "quorate" / "data", spark, messages, seconds, planned
+                )
                 found = list(_measured(bench, spark, rows))
         finally:
             cluster.stop()

@@ -12,8 +12,9 @@ from typing import Any, Final
 import pika
 from pyspark.sql import SparkSession
 
+from bench.brokers import Address
 from bench.load import LoadResult, run_load
-from bench.pipeline.processor_time import spent_by
+from bench.pipeline.process_tree import spent_by
 from bench.quorate import Quorate
 
 SIZE: Final = 256
@@ -29,13 +30,16 @@ _WINDOW: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The nodes, and a session of Spark. `rows`: messages of the stream; `seconds`: of each load."""
+    """The nodes, and a session of Spark. `rows`: messages of the stream; `seconds`: of each load; `planned`:
+    messages of the stream that is planned.
+    """
 
     cluster: Quorate
     data: Path
     spark: SparkSession
     rows: int
     seconds: float
+    planned: int
 
     @property
     def url(self) -> str:
@@ -67,8 +71,7 @@ class Pipeline:
         return self.rate(rows, frame.write.format("noop").mode("overwrite").save)
 
     def connect(self) -> pika.BlockingConnection:
-        address = self.cluster.address(0)
-        return pika.BlockingConnection(pika.ConnectionParameters(address.host, address.port))
+        return connected(self.cluster.address(0))
 
     def load(self, **options: str | int) -> LoadResult:
         """A run of the generator in C, whose messages differ in ids, headers and lengths."""
@@ -80,11 +83,23 @@ class Pipeline:
         return shared | {"publish_to": self.messages}
 
 
+def connected(address: Address) -> pika.BlockingConnection:
+    """A connection of pika to a node of either broker."""
+    return pika.BlockingConnection(pika.ConnectionParameters(address.host, address.port))
+
+
+def declare_stream(address: Address, name: str) -> None:
+    """Have a stream, with the replicas that its broker gives it."""
+    connection = connected(address)
+    connection.channel().queue_declare(name, durable=True, arguments={"x-queue-type": "stream"})
+    connection.close()
+
+
 def fill_streams(bench: Pipeline) -> None:
     """Have the messages in the stream that the rows read."""
+    declare_stream(bench.cluster.address(0), STREAM)
     connection = bench.connect()
     channel = connection.channel()
-    channel.queue_declare(STREAM, durable=True, arguments={"x-queue-type": "stream"})
     for name in (QUEUE, LIVE):
         channel.queue_declare(name, durable=True)
     bench.load(queue=STREAM, count=bench.rows, consumers=0)

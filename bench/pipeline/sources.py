@@ -17,7 +17,7 @@ from bench.pipeline.memory_source import SEVEN_COLUMNS
 from bench.pipeline.table import Measured
 from pipeline.jobs.archive import archive
 
-_UNIT: Final = "rows / CPU s"
+UNIT: Final = "rows / CPU s"
 _TASKS: Final = 4
 _CODEC: Final = "zstd"
 _LEVEL: Final = "parquet.compression.codec.zstd.level"
@@ -31,7 +31,7 @@ def sources(bench: Pipeline) -> Iterator[Measured]:
     memory = spark.read.format("quorate-memory").options(**made).load()
     topic = spark.read.format("quorate").options(**bench.options, topic=STREAM)
     every = spark.read.format("quorate").options(**bench.options, topic=STREAM).load()
-    journal = _projected(
+    journal = projected(
         spark.read.format("quorate-journal").option("path", bench.journal(0)), columns, queue="long"
     )
 
@@ -42,7 +42,7 @@ def sources(bench: Pipeline) -> Iterator[Measured]:
     found = medians(
         {
             "memory": partial(bench.noop, memory, bench.rows),
-            "seven": partial(bench.noop, _projected(topic, columns), bench.rows),
+            "seven": partial(bench.noop, projected(topic, columns), bench.rows),
             "every": partial(bench.noop, every, bench.rows),
             "journal": by_journal,
             "pika": partial(_pika_to_arrow, bench),
@@ -50,14 +50,15 @@ def sources(bench: Pipeline) -> Iterator[Measured]:
     )
     seven = found["seven"]
     title = "source, 7 columns, to noop"
-    yield Measured(title, seven, _UNIT, found["memory"], "the same in memory", "≥ 60 %", 0.6)
-    yield Measured(title, seven, _UNIT, found["pika"], "pika to Arrow", "≥ 10 ×", 10)
-    yield Measured("all columns, headers all different", found["every"], _UNIT, 1e5, "", "≥ 100,000", 1)
+    yield Measured(title, seven, UNIT, found["memory"], "the same in memory", "≥ 60 %", 0.6)
+    yield Measured(title, seven, UNIT, found["pika"], "pika to Arrow", "≥ 10 ×", 10)
+    yield Measured("all columns, headers all different", found["every"], UNIT, 1e5, "", "≥ 100,000", 1)
     title = "journal, 7 columns, to noop"
-    yield Measured(title, found["journal"], _UNIT, seven, "the source", "≥ the source", 1)
+    yield Measured(title, found["journal"], UNIT, seven, "the source", "≥ the source", 1)
 
 
-def _projected(reader: Any, columns: list[str], **others: str) -> Any:
+def projected(reader: Any, columns: list[str], **others: str) -> Any:
+    """A frame of these columns. `others`: see `schema_text`."""
     return reader.schema(schema_text(columns, **others)).load()
 
 
@@ -104,4 +105,4 @@ def archives(bench: Pipeline) -> Iterator[Measured]:
 
         found = medians({"job": by_job, "spark": by_spark})
     title = f"archive, all columns, {_CODEC}"
-    yield Measured(title, found["job"], _UNIT, found["spark"], "Spark's writer of Parquet", "≥ 3 ×", 3)
+    yield Measured(title, found["job"], UNIT, found["spark"], "Spark's writer of Parquet", "≥ 3 ×", 3)

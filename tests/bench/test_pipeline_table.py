@@ -1,4 +1,4 @@
-"""The table of `python -m bench.pipeline`, and the processor time in it."""
+"""The table of `python -m bench.pipeline`, and the processor time and memory in it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from bench.pipeline.processor_time import spent_by, tree_seconds
+from bench.pipeline.process_tree import peak_of_children, spent_by, tree_seconds
 from bench.pipeline.table import Measured, markdown
 
 
@@ -38,3 +38,16 @@ def test_processor_time_is_that_of_a_process_and_all_that_it_has_started() -> No
         subprocess.run([sys.executable, "-c", burn], check=True)
     assert spent.seconds >= 0.25
     assert tree_seconds(os.getpid()) >= spent.seconds
+
+
+def test_peak_memory_is_that_of_the_largest_child_and_not_of_the_process() -> None:
+    take = "held = b'1' * (40 << 20)\nprint(len(held), flush=True)\ndel held\ninput()"
+    command = [sys.executable, "-c", take]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None and child.stdout.readline() == f"{40 << 20}\n"
+        own = b"1" * (300 << 20)
+        with peak_of_children(os.getpid()) as peak:
+            while not peak.octets:
+                os.sched_yield()
+        child.communicate("\n")
+    assert 40 << 20 <= peak.octets < len(own)

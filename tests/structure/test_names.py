@@ -38,6 +38,9 @@ PROTOCOLS = re.compile(r"/amqp(091|10)/")
 machines are read side by side, and neither imports the other.
 """
 
+REQUIREMENTS = ("", "-bench", "-bench-pipeline", "-build", "-clients", "-console", "-node", "-pipeline")
+"""The parts of the names of locked files behind `requirements`."""
+
 DUPLICATE_STATEMENTS = 5
 """Bodies of at least this many statements, equal but for their docstring, are one function too many."""
 
@@ -168,7 +171,7 @@ def test_no_class_is_cut_in_two_by_inheritance() -> None:
 
 
 def test_locked_requirements_name_no_place_to_fetch_from() -> None:
-    for name in (f"requirements{part}.txt" for part in ("", "-bench", "-clients", "-console", "-node")):
+    for name in (f"requirements{part}.txt" for part in REQUIREMENTS):
         text = (ROOT / name).read_text(encoding="utf-8")
         assert not re.search(r"https?://|file:|--(extra-)?index-url|--find-links", text), name
         pinned = [line for line in text.splitlines() if line and not line.startswith((" ", "#"))]
