@@ -94,6 +94,7 @@ def test_a_frame_is_written_whole_with_its_columns(
     assert ledgers(cluster) == before
 
 
+@pytest.mark.brief
 def test_rows_go_by_an_exchange_and_raw_goes_bit_for_bit(
     spark: Any, options: dict[str, str], channel: Any, queue: str
 ) -> None:
@@ -219,6 +220,7 @@ class Copy:
         newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
 
 
+@pytest.mark.brief
 def test_a_streaming_query_writes_every_batch_once(
     spark: Any, options: dict[str, str], channel: Any, queue: str, cluster: Cluster, tmp_path: Path
 ) -> None:
