@@ -212,6 +212,9 @@ beyond the transport's queue would be dropped."""
 
 SendCall = Callable[[Sequence[bytes | memoryview]], object]
 
+_pack: Final = msgpack.Packer().pack
+"""As msgpack.packb, which makes a packer with a buffer of its own for each call."""
+
 
 class OwnerCall(IntEnum):
     """The calls of `OwnerPort` by their numbers in messages."""
@@ -272,7 +275,7 @@ class RemoteOwner:
 
     def _call(self, call: OwnerCall, front_end: int, epoch: int, arguments: Any, *contents: bytes) -> None:
         envelope = _ENVELOPE.pack(TO_OWNER, call, self._partition, front_end, epoch)
-        self._send([envelope, msgpack.packb(arguments), *contents])
+        self._send([envelope, _pack(arguments), *contents])
 
     def hello(
         self, front_end: int, epoch: int, node: str, consumers: list[ConsumerTerms], tried: int
@@ -312,10 +315,7 @@ def _ranges(plain: list[Any]) -> Ranges:
 
 
 def receive_for_owner(owner: OwnerPort, parts: Sequence[bytes]) -> None:
-    """Carry out a call that a `RemoteOwner` on another node made, unless it is one of a later release.
-
-    Raises MessageError.
-    """
+    """Carry out a call of a `RemoteOwner`, unless it is one of a later release. Raises MessageError."""
     _tag, call, _partition, front_end, epoch = _envelope(parts)
     arguments = _arguments(parts)
     match call:
@@ -429,7 +429,7 @@ class RemoteFrontEnd:
         self, call: FrontEndCall, epoch: int, arguments: Any, contents: Sequence[bytes | memoryview] = ()
     ) -> None:
         envelope = _ENVELOPE.pack(TO_FRONT_END, call, self._partition, self._front_end, epoch)
-        self._send([envelope, msgpack.packb(arguments), *contents])
+        self._send([envelope, _pack(arguments), *contents])
 
     def acknowledged(self, epoch: int, number: int, refused: Sequence[tuple[int, Ranges]] = ()) -> None:
         self._call(FrontEndCall.ACKNOWLEDGED, epoch, [number, refused] if refused else number)

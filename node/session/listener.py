@@ -228,7 +228,8 @@ class Listener:
         dirty, self._dirty = self._dirty, {}
         for client in dirty.values():
             client.flush()
-        self.clients_waiting = sum(client.session.has_input for client in self._dirty.values())
+        left = self._dirty.values()
+        self.clients_waiting = sum(client.session.has_input for client in left) if left else 0
 
 
 class Client(asyncio.Protocol):

@@ -265,6 +265,10 @@ _CODES: dict[Any, int] = {kind: code for code, (kind, _) in _PLAIN.items()}
 _KINDS: dict[int, EntryKind] = {int(kind): kind for kind in EntryKind}
 
 
+_pack: Final = msgpack.Packer().pack
+"""As msgpack.packb, which makes a packer with a buffer of its own for each message."""
+
+
 def encode_message(message: Message, *, to_last_release: bool = False) -> list[bytes]:
     """The parts that `decode_message` understands: a header, then the bodies as they are.
 
@@ -276,18 +280,18 @@ def encode_message(message: Message, *, to_last_release: bool = False) -> list[b
         head = [WIRE_VERSION, _APPEND, message.sender, message.to, message.term]
         head += [message.prev_index, message.prev_term, message.commit]
         head.append([value for entry in entries for value in (entry.term, int(entry.kind))])
-        return [msgpack.packb(head), *[entry.data for entry in entries]]
+        return [_pack(head), *[entry.data for entry in entries]]
     if isinstance(message, SnapshotRequest):
         snapshot = message.snapshot
         head = [WIRE_VERSION, _SNAPSHOT, message.sender, message.to, message.term]
         head += [snapshot.index, snapshot.term, snapshot.membership.encode()]
-        return [msgpack.packb(head), snapshot.data]
+        return [_pack(head), snapshot.data]
     code = _CODES[type(message)]
     if to_last_release:
         code = LAST_RELEASE_CODES.get(type(message), code)
     head = [WIRE_VERSION, code, message.sender, message.to, message.term]
     head += [getattr(message, name) for name, _ in _PLAIN[code][1]]
-    return [msgpack.packb(head)]
+    return [_pack(head)]
 
 
 def decode_message(parts: Sequence[bytes]) -> Message:
