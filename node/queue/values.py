@@ -4,8 +4,8 @@ the expression has a path into their bodies.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeVar
 
 from node.expressions.expression import Expression
 from node.message.run import Run
@@ -13,6 +13,8 @@ from node.wire.formats import format_of
 
 _REMEMBERED: Final = 256
 """The values for so many different properties are remembered."""
+
+_Key = TypeVar("_Key", bytes, int)
 
 
 class LoneInteger:
@@ -94,43 +96,18 @@ class Values:
         if found is None:
             return None
         keys, facts = found
-        told, values = self._told, list[tuple[int, int, object]]()
-        begin, behind, last = 0, 0, None
-        for first, count, key in keys:
-            if key not in told:
-                if len(told) >= _REMEMBERED:
-                    told.clear()
-                told[key] = self._expression.value(facts(key))
-            value = told[key]
-            if value is not last and behind:
-                values.append((begin, behind - begin, last))
-                begin = first
-            behind, last = first + count, value
-        if behind:
-            values.append((begin, behind - begin, last))
-        return values
+        return _in_rows(keys, self._told, lambda key: self._expression.value(facts(key)))
 
     def _by_integers(self, integers: list[tuple[int, int, int]]) -> list[tuple[int, int, object]]:
         """(index, count, value) for messages in a row, by the integer that each has in the one property for
         which the expression asks.
         """
-        expression, facts, known = self._expression, self._integer, self._of_integers
-        values = list[tuple[int, int, object]]()
-        begin, behind, last = 0, 0, None
-        for first, count, integer in integers:
-            if integer not in known:
-                if len(known) >= _REMEMBERED:
-                    known.clear()
-                facts.integer = integer
-                known[integer] = expression.value(facts)
-            value = known[integer]
-            if value is not last and behind:
-                values.append((begin, behind - begin, last))
-                begin = first
-            behind, last = first + count, value
-        if behind:
-            values.append((begin, behind - begin, last))
-        return values
+
+        def value_of(integer: int) -> object:
+            self._integer.integer = integer
+            return self._expression.value(self._integer)
+
+        return _in_rows(integers, self._of_integers, value_of)
 
     def stretches(self, run: Run) -> Iterator[tuple[int, int, object]]:
         """(index, count, value) for messages of a run in a row."""
@@ -152,3 +129,26 @@ class Values:
                 for one in range(index, index + count):
                     facts = messages.facts(piece.slice(one, 1), properties)
                     yield begin + one, 1, self._expression.value(facts)
+
+
+def _in_rows(
+    keys: Sequence[tuple[int, int, _Key]], known: dict[_Key, object], value_of: Callable[[_Key], object]
+) -> list[tuple[int, int, object]]:
+    """(index, count, value) for messages in a row with one value, out of (index, count, key) for those with
+    one key. `known` are the values that are remembered by key.
+    """
+    values = list[tuple[int, int, object]]()
+    begin, behind, last = 0, 0, None
+    for first, count, key in keys:
+        if key not in known:
+            if len(known) >= _REMEMBERED:
+                known.clear()
+            known[key] = value_of(key)
+        value = known[key]
+        if value is not last and behind:
+            values.append((begin, behind - begin, last))
+            begin = first
+        behind, last = first + count, value
+    if behind:
+        values.append((begin, behind - begin, last))
+    return values

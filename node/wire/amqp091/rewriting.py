@@ -94,6 +94,11 @@ def _with_each(run: Run, change: Callable[[int, bytes], bytes]) -> Run:
         largest = max(largest, len(header))
         at = end
     assert traits is not None
+    return _rewritten(run, traits, b"".join(pieces), lengths, largest)
+
+
+def _rewritten(run: Run, traits: Traits, octets: bytes, lengths: array[int], largest: int) -> Run:
+    """The run with the messages that are end to end in the octets, and the traits of the first one."""
     return replace(
         run,
         persistent=traits.persistent,
@@ -102,7 +107,7 @@ def _with_each(run: Run, change: Callable[[int, bytes], bytes]) -> Run:
         stride=0,
         lengths=lengths,
         largest_frame=largest,
-        raw=b"".join(pieces),
+        raw=octets,
     )
 
 
@@ -125,7 +130,11 @@ def with_offsets(run: Run, first: int) -> Run:
     if NATIVE_OFFSETS is not None:
         told = NATIVE_OFFSETS(run.raw, run.skip, run.each_length(), run.channel, first)
     if told is not None:
-        return _with_octets(run, *told)
+        octets, lengths, largest = told
+        start = method_octets(octets, 0) if run.routing_key is None else 0
+        properties = octets[start + PROPERTIES_AT : content_header_end(octets, start) - 1]
+        traits = check_properties(properties, ANY_NUMBER)
+        return _rewritten(run, traits, octets, array("I", lengths), max(run.largest_frame, largest))
     remember = lru_cache(maxsize=_REMEMBERED)(_around_offset)
 
     def change(index: int, properties: bytes) -> bytes:
@@ -133,23 +142,6 @@ def with_offsets(run: Run, first: int) -> Run:
         return before + _OFFSET.pack(first + index) + behind
 
     return _with_each(run, change)
-
-
-def _with_octets(run: Run, octets: bytes, lengths: bytes, largest_header: int) -> Run:
-    """The run with the messages that are end to end in the octets. It takes the traits of the first one."""
-    start = method_octets(octets, 0) if run.routing_key is None else 0
-    header_end = content_header_end(octets, start)
-    traits = check_properties(octets[start + PROPERTIES_AT : header_end - 1], ANY_NUMBER)
-    return replace(
-        run,
-        persistent=traits.persistent,
-        special=traits.special,
-        skip=min(run.skip, 0),
-        stride=0,
-        lengths=array("I", lengths),
-        largest_frame=max(run.largest_frame, largest_header),
-        raw=octets,
-    )
 
 
 def _around_offset(properties: bytes) -> tuple[bytes, bytes]:
