@@ -14,7 +14,7 @@ from node.wire.formats import format_of
 _REMEMBERED: Final = 256
 """The values for so many different properties are remembered."""
 
-_Key = TypeVar("_Key", bytes, int)
+_Key = TypeVar("_Key")
 
 
 class LoneInteger:
