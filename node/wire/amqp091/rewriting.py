@@ -132,8 +132,8 @@ def with_offsets(run: Run, first: int) -> Run:
     if told is not None:
         octets, lengths, largest = told
         start = method_octets(octets, 0) if run.routing_key is None else 0
-        properties = octets[start + PROPERTIES_AT : content_header_end(octets, start) - 1]
-        traits = check_properties(properties, ANY_NUMBER)
+        header_end = content_header_end(octets, start)
+        traits = check_properties(octets[start + PROPERTIES_AT : header_end - 1], ANY_NUMBER)
         return _rewritten(run, traits, octets, array("I", lengths), max(run.largest_frame, largest))
     remember = lru_cache(maxsize=_REMEMBERED)(_around_offset)
 
