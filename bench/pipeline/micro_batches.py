@@ -22,6 +22,7 @@ _MARGIN_MS: Final = 100
 _FIRST: Final = 1
 """A batch of each query does not count: Spark compiles its code."""
 _LIMIT_SECONDS: Final = 300
+_LOOK_SECONDS: Final = 0.1
 
 
 def batches(bench: Pipeline) -> Iterator[Measured]:
@@ -55,15 +56,17 @@ def _milliseconds(frame: Any, count: int) -> float:
 
 
 def first_durations(query: Any, count: int) -> list[float]:
-    """Milliseconds of the first batches with rows. Raises RuntimeError if five minutes have too few."""
-    ends = time.monotonic() + _LIMIT_SECONDS
-    while time.monotonic() < ends and query.isActive:
+    """Milliseconds of the first batches with rows. Raises RuntimeError if the query ends before, or has too
+    few in five minutes, and StreamingQueryException where the query fails.
+    """
+    ends, ended = time.monotonic() + _LIMIT_SECONDS, False
+    while not ended and time.monotonic() < ends:
         batches = {one["batchId"]: one for one in query.recentProgress if one["numInputRows"]}
         if len(batches) >= count:
             times = [one["durationMs"]["triggerExecution"] for _, one in sorted(batches.items())]
             return times[:count]
-        time.sleep(0.1)
-    raise RuntimeError(f"the query has had no {count} batches with rows: {query.exception()}")
+        ended = query.awaitTermination(_LOOK_SECONDS)
+    raise RuntimeError(f"the query {'has ended' if ended else 'goes on'} without {count} batches with rows")
 
 
 @contextmanager

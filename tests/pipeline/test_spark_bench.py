@@ -80,9 +80,7 @@ def test_rows_of_a_client_become_batches_until_all_are_there() -> None:
 
 
 class Query:
-    """A streaming query that tells of batches with so many rows, each of them twice."""
-
-    isActive = True
+    """A streaming query that tells of batches with so many rows, each of them twice, and ends."""
 
     def __init__(self, *rows: int) -> None:
         told = [
@@ -91,17 +89,15 @@ class Query:
         ]
         self.recentProgress: list[dict[str, Any]] = told + told
 
-    def exception(self) -> str:
-        """Why the query has ended."""
-        return "it broke"
+    def awaitTermination(self, seconds: float) -> bool:
+        """Whether the query has ended."""
+        return seconds > 0
 
 
 def test_only_the_first_batches_that_have_rows_count() -> None:
     assert first_durations(Query(5, 0, 7, 8, 9), 3) == [0, 20, 30]
-    broken = Query(5)
-    broken.isActive = False
-    with pytest.raises(RuntimeError, match="no 2 batches with rows: it broke"):
-        first_durations(broken, 2)
+    with pytest.raises(RuntimeError, match="has ended without 2 batches with rows"):
+        first_durations(Query(5), 2)
 
 
 def test_works_take_turns_and_the_first_round_counts_for_nothing() -> None:

@@ -25,6 +25,7 @@ class RecordingMachine:
         self.restored: list[Snapshot] = []
         self.needed: set[int] = set()
         self.lost_entries: list[int] = []
+        self.least_snapshot_octets = 0
 
     def apply(self, entries: Sequence[Entry], now: float) -> None:
         self.applied += [entry.index for entry in entries]
@@ -35,7 +36,8 @@ class RecordingMachine:
         self.needed = set(map(int, snapshot.data.split()))
 
     def snapshot(self) -> bytes:
-        return b" ".join(b"%d" % index for index in sorted(self.needed))
+        state = b" ".join(b"%d" % index for index in sorted(self.needed))
+        return state.ljust(self.least_snapshot_octets)
 
     def live(self) -> list[tuple[int, int]]:
         return [(index, index) for index in sorted(self.needed)]
