@@ -14,7 +14,7 @@ class Expression:
 
     `steps` is a measure of the work for a message. `by_key`: the expression asks for the routing key.
     `by_body`: it has paths into the body, so messages with equal properties have values of their own.
-    `lone_property` is the property of applications that the expression is, where it is no more than one.
+    `lone_property` says whether the expression is a property of applications, and no more.
     `headers` are the properties of applications that it asks for, where it asks for nothing else; else none.
     """
 
@@ -32,7 +32,7 @@ class Expression:
         self.by_body: Final = any(node.operator == PATH for node in tree.walk())
         others = any(node.operator in (STANDARD, EXTENSION, PATH) for node in tree.walk())
         names = {str(node.value): None for node in tree.walk() if node.operator == APPLICATION}
-        self.lone_property: Final = str(tree.value) if tree.operator == APPLICATION else None
+        self.lone_property: Final = tree.operator == APPLICATION
         self.headers: Final = () if others else tuple(names)
 
     def value(self, facts: Facts) -> object:

@@ -83,7 +83,7 @@ class Values:
         self._known[key] = value
         return value
 
-    def by_headers(self, run: Run) -> list[tuple[int, int, object]] | None:
+    def by_headers(self, run: Run) -> Sequence[tuple[int, int, object]] | None:
         """(index, count, value) for messages of a run in a row, found by the headers for which the expression
         asks; None where it asks for anything else, or the format has no quick way to its headers.
         """
@@ -91,7 +91,8 @@ class Values:
         if len(names) == 1:
             integers = format_of(run).told_integers(run, names[0])
             if integers is not None:
-                return self._by_integers(integers)
+                # An expression that is no more than the property has the integers as its values.
+                return integers if self._expression.lone_property else self._by_integers(integers)
         found = format_of(run).told_headers(run, names) if names else None
         if found is None:
             return None
@@ -111,11 +112,6 @@ class Values:
 
     def stretches(self, run: Run) -> Iterator[tuple[int, int, object]]:
         """(index, count, value) for messages of a run in a row."""
-        if self._expression.lone_property is not None:
-            integers = format_of(run).told_integers(run, self._expression.lone_property)
-            if integers is not None:
-                yield from integers
-                return
         told = self.by_headers(run)
         if told is not None:
             yield from told
