@@ -82,6 +82,7 @@ class Broker:
         self._transient_entries: list[tuple[PartitionOwner, int, bytes]] = []
         self._announced: dict[int, tuple[str, int]] = {}
         self._dirty_owners: dict[int, PartitionOwner] = {}
+        self.served_at = 0.0  # When a turn last had work for an owner of a partition.
         self._grown_owners: dict[int, PartitionOwner] = {}
         self._next_announcement = self._now
         self._replicate(journal)
@@ -231,8 +232,7 @@ class Broker:
         Raises MessageError for a malformed one.
         """
         self._time.now = now
-        receiver = self.receivers.get(bytes(parts[0][:1]))
-        if receiver is not None:
+        if (receiver := self.receivers.get(bytes(parts[0][:1]))) is not None:
             receiver(peer, parts, now)
         self.wanted()
 
@@ -288,8 +288,7 @@ class Broker:
         self._time.now = now
         self._resync(peer)
         self._announce([peer])
-        definition = self.catalog.state.nodes.get(peer)
-        if definition is not None:
+        if (definition := self.catalog.state.nodes.get(peer)) is not None:
             self.partitions.node_gap(definition)
         self.wanted()
 
@@ -362,6 +361,7 @@ class Broker:
 
     def _serve(self) -> None:
         owners, self._dirty_owners = self._dirty_owners, {}
+        self.served_at = self._now
         for owner in owners.values():
             try:
                 owner.serve(self._now)

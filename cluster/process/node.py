@@ -61,6 +61,9 @@ from replication.repair import RepairEvents
 from replication.transport import PeerTransport, TransportConfig
 
 TICK_S: Final = 0.02
+QUIET_TICK_S: Final = 0.05
+"""Seconds between two ticks where no owner had work for as long: such a node does little else than ticks."""
+
 SETTLE_WAIT_S: Final = 0.005
 """Seconds that settlements may wait for a publish to share an entry with; if the node dies meanwhile, their
 messages are delivered again."""
@@ -432,8 +435,9 @@ class NodeProcess:
                 trim()
             self.shortages.noticed(self.watermarks.crossed(), now)
         self.key_files.tick(now)
-        self._tick_due = self.clock() + TICK_S
-        self._timer = self.loop.call_later(TICK_S, self._tick)
+        pause = TICK_S if now < self.broker.served_at + QUIET_TICK_S else QUIET_TICK_S
+        self._tick_due = self.clock() + pause
+        self._timer = self.loop.call_later(pause, self._tick)
 
     def _end_rebuilding(self) -> None:
         """Let this node vote again, also after a restart, once everything lost is back."""

@@ -34,6 +34,7 @@ VIEWS: dict[tuple[str, str], dict[str, str]] = {
         "partitions": "cluster/process/node.py",
         "queues": "cluster/owner/state.py",
         "receivers": "cluster/process/node.py",
+        "served_at": "cluster/process/node.py",
         "transit": "cluster/owner/partition.py",
     },
     OWNER: {
