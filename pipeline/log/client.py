@@ -16,6 +16,9 @@ from pipeline.message.runs import bookmark_of
 
 _ABSENT: Final = 404
 
+FULL_PLAN: Final = 4096
+"""Ranges of a plan at most. A plan that would have more ends earlier."""
+
 
 class LogRange(NamedTuple):
     """A range of a stream's log, and how much it has."""

@@ -1,4 +1,6 @@
-"""An HTTP client of several nodes: where one of them does not answer, the client asks another one."""
+"""An HTTP client of several nodes: where one of them does not answer, the client asks another one. Requests
+with short answers go over one connection a node, which the client keeps.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,9 @@ import base64
 import json
 import ssl
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import BadStatusLine, HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -57,6 +60,8 @@ class NodesClient:
         self._login = base64.b64encode(f"{user}:{password}".encode()).decode()
         tls = any(url.startswith("https:") for url in urls)
         self._tls = ssl.create_default_context(cafile=ca_file) if tls else None
+        self._kept: dict[str, HTTPConnection] = {}
+        weakref.finalize(self, _close, self._kept)
 
     def attempts(self, urls: Sequence[str]) -> Attempts:
         """Which of these nodes to ask next."""
@@ -68,12 +73,8 @@ class NodesClient:
         while True:
             url = attempts.next()
             try:
-                connection, response = self.open(url, method, path, body)
-                try:
-                    octets = response.read()
-                    return json.loads(octets) if octets else None
-                finally:
-                    connection.close()
+                octets = self._answer(url, method, path, body)
+                return json.loads(octets) if octets else None
             except (OSError, HTTPException, LogApiError) as error:
                 attempts.failed(url, error)
 
@@ -89,23 +90,54 @@ class NodesClient:
         self, url: str, method: str, path: str, body: bytes = b""
     ) -> tuple[HTTPConnection, HTTPResponse]:
         """A connection with an answer of success. Raises LogApiError, OSError and HTTPException."""
-        parts = urlsplit(url)
-        if self._tls is not None and parts.scheme == "https":
-            connection: HTTPConnection = HTTPSConnection(
-                parts.netloc, timeout=self.timeout_s, context=self._tls
-            )
-        else:
-            connection = HTTPConnection(parts.netloc, timeout=self.timeout_s)
+        connection = self._connection(url)
         try:
-            headers = {"Authorization": f"Basic {self._login}"}
-            connection.request(method, parts.path.rstrip("/") + path, body or None, headers)
-            response = connection.getresponse()
+            response = self._asked(connection, url, method, path, body)
             if not 200 <= response.status < 300:
                 raise LogApiError(response.status, _facts(response.read()))
         except BaseException:
             connection.close()
             raise
         return connection, response
+
+    def _answer(self, url: str, method: str, path: str, body: bytes) -> bytes:
+        """The octets of an answer of success. Raises LogApiError, OSError and HTTPException."""
+        kept = self._kept.pop(url, None)
+        if kept is not None:
+            try:
+                return self._answer_on(kept, url, method, path, body)
+            except (ConnectionError, BadStatusLine):
+                # The node has closed a connection that was idle: the request may be repeated.
+                kept.close()
+        return self._answer_on(self._connection(url), url, method, path, body)
+
+    def _answer_on(self, connection: HTTPConnection, url: str, method: str, path: str, body: bytes) -> bytes:
+        """As `_answer`, over one connection, which is kept behind a whole answer."""
+        try:
+            response = self._asked(connection, url, method, path, body)
+            octets = response.read()
+        except BaseException:
+            connection.close()
+            raise
+        if self._kept.setdefault(url, connection) is not connection:
+            connection.close()
+        if not 200 <= response.status < 300:
+            raise LogApiError(response.status, _facts(octets))
+        return octets
+
+    def _asked(
+        self, connection: HTTPConnection, url: str, method: str, path: str, body: bytes
+    ) -> HTTPResponse:
+        headers = {"Authorization": f"Basic {self._login}"}
+        connection.request(method, urlsplit(url).path.rstrip("/") + path, body or None, headers)
+        return connection.getresponse()
+
+    def _connection(self, url: str) -> HTTPConnection:
+        """A connection to a node, which opens with its first request."""
+        parts = urlsplit(url)
+        if self._tls is not None and parts.scheme == "https":
+            return HTTPSConnection(parts.netloc, timeout=self.timeout_s, context=self._tls)
+        return HTTPConnection(parts.netloc, timeout=self.timeout_s)
 
 
 class Attempts:
@@ -135,6 +167,11 @@ class Attempts:
                 raise error
         elif self._asked >= self._rounds * len(self._urls):
             raise NoNodeError(f"no node answers; {url}: {error or type(error).__name__}") from error
+
+
+def _close(connections: Mapping[str, HTTPConnection]) -> None:
+    for connection in connections.values():
+        connection.close()
 
 
 def _facts(body: bytes) -> Mapping[str, Any]:

@@ -12,12 +12,13 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
-from pipeline.log.client import Plan, Planner
+from pipeline.log.client import FULL_PLAN, Plan, Planner
 from pipeline.log.nodes import LogApiError
 from pipeline.log.options import (
     GONE_CONTINUES,
     TopicOptions,
     TopicRange,
+    planned_ranges,
     ranges_between,
     topics_of,
 )
@@ -102,6 +103,8 @@ class TopicOffsets:
         self._options, self._client = options, client
         self._target: dict[str, str] | None = None
         self._told: dict[str, str] = {}
+        # By topic: between which positions the latest batch is, and its ranges.
+        self._latest: dict[str, tuple[str, str, list[TopicRange]]] = {}
         self.losses = Losses()
 
     def initial(self) -> dict[str, Any]:
@@ -145,12 +148,16 @@ class TopicOffsets:
         self._target = {topic: self._begin(topic, _LATEST).at for topic in self._topics()}
 
     def ranges(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Iterator[TopicRange]:
-        """The ranges of a batch. Raises NotThereYetError, too."""
+        """The ranges of a batch: those of the plan that the batch ends with, where this process has made that
+        plan. A query that goes on behind a loss plans anew. Raises NotThereYetError, too.
+        """
         begins = positions_in(start)
         for topic, position in positions_in(end).items():
             begin = begins.get(topic)
             if begin is not None and begin.at != position.at:
-                yield from self._ranges(topic, begin, position.at)
+                first, last, known = self._latest.get(topic, ("", "", []))
+                planned = (first, last) == (begin.at, position.at)
+                yield from known if planned else self._ranges(topic, begin, position.at)
 
     # -- plans ----------------------------------------------------------------------------------
 
@@ -174,13 +181,21 @@ class TopicOffsets:
         end = _LATEST if self._target is None else self._target.get(topic, first.at)
         if end[:_IDENTITY] == first.at[:_IDENTITY] and end <= first.at:
             return None
-        return self._from(
-            topic,
-            first,
-            lambda place: self._client.plan(
-                vhost, topic, first=place.at, end=end, rows=rows, octets=octets, first_count=place.before
-            ),
-        )
+
+        def planned(place: Position, task_octets: int | None) -> Plan:
+            asked = {"rows": rows, "octets": octets, "range_octets": task_octets, "first_count": place.before}
+            return self._client.plan(vhost, topic, first=place.at, end=end, **asked)
+
+        def of_a_batch(place: Position) -> Plan:
+            plan = planned(place, self._options.task_octets)
+            if len(plan.ranges) == FULL_PLAN:
+                # How small tasks are limits no batch.
+                return planned(place, None)
+            if self._options.on_gone != GONE_CONTINUES:
+                self._latest[topic] = (first.at, plan.end, planned_ranges(topic, plan))
+            return plan
+
+        return self._from(topic, first, of_a_batch)
 
     def _ranges(self, topic: str, first: Position, end: str) -> list[TopicRange]:
         def planned(place: Position) -> list[TopicRange]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from pipeline.log.client import LogClient, Planner
+from pipeline.log.client import LogClient, Plan, Planner
 from pipeline.options import OptionError, nearest
 
 PASSWORD_VARIABLE: Final = "QUORATE_PASSWORD"
@@ -221,6 +221,13 @@ def ranges_of(
             left = None if left is None else left - one.rows
 
 
+def planned_ranges(topic: str, plan: Plan) -> list[TopicRange]:
+    """The ranges of a plan of one topic."""
+    return [
+        TopicRange(topic, plan.partition, one.first, one.end, one.rows, plan.replicas) for one in plan.ranges
+    ]
+
+
 def ranges_between(
     options: TopicOptions,
     client: Planner,
@@ -243,8 +250,7 @@ def ranges_between(
             range_octets=options.task_octets,
             first_count=count,
         )
-        for one in plan.ranges:
-            yield TopicRange(topic, plan.partition, one.first, one.end, one.rows, plan.replicas)
+        yield from planned_ranges(topic, plan)
         left = None if left is None else left - sum(one.rows for one in plan.ranges)
         first, end, count = plan.end, plan.wanted, plan.end_count
         if plan.end >= plan.wanted or left == 0:

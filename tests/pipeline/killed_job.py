@@ -43,7 +43,8 @@ class Steps:
 if __name__ == "__main__":
     job, last, options = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
     steps = Steps(last)
-    for of, name in ((NodesClient, "open"), (WritesPiece, "__call__"), (DeltaArchive, "_commit")):
+    requests = ((NodesClient, "open"), (NodesClient, "_answer"))
+    for of, name in (*requests, (WritesPiece, "__call__"), (DeltaArchive, "_commit")):
         steps.around(of, name)
     if job == "archive":
         archive(options.pop("table"), options)

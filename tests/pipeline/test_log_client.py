@@ -50,9 +50,16 @@ class Stub:
     def __init__(self, *answers: tuple[int, bytes]) -> None:
         self.answers = list(answers)
         self.asked: list[Any] = []
+        self.connections = 0
         stub = self
 
         class Handler(BaseHTTPRequestHandler):
+            closing = False
+
+            def setup(self) -> None:
+                stub.connections += 1
+                super().setup()
+
             def do_GET(self) -> None:
                 query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
                 stub.asked.append(query)
@@ -65,17 +72,25 @@ class Stub:
                 self.send_header("Content-Length", str(len(octets) + (b"..." in octets)))
                 self.end_headers()
                 self.wfile.write(octets.removesuffix(b"..."))
+                self.close_connection |= self.closing
 
             def log_message(self, *_: Any) -> None:
                 """Nothing."""
 
+        self.handler = Handler
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        # Clients keep connections, which end with the test.
+        self.server.daemon_threads = True
         self.thread = Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
         self.thread.start()
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server.server_port}"
+
+    def keep_connections(self, *, closing: bool = False) -> None:
+        """Keep connections behind answers, or close them without telling so."""
+        self.handler.protocol_version, self.handler.closing = "HTTP/1.1", closing
 
     def stop(self) -> None:
         self.server.shutdown()
@@ -192,3 +207,21 @@ def test_streams_are_listed(stubs: list[Stub]) -> None:
     rows = [{"name": "b", "type": "stream"}, {"name": "q", "type": "quorum"}, {"name": "a", "type": "stream"}]
     reader = Reader(stubs, [(200, json.dumps(rows).encode())])
     assert reader.client.streams("/") == ["a", "b"]
+
+
+def test_requests_with_short_answers_share_a_connection(stubs: list[Stub]) -> None:
+    reader = Reader(stubs, [(200, b"[]"), (200, b"[]"), (404, b"{}")])
+    stubs[0].keep_connections()
+    assert reader.client.streams("/") == reader.client.streams("/") == []
+    with pytest.raises(LogApiError):
+        reader.client.streams("/")
+    assert reader.client.streams("/") == []
+    assert len(stubs[0].asked) == 4 and stubs[0].connections == 1
+
+
+def test_a_connection_that_the_node_has_closed_is_opened_anew(stubs: list[Stub]) -> None:
+    reader = Reader(stubs, [(200, b"[]")])
+    stubs[0].keep_connections(closing=True)
+    for _ in range(ROUNDS + 2):
+        assert reader.client.streams("/") == []
+    assert stubs[0].connections == len(stubs[0].asked) == ROUNDS + 2 and reader.paused == []

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from pipeline.log.client import LogRange, Plan
+from cluster.owner.log_plan import MOST_RANGES
+from pipeline.log.client import FULL_PLAN, LogRange, Plan
 from pipeline.log.nodes import LogApiError
 from pipeline.log.offsets import Position, TopicOffsets, offset_of
 from pipeline.log.options import checked_options
@@ -84,6 +86,52 @@ def test_a_trigger_without_messages_is_one_request_and_the_same_text() -> None:
     assert list(found.ranges(end, end)) == []
     topics.ends["t"] = 8
     assert batch(found, end, found.latest(end, None)) == {"t": (5, 8)}
+
+
+def test_a_trigger_with_messages_is_one_plan() -> None:
+    topics = Topics(t=5)
+    found = offsets(topics, startingAt="latest")
+    start = found.initial()
+    topics.ends["t"], topics.requests = 8, 0
+    end = found.latest(start, None)
+    assert batch(found, start, end) == {"t": (5, 8)} and topics.requests == 1
+    # A process that goes on from a checkpoint has planned no batch yet.
+    assert batch(offsets(topics), start, end) == {"t": (5, 8)} and topics.requests == 2
+
+
+def test_tasks_of_a_batch_have_their_octets() -> None:
+    class Asked(Topics):
+        def plan(self, vhost: str, topic: str, **asked: Any) -> Plan:
+            self.task_octets = asked.get("range_octets")
+            return super().plan(vhost, topic, **asked)
+
+    topics = Asked(t=5)
+    found = offsets(topics, taskBytes="1000")
+    found.latest(found.initial(), None)
+    assert topics.task_octets == 1000
+
+
+def test_small_tasks_limit_no_batch() -> None:
+    class Full(Topics):
+        """A plan with the octets of tasks has 4,096 ranges of one message, and ends behind them."""
+
+        def plan(self, vhost: str, topic: str, *, range_octets: Any = None, **asked: Any) -> Plan:
+            whole = super().plan(vhost, topic, **asked | {"rows": asked.get("rows") or 1 << 20})
+            first, end = (int(place[8:], 16) for place in (whole.first, whole.end))
+            if range_octets is None or end - first <= FULL_PLAN:
+                return whole
+            at = [self.position(topic, first + number) for number in range(FULL_PLAN + 1)]
+            ranges = [LogRange(one, next, 1, 100) for one, next in pairwise(at)]
+            return whole._replace(end=at[-1], ranges=ranges)
+
+    assert FULL_PLAN == MOST_RANGES
+    topics = Full(t=10_001)
+    found = offsets(topics, taskBytes="1")
+    start = found.initial()
+    end = found.latest(start, None)
+    assert numbers(end) == {"t": 10_001}
+    parts = list(found.ranges(start, end))
+    assert len(parts) == 2 * FULL_PLAN + 1 and sum(one.rows for one in parts) == 10_000
 
 
 def test_a_limit_is_shared_by_the_topics() -> None:
