@@ -26,18 +26,20 @@ _LOOK_SECONDS: Final = 0.1
 
 
 def batches(bench: Pipeline) -> Iterator[Measured]:
-    """Milliseconds of a trigger with 1,000 rows, all of them to noop, of both sources in turn."""
+    """Milliseconds of a trigger with 1,000 rows, all of them to noop, of both sources in turn. The publisher
+    and the nodes take as much of the machine beside the one as beside the other.
+    """
     declare_stream(bench.cluster.address(0), BATCHED_STREAM)
     rate = bench.spark.readStream.format("rate").options(rowsPerSecond=_RATE, numPartitions=1)
     options = bench.options | {"topic": BATCHED_STREAM, "startingAt": "latest"}
     topic = bench.spark.readStream.format("quorate").options(**options)
     count = max(1, round(bench.seconds))
 
-    def ours() -> float:
+    def beside_publisher(source: Any) -> float:
         with _published(bench):
-            return _milliseconds(topic.load(), count)
+            return _milliseconds(source.load(), count)
 
-    found = medians({"topic": ours, "rate": partial(_milliseconds, rate.load(), count)})
+    found = medians({"topic": partial(beside_publisher, topic), "rate": partial(beside_publisher, rate)})
     against = found["rate"] + _MARGIN_MS
     peer = f"Spark's rate source, {found['rate']:.0f}, and {_MARGIN_MS} ms"
     title = f"batch of a streaming query, {_RATE:,} rows / s"
