@@ -261,6 +261,9 @@ class _Entries:
     def data(self, index: int) -> bytes:
         return self._entries[index - 2]
 
+    def read_past(self, index: int) -> list[tuple[int, bytes]]:
+        return [(index, self.data(index))]
+
     def octets_from(self, index: int) -> int:
         return sum(map(len, self._entries[index - 2 :]))
 

@@ -17,7 +17,7 @@ from node.expressions.selector import Selector
 from node.message.run import Run
 from node.queue.dispatch import QueueOwner
 from node.queue.entry_format import encode_publish
-from node.queue.filtering import LookBudget, Looking, look_through
+from node.queue.filtering import LookBudget, Looking, ReadMessages, look_through
 from node.queue.order import Order
 from node.queue.stream_settings import is_stream
 from node.ranges.range_map import ABOVE_ALL
@@ -27,8 +27,6 @@ PAGE_OCTETS: Final = 1024 * 1024
 """A page of so many octets gets no further message."""
 
 PAGE_MESSAGES: Final = 256
-
-STREAM_PAGE_MESSAGES: Final = 4096
 
 
 def page(owner: OwnerState, id: int, queue: QueueOwner, place: tuple[int, int], wanted: int) -> list[Any]:
@@ -58,7 +56,7 @@ def searched_page(
     Raises TreeError for the filter of a later release.
     """
     question = BrowsingQuestion(0, 0, 0, id, 0, *place, ABOVE_ALL - 1, wanted, False, filter)
-    found = filtered_page(owner, queue, question, looks)
+    found = _searched_page(owner, queue, question, looks)
     return [len(queue.delivery.ready), *found]
 
 
@@ -85,26 +83,44 @@ class BrowsingQuestion(NamedTuple):
 
 def next_page(owner: OwnerState, queue: QueueOwner, question: BrowsingQuestion) -> list[list[Any]]:
     """The next messages for a browsing consumer, as rows of a page."""
-    wanted = min(question.wanted, PAGE_MESSAGES)
     found = _next_ranges(queue, question)
     if is_stream(queue.delivery.settings):
-        return _rows_of_runs(owner, found, min(question.wanted, STREAM_PAGE_MESSAGES))
+        return _rows_of_runs(owner, found, question.wanted)
+    wanted = min(question.wanted, PAGE_MESSAGES)
     return _rows(owner, question.queue, queue, found, wanted) if wanted > 0 else []
 
 
-def _rows_of_runs(owner: OwnerState, found: Iterable[tuple[int, Range]], left: int) -> list[list[Any]]:
-    """Rows as `_rows`, each for several messages of a stream, which all consumers get alike."""
+def waits_for_turn(owner: OwnerState, queue: QueueOwner, question: BrowsingQuestion) -> bool:
+    """Whether the readers of streams have had their pages of this turn. The queue is served again then."""
+    waits = question.wanted > 0 and owner.pages.spent and is_stream(queue.delivery.settings)
+    if waits:
+        owner.serve_again(question.queue)
+    return waits
+
+
+def is_certain(queue: QueueOwner, rows: list[list[Any]]) -> bool:
+    """Whether a page needs no confirmation that this owner leads. Messages leave a stream by retention alone,
+    and none comes between those of a page. So a page with messages is true under a successor, too, who may
+    have removed some of them: as deliveries, the owner sends pages only while it has the leader lease.
+    """
+    return bool(rows) and is_stream(queue.delivery.settings)
+
+
+def _rows_of_runs(owner: OwnerState, found: Iterable[tuple[int, Range]], wanted: int) -> list[list[Any]]:
+    """Rows as `_rows`, each for several messages of a stream, which all consumers get alike: as far as pages
+    may have some in this turn.
+    """
     rows: list[list[Any]] = []
-    room = PAGE_OCTETS
-    for level, (first, last) in found:
+    pages, left = owner.pages, min(wanted, owner.pages.messages)
+    for level, (first, last) in found if left > 0 else ():
         last = min(last, first + left - 1)
         while first <= last:
-            for number, run in owner.entries.first_runs(first, last):
-                full = len(run.raw) >= room
+            for number, run in owner.past.first_runs(first, last):
+                full = len(run.raw) >= pages.octets
                 if full:
-                    run = run.slice(0, max(1, run.count * room // len(run.raw)))
+                    run = run.slice(0, max(1, run.count * pages.octets // len(run.raw)))
                 rows.append([level, number, False, b"".join(encode_publish(run, []))])
-                room -= len(run.raw)
+                pages.take(run.count, len(run.raw))
                 left -= run.count
                 first = number + run.count
                 if full:
@@ -132,13 +148,32 @@ def filtered_page(
 
     Raises TreeError for the filter of a later release.
     """
+    if not is_stream(queue.delivery.settings):
+        return _searched_page(owner, queue, question, looks)
+    found, looked = _found(queue, question, looks, owner.past.first_runs)
+    return looked._replace(rows=_rows_of_runs(owner, found, question.wanted))
+
+
+def _searched_page(
+    owner: OwnerState, queue: QueueOwner, question: BrowsingQuestion, looks: LookBudget
+) -> FilteredPage:
+    """As `filtered_page`, with a row for each message."""
+    found, looked = _found(queue, question, looks, queue.read_messages)
+    wanted = min(question.wanted, PAGE_MESSAGES)
+    return looked._replace(rows=_rows(owner, question.queue, queue, found, wanted))
+
+
+def _found(
+    queue: QueueOwner, question: BrowsingQuestion, looks: LookBudget, read: ReadMessages
+) -> tuple[list[tuple[int, Range]], FilteredPage]:
+    """(level, range) for the messages of a page, and the page without their rows."""
     wanted = min(question.wanted, PAGE_MESSAGES)
     found: list[tuple[int, Range]] = []
     looking, left, count = Looking(Selector(question.filter)), looks.share(), 0
     place, more = (question.level, question.number), False
     for level, (first, last) in _next_ranges(queue, question) if wanted > 0 else ():
         while first <= last and left > 0 and count < wanted:
-            matching, steps, first = look_through(looking, queue.read_messages, (first, last), left)
+            matching, steps, first = look_through(looking, read, (first, last), left)
             found += [(level, part) for part in matching]
             count += count_of(matching)
             looks.left -= steps
@@ -148,7 +183,7 @@ def filtered_page(
             more = True
             break
     queue.delivery.tally.unreadable += looking.unreadable
-    return FilteredPage(_rows(owner, question.queue, queue, found, wanted), *place, more)
+    return found, FilteredPage([], *place, more)
 
 
 def _shown_ranges(queue: QueueOwner, found: Iterable[tuple[int, Range]]) -> Iterator[tuple[int, Range]]:

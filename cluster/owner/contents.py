@@ -31,6 +31,11 @@ class EntrySource(Protocol):
     def data(self, index: int) -> bytes | memoryview:
         """The octets of a live entry. Raises DamagedEntryError where the journal cannot read them."""
 
+    def read_past(self, index: int) -> list[tuple[int, bytes]]:
+        """A live entry, first, and those behind it that the same read gets: (log index, octets). The log's
+        cache stays as it is. Raises DamagedEntryError.
+        """
+
     def octets_from(self, index: int) -> int:
         """The octets of all live entries from a log index on."""
 
@@ -49,6 +54,9 @@ class JournalEntries:
 
     def data(self, index: int) -> bytes:
         return self._log.entry(index).data
+
+    def read_past(self, index: int) -> list[tuple[int, bytes]]:
+        return [(entry.index, entry.data) for entry in self._log.entries_past(index)]
 
     def octets_from(self, index: int) -> int:
         table = self._log.table

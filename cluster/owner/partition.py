@@ -457,7 +457,7 @@ class Replica:
     def restore(self, snapshot: Snapshot) -> None:
         self._state.machine.restore(snapshot.data)
         self._state.paging.restored()
-        self._state.entries.forget()
+        self._state.forget_contents()
         self._whole_from.clear()
         self._note_whole(snapshot.index)
         for observer in self._state.observers:

@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any
 
 from cluster.owner.barriers import barrier_received
-from cluster.owner.browsing import BrowsingQuestion, filtered_page, next_page, page, searched_page
+from cluster.owner.browsing import BrowsingQuestion, page, searched_page
+from cluster.owner.browsing_questions import BrowsingQuestions
 from cluster.owner.filling import leave_out, on_the_way
 from cluster.owner.links import abandon, close_link, find_link
-from cluster.owner.proposal import FrontEndState
 from cluster.owner.readers import ask_reader
 from cluster.owner.recovery_points import is_filling
 from cluster.owner.renewals import renew
@@ -72,6 +72,7 @@ class FrontEndRequests:
         self._transactions, self._takes, self._when_attached = transactions, takes, when_attached
         self._asked_about_part = asked_about_part
         self._front_ends = owner.front_ends
+        self._browsing = BrowsingQuestions(owner, serving)
 
     def take(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
         """Carry out a request of a front end's present epoch. The answer may come in a later turn."""
@@ -127,8 +128,8 @@ class FrontEndRequests:
             served = browsing if name == "browse" else stopping
             self._owner.after_proposed(lambda: self._serving.when_served(queue, served))
         elif name == "browse_next":
-            browsing = partial(self._browse_next, BrowsingQuestion(front_end, epoch, request, *arguments))
-            self._owner.after_proposed(browsing)
+            asking = partial(self._browsing.ask, BrowsingQuestion(front_end, epoch, request, *arguments))
+            self._owner.after_proposed(asking)
         elif name == "undeliverable_here":
             # At once: the messages are returned by operations that come behind the request.
             self._keep_from(front_end, request, *arguments)
@@ -241,7 +242,7 @@ class FrontEndRequests:
         queue = self._owner.queues.get(number)
         if queue is not None and self._front_ends.greeted(front_end, epoch):
             queue.delivery.consumers.stop(front_end, consumer)
-        self._void_question(self._front_ends.state(front_end, epoch), consumer)
+        self._browsing.void(self._front_ends.state(front_end, epoch), consumer)
         self._owner.after_proposed(removed)
 
     def _keep_from(
@@ -324,64 +325,6 @@ class FrontEndRequests:
         elif queue is not None:
             found = page(owner, number, queue, place, wanted)
         answer(found)
-
-    def _browse_next(self, question: BrowsingQuestion) -> None:
-        state = self._front_ends.state(question.front_end, question.epoch)
-        if state is not None:
-            self._void_question(state, question.consumer)
-            state.browsing[question.consumer] = question.request
-            self._serving.when_served(question.queue, partial(self._show_next, question))
-            self._owner.wake()
-
-    def _void_question(self, state: FrontEndState | None, consumer: int) -> None:
-        """Answer a browsing consumer's question that waits: the consumer has asked anew, or has ended."""
-        waiting = None if state is None else state.browsing.pop(consumer, None)
-        if state is not None and waiting is not None:
-            self._front_ends.answer(state.front_end, waiting, None)
-
-    def _show_next(self, question: BrowsingQuestion) -> None:
-        """Answer a browsing consumer's question with the number of the last message that was there when the
-        consumer began, and a page; a question that waits is kept while there is no message.
-        """
-        state = self._front_ends.state(question.front_end, question.epoch)
-        if state is None or state.browsing.get(question.consumer) != question.request:
-            return
-        queue, through = self._owner.queues.get(question.queue), question.through
-        answer: Any = NOT_FOUND
-        if queue is not None and question.filter:
-            self._show_filtered(question, queue, state)
-            return
-        if queue is not None:
-            rows = next_page(self._owner, queue, question)
-            # The consumer would not come back to a message that is held for a consumer of a former owner.
-            if queue.delivery.held or (question.waits and not rows):
-                self._serving.when_served_again(question.queue, partial(self._show_next, question))
-                return
-            answer = [through or self._owner.next_sequence - 1, rows]
-        del state.browsing[question.consumer]
-        self._owner.linearizable_reads.answer(question.front_end, question.request, answer)
-
-    def _show_filtered(self, question: BrowsingQuestion, queue: QueueOwner, state: FrontEndState) -> None:
-        """Answer a question as `_show_next`, for a consumer with a filter. The search for a message goes on
-        in the next turn; an answer without a message tells up to which place the owner has looked.
-        """
-        try:
-            found = filtered_page(self._owner, queue, question, self._serving.looks)
-        except TreeError:
-            del state.browsing[question.consumer]
-            self._front_ends.answer(question.front_end, question.request, NOT_FOUND)
-            return
-        if queue.delivery.held or (not found.rows and (found.more or question.waits)):
-            if not queue.delivery.held:
-                question = question._replace(level=found.level, number=found.number)
-            self._serving.when_served_again(question.queue, partial(self._show_next, question))
-            if found.more and not found.rows:
-                self._owner.serve_again(question.queue)
-            return
-        del state.browsing[question.consumer]
-        through = question.through or self._owner.next_sequence - 1
-        answer = [through, found.rows, found.level, found.number]
-        self._owner.linearizable_reads.answer(question.front_end, question.request, answer)
 
     def _purge(self, front_end: int, request: int, number: int, through: int) -> None:
         """Remove the ready messages up to a number. Answers their count once the purge is committed."""

@@ -78,7 +78,7 @@ class Serving:
         self._crowded: set[int] = set()
         self._leaving: dict[tuple[int, ConsumerKey], deque[Handout]] = {}
         self._get_links = GetLinks()
-        self.looks = LookBudget()
+        self.looks, self.turn = LookBudget(), 0
 
     def clear(self) -> None:
         self._dirty.clear()
@@ -103,9 +103,10 @@ class Serving:
         return bool(self._dirty)
 
     def take_dirty(self) -> list[int]:
-        """Take the queues that are marked, in the order in which they were marked."""
+        """Take the queues that are marked, in the order in which they were marked: a turn begins."""
         dirty = list(self._dirty)
         self._dirty.clear()
+        self.turn += 1
         return dirty
 
     # -- removals and leases of links on their way to the log --------------------------------------
@@ -363,8 +364,7 @@ def serve(owner: OwnerState, serving: Serving, now: float, lend: Callable[[int],
     """Hand out the ready messages of the owner's marked queues, and answer requests that wait for that.
     `lend` lends messages of a queue, or borrows some.
     """
-    outgoing: Outgoing = {}
-    counted: list[Callable[[], None]] = []
+    outgoing, counted = Outgoing(), list[Callable[[], None]]()
     serving.looks.now = now
     for number in serving.take_dirty():
         for callback in serving.returning(number):

@@ -17,7 +17,9 @@ from cluster.owner.dead_messages import DeadMessages, SoftDeadMessages
 from cluster.owner.histories import HistoryNotes
 from cluster.owner.linearizable_reads import LinearizableReads
 from cluster.owner.observer import PartitionObserver
+from cluster.owner.pages import PageBudget
 from cluster.owner.paging import Paging
+from cluster.owner.past_entries import PastEntries
 from cluster.owner.proposal import Cut, FrontEnds, Proposal, TakenBatches
 from cluster.owner.unused_queues import UnusedQueues
 from cluster.peers.latencies import Arrivals
@@ -70,7 +72,6 @@ class OwnerState:
         self.partition, self.durable, self.observers = partition, durable, observers
         self.machine = PartitionMachine(observed=bool(observers))
         self.queues: dict[int, QueueOwner] = {}
-        self.active = False
         self.term = self.published = self.delivered = self.last_proposed = 0
         self.next_sequence, self.now = 1, 0.0
         self.handing_over, self.latencies = partial(context.handing_over, partition), context.latencies
@@ -88,8 +89,9 @@ class OwnerState:
         self.knows_targets, self.logs_links = context.knows_targets, context.logs_links
         self.knows_loans, self.overtaken_readers = context.knows_loans, context.overtaken_readers
         self.histories, self.entries = HistoryNotes(self.machine, context), Contents(self.machine, source)
+        self.past, self.pages = PastEntries(self.machine, source), PageBudget()
         self.marked, self.front_ends, self.barriers = dict[int, None](), FrontEnds(), BarriersUnderWay()
-        self.dead_messages, self.paging = DeadMessages(), Paging(self.machine, context)
+        self.active, self.dead_messages, self.paging = False, DeadMessages(), Paging(self.machine, context)
         self.linearizable_reads = LinearizableReads(partition, context.confirm_leading, self.front_ends)
         self.settings, self._rules = dict[int, QueueSettings](), dict[int, Rules]()
         self.waiters: deque[tuple[int, Callable[[], None]]] = deque()
@@ -203,6 +205,11 @@ class OwnerState:
         Raises DamagedEntryError.
         """
         return self.entries.runs(first, last)
+
+    def forget_contents(self) -> None:
+        """Forget what was read from the log, which was replaced."""
+        self.entries.forget()
+        self.past.forget()
 
     # -- the next entry -------------------------------------------------------------------------
 

@@ -27,6 +27,10 @@ class TransientLog:
     def data(self, index: int) -> bytes:
         return self._entries[index]
 
+    def read_past(self, index: int) -> list[tuple[int, bytes]]:
+        """As `EntrySource.read_past`. Partitions in memory have no streams."""
+        return [(index, self._entries[index])]
+
     def octets_from(self, index: int) -> int:
         return sum(len(data) for at, data in self._entries.items() if at >= index)
 

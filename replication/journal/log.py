@@ -121,6 +121,16 @@ class PartitionLog:
         self._next_miss = self.table.indexes[rows[-1]] + 1
         return self.read(rows)[0]
 
+    def entries_past(self, index: int) -> list[Entry]:
+        """An entry that is in the log or live, and, where it is on disk alone, those behind it that one read
+        of a block gets. The cache stays as it is.
+
+        Raises CompactedError if it is neither.
+        """
+        row = self._row(index)
+        held = self._reader.held(self.table, row)
+        return self.read(self._reader.ahead(self.table, row), keep=False) if held is None else [held]
+
     def entries_at(self, indexes: Iterable[int]) -> list[Entry]:
         """The entries of strictly ascending `indexes`, each in the log or live, read in large blocks.
 

@@ -42,6 +42,10 @@ class Log:
         self.reads += 1
         return memoryview(octets)
 
+    def read_past(self, index: int) -> list[tuple[int, bytes]]:
+        self.reads += 1
+        return [(at, self._data[at]) for at in range(index, index + 4) if at in self._data]
+
     def octets_from(self, index: int) -> int:
         return 0
 

@@ -30,6 +30,9 @@ class NoEntries:
     def data(self, index: int) -> bytes:
         raise KeyError(index)
 
+    def read_past(self, index: int) -> list[tuple[int, bytes]]:
+        raise KeyError(index)
+
     def octets_from(self, index: int) -> int:
         return 0
 

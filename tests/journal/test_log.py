@@ -196,6 +196,24 @@ def test_a_backlog_of_small_entries_is_read_in_blocks() -> None:
     assert log.entries_at([3, 5, 900]) == [entries(1, 1000, size=50)[i] for i in (2, 4, 899)]
 
 
+def test_what_is_read_of_the_past_is_read_in_blocks_and_leaves_the_cache_as_it_is() -> None:
+    journal = small_cache(4096)
+    log, counters = journal.log(1), journal.counters
+    for first in range(1, 1001, 50):
+        log.append(entries(first, first + 49, size=50))
+        commit(journal)
+    kept, at, found = list(journal._cache._data), 1, []
+    while at <= 1000:
+        found += log.entries_past(at)
+        at = found[-1].index + 1
+    assert found == entries(1, 1000, size=50)
+    assert 1 < counters.blocks_read < 60
+    assert list(journal._cache._data) == kept
+    hits = counters.cache_hits
+    assert log.entries_past(1000) == entries(1000, 1000, size=50)
+    assert counters.cache_hits == hits + 1
+
+
 def test_reading_one_entry_does_not_read_its_neighbours() -> None:
     journal = small_cache(4096)
     journal.log(1).append(entries(1, 1000, size=50))
