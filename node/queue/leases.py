@@ -12,8 +12,9 @@ costs a redelivery or time, and no message.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from heapq import heapify, heappop, heappush
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Final
 
 from node.delivery.settlements import NO_TOKEN
 from node.ranges.range_map import RangeMap, Span
@@ -25,13 +26,15 @@ NO_DEADLINE: Final = 1 << 63
 STEP_RANGES: Final = 1024
 """About so many ranges lapse in one step."""
 
-REPLACED_DEADLINES: Final = 64
-"""The heap of deadlines is made anew when it exceeds twice the number of leases by so many."""
+REPLACED_LOOKS: Final = 64
+"""The looks are listed anew when there are more than twice the number of leases and so many."""
 
 
-class Lease(NamedTuple):
+@dataclass(init=False, slots=True, eq=False)
+class Lease:
     """One grant: its front end and consumer, its token, its deadline, and the granted messages. Some of these
-    may have another deadline since, see `Leases.renew`.
+    may have another deadline since, see `Leases.renew`. `left` counts the messages still under the lease.
+    `Leases.lapse` looks at the lease at the time `look`: at the earliest deadline of its messages, or before.
     """
 
     front_end: int
@@ -39,6 +42,13 @@ class Lease(NamedTuple):
     token: int
     deadline: int
     ranges: list[Range]
+    left: int
+    look: int
+
+    def __init__(self, front_end: int, consumer: int, token: int, deadline: int, ranges: list[Range]) -> None:
+        self.front_end, self.consumer, self.token = front_end, consumer, token
+        self.deadline, self.ranges = deadline, ranges
+        self.left, self.look = count_of(ranges), NO_DEADLINE
 
 
 TERM_SHIFT: Final = 32
@@ -51,19 +61,18 @@ class Leases:
     `lapsing` are the messages whose lease has lapsed, and that have not been settled or given back since.
     """
 
-    __slots__ = ("_deadlines", "_leases", "_left", "_looks", "_renewed", "_tokens", "lapsing")
+    __slots__ = ("_deadlines", "_leases", "_looks", "_looks_listed", "_renewed", "_tokens", "lapsing")
 
     def __init__(self) -> None:
         self._tokens = RangeMap()
         self._leases: dict[int, Lease] = {}
-        # The number of messages still under each lease.
-        self._left: dict[int, int] = {}
         # The deadline of each message for which that differs from its lease's.
         self._renewed = RangeMap()
-        # By token, when `lapse` looks at the lease next: at the earliest deadline of its messages, or before.
-        self._looks: dict[int, int] = {}
-        # A heap of (deadline, token) with all looks; looks that are not due any more may still be in it.
-        self._deadlines: list[tuple[int, int]] = []
+        # By deadline, the leases to look at then. Those with another look since may still be listed.
+        self._looks: dict[int, list[Lease]] = {}
+        self._looks_listed = 0
+        # A heap of the keys of `_looks`: leases that began at once have one deadline.
+        self._deadlines: list[int] = []
         self.lapsing = RangeSet()
 
     def __len__(self) -> int:
@@ -80,29 +89,45 @@ class Leases:
         known = self._leases.get(token)
         if known is not None:
             known.ranges.extend(ranges)
-            self._left[token] += count_of(ranges)
+            known.left += count_of(ranges)
             if known.deadline != deadline:
-                self._postpone(ranges, token, deadline)
+                self._postpone(ranges, known, deadline)
             return
-        self._leases[token] = Lease(front_end, consumer, token, deadline, list(ranges))
-        self._left[token] = count_of(ranges)
-        self._await(deadline, token)
+        lease = self._leases[token] = Lease(front_end, consumer, token, deadline, list(ranges))
+        self._await(deadline, lease)
+        if self._looks_listed > 2 * len(self._leases) + REPLACED_LOOKS:
+            self._list_anew()
 
-    def _await(self, deadline: int, token: int) -> None:
+    def _await(self, deadline: int, lease: Lease) -> None:
         """Have `lapse` look at a lease at its deadline, or at that of some of its messages."""
-        if deadline >= self._looks.get(token, NO_DEADLINE):
+        if deadline >= lease.look:
             return
-        self._looks[token] = deadline
-        heappush(self._deadlines, (deadline, token))
-        if len(self._deadlines) > 2 * len(self._looks) + REPLACED_DEADLINES:
-            self._deadlines = [(look, of) for of, look in self._looks.items()]
-            heapify(self._deadlines)
+        lease.look = deadline
+        self._list(lease)
 
-    def _postpone(self, ranges: list[Range], token: int, deadline: int) -> None:
+    def _list_anew(self) -> None:
+        """List the leases for their looks, without those that are listed and over."""
+        self._looks.clear()
+        self._deadlines.clear()
+        self._looks_listed = 0
+        for lease in self._leases.values():
+            if lease.look < NO_DEADLINE:
+                self._list(lease)
+
+    def _list(self, lease: Lease) -> None:
+        """List a lease for its look."""
+        listed = self._looks.get(lease.look)
+        if listed is None:
+            listed = self._looks[lease.look] = []
+            heappush(self._deadlines, lease.look)
+        listed.append(lease)
+        self._looks_listed += 1
+
+    def _postpone(self, ranges: list[Range], lease: Lease, deadline: int) -> None:
         """Give messages under a lease another deadline than the lease has."""
         for first, last in ranges:
             self._renewed.set(first, last, deadline)
-        self._await(deadline, token)
+        self._await(deadline, lease)
 
     def renew(
         self, ranges: list[Range], deadline: int, token: int = NO_TOKEN
@@ -120,20 +145,20 @@ class Leases:
                         renewed.setdefault(current, []).append((start, end))
         found: dict[int, list[Range]] = {}
         for current, parts in renewed.items():
-            self._postpone(parts, current, deadline)
-            found.setdefault(self._leases[current].front_end, []).extend(parts)
+            lease = self._leases[current]
+            self._postpone(parts, lease, deadline)
+            found.setdefault(lease.front_end, []).extend(parts)
         return [(front_end, merged(parts)) for front_end, parts in found.items()]
 
     def end(self, ranges: list[Range]) -> None:
         """End the leases of the messages, which are settled or given back."""
         for one in ranges:
             for first, last, token in self._tokens.spans(*one):
-                left = self._left[token] - (last - first + 1)
-                if left:
-                    self._left[token] = left
-                else:
-                    del self._left[token], self._leases[token]
-                    self._looks.pop(token, None)
+                lease = self._leases[token]
+                lease.left -= last - first + 1
+                if not lease.left:
+                    lease.look = NO_DEADLINE
+                    del self._leases[token]
             self._tokens.remove(*one)
             if self._renewed:
                 self._renewed.remove(*one)
@@ -183,9 +208,14 @@ class Leases:
         for never.
         """
         while self._deadlines:
-            look, token = self._deadlines[0]
-            if self._looks.get(token) == look:
-                return look
+            deadline = self._deadlines[0]
+            listed = self._looks[deadline]
+            while listed and listed[-1].look != deadline:
+                listed.pop()
+                self._looks_listed -= 1
+            if listed:
+                return deadline
+            del self._looks[deadline]
             heappop(self._deadlines)
         return NO_DEADLINE
 
@@ -195,32 +225,55 @@ class Leases:
         lease.
         """
         found: dict[int, list[Range]] = {}
+        rest: list[tuple[int, list[Range]]] = []
         steps = 0
-        while steps < STEP_RANGES and self.wake <= now:
-            _, token = heappop(self._deadlines)
-            del self._looks[token]
-            lease = self._leases[token]
-            due, looked_at = self._look(lease, now)
-            steps += looked_at
+        while steps < STEP_RANGES and (deadline := self.wake) <= now:
+            listed, at = self._looks[deadline], 0
+            while at < len(listed) and steps < STEP_RANGES:
+                lease = listed[at]
+                at += 1
+                if lease.look != deadline:
+                    continue
+                lease.look = NO_DEADLINE
+                if self._is_over(lease, now):
+                    steps += len(lease.ranges)
+                    found.setdefault(lease.front_end, []).extend(lease.ranges)
+                    del self._leases[lease.token]
+                else:
+                    part, looked_at = self._look(lease, now)
+                    steps += looked_at
+                    rest.append((lease.front_end, part))
+            del listed[:at]
+            self._looks_listed -= at
+        return self._lapsed(found, rest)
+
+    def _is_over(self, lease: Lease, now: int) -> bool:
+        """Whether the whole lease is over: none of its messages has been settled, given back or renewed."""
+        return not self._renewed and lease.deadline <= now and lease.left == count_of(lease.ranges)
+
+    def _lapsed(
+        self, whole: dict[int, list[Range]], rest: list[tuple[int, list[Range]]]
+    ) -> list[tuple[int, list[Range]]]:
+        """The messages of whole leases, which are over, and of parts of others have lapsed: (front end, its
+        messages), once for each front end.
+        """
+        for front_end, due in whole.items():
+            whole[front_end] = due = merged(due)
+            for one in due:
+                self._tokens.remove(*one)
+        for front_end, due in rest:
             if due:
-                found.setdefault(lease.front_end, []).extend(due)
-        lapsed = [(front_end, merged(due)) for front_end, due in found.items()]
-        for _, due in lapsed:
-            self.end(due)
+                self.end(due)
+                whole[front_end] = merged([*whole.get(front_end, ()), *due])
+        for due in whole.values():
             self.lapsing.update(due)
-        return lapsed
+        return list(whole.items())
 
     def _look(self, lease: Lease, now: int) -> tuple[list[Range], int]:
         """The messages under the lease whose deadline has come, and the number of ranges looked at, one at
         least. Sets the time of the next look.
         """
-        whole = not self._renewed and self._left[lease.token] == count_of(lease.ranges)
-        if whole and lease.deadline <= now:
-            # None of them has been settled, given back or renewed.
-            due = merged(lease.ranges)
-            lease.ranges.clear()
-            return due, len(due)
-        due, rest, later = [], list[Range](), NO_DEADLINE
+        due, rest, later = list[Range](), list[Range](), NO_DEADLINE
         for low, high, current in [span for one in lease.ranges for span in self._tokens.spans(*one)]:
             for first, last, deadline in self._renewed.cover(low, high, lease.deadline):
                 if current != lease.token:
@@ -232,5 +285,5 @@ class Leases:
                     later = min(later, deadline)
         looked_at = max(1, len(due) + len(rest))
         lease.ranges[:] = merged(rest)
-        self._await(later, lease.token)
+        self._await(later, lease)
         return merged(due), looked_at
