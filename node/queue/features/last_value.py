@@ -25,6 +25,7 @@ from node.queue.argument_types import read_expression
 from node.queue.decision_format import encode_annotate
 from node.queue.delivery_state import DeliveryState
 from node.queue.feature import Declaration, Feature, FeatureContext, Incoming, Notes, Rule
+from node.queue.newest_by_key import NONE_NEWEST, NewestByKey
 from node.queue.operations import Aspect
 from node.queue.settings import QueueSettings
 from node.queue.values import Values
@@ -77,7 +78,7 @@ class LastValues(Feature):
     def __init__(self, delivery: DeliveryState) -> None:
         super().__init__()
         self._delivery = delivery
-        self._newest: dict[int, int] = {}
+        self._newest = NewestByKey()
         self._outdated = RangeSet()
         """Replaced messages that were not ready, and are in the queue until they are ready or settled."""
         self._unlogged = RangeSet()
@@ -129,11 +130,11 @@ class LastValues(Feature):
             for _, last, named in keys:
                 self._last_coming[named] = first + last, run, last
         self._indexed = len(self._coming)
-        newest = self._newest.get(key, -1)
+        newest = self._newest.get(key)
         found = self._last_coming.get(key)
         if found is not None and found[0] > newest:
             return found[1].slice(found[2], 1)
-        if newest < 0:
+        if newest == NONE_NEWEST:
             return None
         soft = self._delivery.soft.runs(newest, newest)
         ((_, message),) = soft or context.contents(newest, newest)
@@ -167,13 +168,14 @@ class LastValues(Feature):
 
     def _find(self, first: int, last: int, key: int) -> None:
         """The messages of a range have this key, and are in their places."""
-        former = self._newest.get(key)
-        if former is None or former < last:
-            self._newest[key] = last
-            if former is not None and former < first:
+        former = newest = self._newest.get(key)
+        if former < last:
+            newest = last
+            self._newest.set(key, last)
+            if NONE_NEWEST != former < first:
                 self._replace(former, former)
             last -= 1
-        last = min(last, self._newest[key] - 1)
+        last = min(last, newest - 1)
         if first <= last:
             self._replace(first, last)
 
@@ -196,8 +198,8 @@ class LastValues(Feature):
         newest = self._newest
         for one in ranges:
             for first, last, key in self._delivery.annotations.cover(Aspect.KEY, *one):
-                if first <= newest.get(key, -1) <= last:
-                    del newest[key]
+                if first <= newest.get(key) <= last:
+                    newest.remove(key)
         self._outdated.remove_all(ranges)
         self._unlogged.remove_all(ranges)
 
