@@ -40,14 +40,17 @@ def arrow_schema(kinds: Mapping[str, str], names: Sequence[str]) -> pa.Schema:
     )
 
 
-def record_batch(kinds: Mapping[str, str], columns: Mapping[str, Sequence[Any]]) -> pa.RecordBatch:
-    """Columns of values of these types as a batch."""
+def record_batch(kinds: Mapping[str, str], columns: dict[str, list[Any]]) -> pa.RecordBatch:
+    """Columns of values of these types as a batch. Takes each column out of `columns`, so that its values are
+    not in memory twice.
+    """
     names = list(columns)
     schema, fit = arrow_schema(kinds, names), converters(kinds, names)
-    arrays = [
-        _converted(values, convert, field.type) if convert else pa.array(values, field.type)
-        for values, field, convert in zip(columns.values(), schema, fit, strict=True)
-    ]
+    arrays = []
+    for field, convert in zip(schema, fit, strict=True):
+        values = columns.pop(field.name)
+        arrays.append(_converted(values, convert, field.type) if convert else pa.array(values, field.type))
+        del values
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +14,7 @@ from pipeline.arrow.messages import LocatedMessages, StoredRun, alike, joined, l
 from pipeline.arrow.slices import digits_of, repeated
 from pipeline.log.blocks import Block, BlockRun, runs_in
 from pipeline.log.rows import TOPIC_COLUMNS, Columns, Topic
+from pipeline.message.batches import BATCH_OCTETS
 from pipeline.message.text import shown_text
 from pipeline.octets.cursor import MalformedError
 
@@ -43,28 +45,38 @@ class TopicBatches:
 
     def taken(self) -> Any:
         """The batch of all messages so far; begins anew. Raises MalformedError."""
-        pieces = self._pieces
+        pieces, large = self._pieces, self.octets >= 2 * BATCH_OCTETS
         self._pieces = []
+        if large:
+            # A message of many octets: Arrow would keep the memory of the batches before, which took as much.
+            pa.default_memory_pool().release_unused()
         self.rows = self.octets = 0
-        if not pieces:
-            return self._one_by_one(pieces)
-        try:
-            return self._together(pieces)
-        except (MalformedError, OverflowError, pa.ArrowInvalid):
-            return self._one_by_one(pieces)
+        found = None
+        if pieces:
+            with suppress(MalformedError, OverflowError, pa.ArrowInvalid):
+                found = self._together(pieces)
+        return self._one_by_one(pieces) if found is None else found
 
     def _together(self, pieces: Sequence[_Piece]) -> Any:
+        """The batch of the messages; None where all of them are to be looked at one by one."""
         stored = [StoredRun(block.payload, run, run.first) for block, run in pieces]
         located = locate_messages(stored, self._names)
         if located.regular.all():
             return self._regular(pieces, stored, located)
+        if not located.regular.any():
+            return None
         parts = alike(pieces, located.regular)
         return joined([(self._together if regular else self._one_by_one)(part) for regular, part in parts])
 
-    def _one_by_one(self, pieces: Sequence[_Piece]) -> Any:
+    def _one_by_one(self, pieces: list[_Piece]) -> Any:
+        """The batch of the messages. Takes the blocks out of `pieces`: large messages are not in memory as
+        blocks, too, when they become columns of Arrow.
+        """
         columns = Columns(self._topic, self._names)
         for block, run in pieces:
             columns.add_run(block, run)
+            del block, run
+        pieces.clear()
         return record_batch(TOPIC_COLUMNS, columns.taken())
 
     def _regular(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from struct import Struct
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -74,14 +75,18 @@ def read_block(read: Callable[[int], bytes], at: int = 0) -> Block:
 
 
 def _exactly(read: Callable[[int], bytes], length: int) -> bytes:
-    parts: list[bytes] = []
-    while length > 0:
-        part = read(min(length, _PIECE))
-        if not part:
-            raise CutShortError
-        parts.append(part)
+    part = read(min(length, _PIECE)) if length else b""
+    if len(part) == length:
+        return part
+    # A BytesIO gives what it holds without a copy: a payload is in memory once.
+    held = BytesIO()
+    while part:
+        held.write(part)
         length -= len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+        if not length:
+            return held.getvalue()
+        part = read(min(length, _PIECE))
+    raise CutShortError
 
 
 def runs_in(block: Block) -> Iterator[BlockRun]:

@@ -125,6 +125,8 @@ class LogClient(NodesClient):
                     first = bookmark_of(block.queue, block.next)
                     attempts.progress()
                     yield block
+                    # The next block comes without this one in memory.
+                    del block
             except (OSError, HTTPException, CutShortError, LogApiError) as error:
                 attempts.failed(url, error)
 
@@ -139,9 +141,11 @@ class LogClient(NodesClient):
                 if block.kind == REFUSAL:
                     told = refusal_in(block)
                     raise LogApiError(int(told.get("status", 503)), told)
+                ended = block.kind == END
                 yield block
-                if block.kind == END:
+                if ended:
                     return
+                del block
         finally:
             connection.close()
 

@@ -30,6 +30,8 @@ def batched(maker: BatchMaker[_Block, _Batch], blocks: Iterable[_Block]) -> Iter
     """The messages of blocks. Raises MalformedError, and the errors of `blocks`."""
     for block in blocks:
         maker.add(block)
+        # The consumer has the batch, and not its block, in memory.
+        del block
         if maker.rows >= BATCH_ROWS or maker.octets >= BATCH_OCTETS:
             yield maker.taken()
     if maker.rows:

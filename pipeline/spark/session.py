@@ -20,10 +20,15 @@ from zipfile import ZipFile
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from pipeline.message.batches import BATCH_OCTETS
 from pipeline.spark.journal_source import JournalSource
 from pipeline.spark.topic_source import TopicSource
 
 _LOOPBACK: Final = "127.0.0.1"
+_LARGE_OCTETS: Final = "spark.executorEnv.MALLOC_MMAP_THRESHOLD_"
+"""A variable of the GNU C library: an object of so many octets has memory of its own, which the system has
+back at once. Workers would keep the memory of large messages otherwise.
+"""
 _UNCHECKED: Final = (1).to_bytes(4, "little")
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 
@@ -45,7 +50,8 @@ def opened(master: str) -> Iterator[SparkSession]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
-    spark = SparkSession.builder.master(master).appName("quorate pipeline").getOrCreate()
+    builder = SparkSession.builder.master(master).appName("quorate pipeline")
+    spark = builder.config(_LARGE_OCTETS, str(BATCH_OCTETS)).getOrCreate()
     try:
         register(spark)
         yield spark

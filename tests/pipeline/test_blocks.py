@@ -235,3 +235,16 @@ def test_the_page_has_the_limits_of_the_broker() -> None:
     assert f"At most {BLOCK_OCTETS >> 10} KiB of messages" in PAGE
     assert f"a step of {READ_OCTETS >> 10} KiB of entries at a time" in PAGE
     assert f"more than {MOST_RANGES:,} ranges" in PAGE
+
+
+def test_a_payload_that_comes_in_pieces_is_in_memory_once() -> None:
+    octets = encode_block(QUEUE, 1, 2, [bytes(8 << 20)], kind=block_format.MESSAGES_BLOCK, messages=1)
+    source = BytesIO(octets)
+    tracemalloc.start()
+    try:
+        payload = read_block(source.read).payload
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(payload) == 8 << 20
+    assert peak < 1.5 * len(payload)

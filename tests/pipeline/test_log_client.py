@@ -8,13 +8,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+from weakref import ref
 
 import pytest
 
 from node.queue.block_format import encode_block, encode_block_run
+from pipeline.log.blocks import Block, read_block
 from pipeline.log.client import LogClient
 from pipeline.log.nodes import ROUNDS, LogApiError, NoNodeError
 from pipeline.log.rows import Topic, rows_of_blocks
+from pipeline.message.batches import BATCH_ROWS, batched
 from pipeline.octets.cursor import MalformedError
 from tests.messages import content, run_of
 
@@ -225,3 +228,38 @@ def test_a_connection_that_the_node_has_closed_is_opened_anew(stubs: list[Stub])
     for _ in range(ROUNDS + 2):
         assert reader.client.streams("/") == []
     assert stubs[0].connections == len(stubs[0].asked) == ROUNDS + 2 and reader.paused == []
+
+
+def test_the_next_block_comes_when_none_before_it_is_in_memory(
+    stubs: list[Stub], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Noted(Block):
+        """A block with a set of its own, which weak references find."""
+
+    seen, kept = list[Any](), list[int]()
+
+    def noted(read: Any, at: int) -> Block:
+        kept.append(sum(one() is not None for one in seen))
+        found = Noted(*read_block(read, at))
+        found.held = set[int]()
+        seen.append(ref(found.held))
+        return found
+
+    class Counted:
+        """Takes no message."""
+
+        rows = octets = BATCH_ROWS
+
+        def add(self, block: Block) -> None:
+            """Keep nothing."""
+
+        def taken(self) -> int:
+            return sum(one() is not None for one in seen)
+
+    monkeypatch.setattr("pipeline.log.client.read_block", noted)
+    reader = Reader(stubs, [(200, block(1, 4) + block(4, 6) + block(6, 9) + end(9))])
+    blocks = reader.client.blocks("/", "s", bookmark(1), bookmark(9))
+    found = list(batched(Counted(), blocks))
+    # The client alone has the block that the consumer of its batch may still wait for.
+    assert len(found) == 4 and max(found) <= 1
+    assert kept == [0, 0, 0, 0]

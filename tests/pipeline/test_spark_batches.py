@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
+from weakref import ref
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +22,10 @@ from pipeline.arrow.slices import SlicedOctets
 from pipeline.arrow.topics import TopicBatches
 from pipeline.journal.damage import FAIL, REPORT, DamageError
 from pipeline.journal.segments import Segment, SegmentReader, segments_in
-from pipeline.log.blocks import RUN, Block
+from pipeline.log.blocks import MESSAGES, RUN, Block
 from pipeline.log.rows import TOPIC_COLUMNS, Columns, Topic
 from pipeline.message import amqp091
+from pipeline.message.runs import AMQP_0_9_1, UNIFORM
 from pipeline.octets.cursor import MalformedError
 from tests.pipeline import stored_messages as stored
 from tests.pipeline.journals import BytesOctets, entry, put_down, segment_of, tables_of
@@ -102,6 +104,31 @@ def test_property_lists_are_read_at_once_as_one_by_one(lists: list[bytes]) -> No
         return pa.RecordBatch.from_arrays(list(found), schema=schema)
 
     assert outcome(fast) == outcome(slow)
+
+
+def test_blocks_of_large_messages_are_gone_when_their_columns_are_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Messages with several frames, which are decoded one by one."""
+
+    class Noted(Block):
+        """A block with a set of its own, which weak references find."""
+
+    frames = stored.content(b"\0\0", b"one", b"two")
+    run = RUN.pack(5, 0, 1, UNIFORM, AMQP_0_9_1, 0, len(frames), len(frames), 0, 0)
+    block = Noted(MESSAGES, 1, 1, 5, 6, run + frames)
+    block.held = set[int]()
+    found, real = ref(block.held), topics.record_batch
+
+    def noted(*columns: Any) -> Any:
+        assert found() is None
+        return real(*columns)
+
+    monkeypatch.setattr(topics, "record_batch", noted)
+    batches = TopicBatches(TOPIC, list(TOPIC_COLUMNS))
+    batches.add(block)
+    del block
+    assert batches.taken()["body"].to_pylist() == [b"onetwo"]
 
 
 def test_each_octet_of_a_message_may_be_another_or_missing() -> None:
