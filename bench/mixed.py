@@ -13,6 +13,7 @@ from bench.breadth import BINDINGS, channel_to
 from bench.brokers import NODES, BrokerError
 from bench.load import LoadResult, run_load
 from bench.measures import STEADY, Samples, Stage, fill, queues, weigh
+from bench.probe import delete
 
 ATTEMPTS = 3
 """The generator's messages have so many values in their header `attempt`, in turns."""
@@ -124,7 +125,9 @@ def weighed(stage: Stage, arguments: Mapping[str, Any]) -> Samples:
     local(stage)
     before = weigh(stage.cluster, owner)
     fill(stage, address, "bench", stage.waiting, declare=0, mixed=1)
-    return {"bytes": [(weigh(stage.cluster, owner) - before) / stage.waiting]}
+    grown = weigh(stage.cluster, owner) - before
+    delete(address, "bench")
+    return {"bytes": [grown / stage.waiting]}
 
 
 def local(stage: Stage, **options: int | str) -> LoadResult:

@@ -73,8 +73,10 @@ def first_durations(query: Any, count: int) -> list[float]:
 
 @contextmanager
 def _published(bench: Pipeline) -> Iterator[None]:
-    """A publisher at the rate of the rate source, for as long as the context lasts."""
-    options = bench.load_options | {"queue": BATCHED_STREAM, "consumers": 0, "rate": _RATE}
+    """A publisher at the rate of the rate source, for as long as the context lasts. Its process sleeps
+    between messages.
+    """
+    options = bench.load_options | {"queue": BATCHED_STREAM, "consumers": 0, "rate": _RATE, "spin": 0}
     publishing = started(Generator.AMQP_0_9_1, _LIMIT_SECONDS, options)
     try:
         yield
