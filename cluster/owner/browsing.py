@@ -115,7 +115,7 @@ def _rows_of_runs(owner: OwnerState, found: Iterable[tuple[int, Range]], wanted:
     for level, (first, last) in found if left > 0 else ():
         last = min(last, first + left - 1)
         while first <= last:
-            for number, run in owner.past.first_runs(first, last):
+            for number, run in owner.past_entries.first_runs(first, last):
                 full = len(run.raw) >= pages.octets
                 if full:
                     run = run.slice(0, max(1, run.count * pages.octets // len(run.raw)))
@@ -150,7 +150,7 @@ def filtered_page(
     """
     if not is_stream(queue.delivery.settings):
         return _searched_page(owner, queue, question, looks)
-    found, looked = _found(queue, question, looks, owner.past.first_runs)
+    found, looked = _found(queue, question, looks, owner.past_entries.first_runs)
     return looked._replace(rows=_rows_of_runs(owner, found, question.wanted))
 
 

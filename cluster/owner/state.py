@@ -89,7 +89,7 @@ class OwnerState:
         self.knows_targets, self.logs_links = context.knows_targets, context.logs_links
         self.knows_loans, self.overtaken_readers = context.knows_loans, context.overtaken_readers
         self.histories, self.entries = HistoryNotes(self.machine, context), Contents(self.machine, source)
-        self.past, self.pages = PastEntries(self.machine, source), PageBudget()
+        self.past_entries, self.pages = PastEntries(self.machine, source), PageBudget()
         self.marked, self.front_ends, self.barriers = dict[int, None](), FrontEnds(), BarriersUnderWay()
         self.active, self.dead_messages, self.paging = False, DeadMessages(), Paging(self.machine, context)
         self.linearizable_reads = LinearizableReads(partition, context.confirm_leading, self.front_ends)
@@ -209,7 +209,7 @@ class OwnerState:
     def forget_contents(self) -> None:
         """Forget what was read from the log, which was replaced."""
         self.entries.forget()
-        self.past.forget()
+        self.past_entries.forget()
 
     # -- the next entry -------------------------------------------------------------------------
 
