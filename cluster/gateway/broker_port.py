@@ -31,7 +31,7 @@ from cluster.gateway.queue_deletions import QueueDeletions
 from cluster.gateway.readers import FrontEndReaders
 from cluster.gateway.redirects import Redirects
 from cluster.gateway.routes import Routes, Targets
-from cluster.gateway.shared_queues import EACH_ALONE, RENUMBERED, SharedQueues
+from cluster.gateway.shared_queues import RENUMBERED, SharedQueues
 from cluster.gateway.state import Confirmation, LinkConsumer
 from cluster.gateway.streams import Streams
 from cluster.gateway.takes import FrontEndTakes
@@ -345,9 +345,8 @@ class FrontEnd:
         self._shared.count(queue, answer)
 
     def browse(self, queue: QueueRef, behind: Bookmark, wanted: int, filter: bytes, answer: Browsed) -> None:
-        """See `cluster.gateway.owner_requests.OwnerRequests.browse`."""
-        self._shared.refuse(queue, "browsing", EACH_ALONE)
-        self._requests.browse(queue, behind, wanted, filter, answer)
+        """See `cluster.gateway.shared_queues.SharedQueues.browse`."""
+        self._shared.browse(queue, behind, wanted, filter, answer)
 
     @property
     def knows_views(self) -> bool:

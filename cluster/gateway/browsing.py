@@ -18,6 +18,8 @@ class Bookmark(NamedTuple):
 
     level: int
     number: int
+    part: int = 0
+    """The id of the part, of a queue with several owners, where the parts are shown one after the other."""
 
 
 BEGINNING: Final = Bookmark(HIGHEST_RANK, 0)
@@ -62,5 +64,6 @@ def browse(
         ]
         answer(ready, shown, None)
 
-    arguments = [*NOTHING_TO_GET, queue.id, *behind, wanted, *([filter] if filter else [])]
+    place = (behind.level, behind.number)
+    arguments = [*NOTHING_TO_GET, queue.id, *place, wanted, *([filter] if filter else [])]
     links.request(links.to(queue.partition), "browse", arguments, answered)

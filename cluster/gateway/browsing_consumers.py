@@ -118,7 +118,7 @@ class BrowsingConsumers:
                 asked.append(options.subscription)
             self._links.request(link, "stream_place", asked, began)
         else:
-            arguments = [*NOTHING_TO_GET, queue.id, number, *BEGINNING, 0, 0, False]
+            arguments = [*NOTHING_TO_GET, queue.id, number, BEGINNING.level, BEGINNING.number, 0, 0, False]
             self._links.request(link, "browse_next", arguments, began)
 
     def credit(self, number: int, limit: int) -> None:
@@ -170,7 +170,8 @@ class BrowsingConsumers:
             *NOTHING_TO_GET,
             consumer.queue.id,
             consumer.number,
-            *consumer.place,
+            consumer.place.level,
+            consumer.place.number,
             consumer.through,
             consumer.credit,
             not consumer.drains,

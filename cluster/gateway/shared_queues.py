@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
+from cluster.gateway.browsing import BEGINNING, Bookmark, Shown
 from cluster.gateway.gets import Gets
-from cluster.gateway.owner_requests import OwnerRequests
+from cluster.gateway.owner_requests import Browsed, OwnerRequests
 from cluster.gateway.queue_placing import QueuePlacing
 from node.refusal import NotFoundError, PreconditionFailedError, Refusal
 from node.session.ports import ConsumerOptions, Got, QueueCounts, QueueRef, TakeGot
@@ -80,6 +81,22 @@ class SharedQueues:
         for part in parts:
             self._requests.purge(part, purging.purged)
 
+    def browse(self, queue: QueueRef, behind: Bookmark, wanted: int, filter: bytes, answer: Browsed) -> None:
+        """Look at the messages of all parts, one part after the other; see `OwnerRequests.browse`. A page has
+        messages of one part. At the beginning the answer counts the ready messages of all parts. A message
+        that is lent from part to part meanwhile is shown twice, or is not shown.
+        """
+        parts = sorted(self._placing.parts(queue), key=lambda one: one.id)
+        if len(parts) == 1:
+            self._requests.browse(parts[0], behind, wanted, filter, answer)
+            return
+        left = [one for one in parts if one.id >= behind.part]
+        looking = _Look(self._requests, wanted, filter, answer)
+        if behind == BEGINNING:
+            self.count(queue, partial(looking.counted, left))
+        else:
+            looking.at(left, behind)
+
     def get(self, queue: QueueRef, no_ack: bool, answer: TakeGot, filter: bytes) -> None:
         """Get a message of the nearest part that has one."""
         if filter:
@@ -103,6 +120,44 @@ class SharedQueues:
         else:
             going_on = partial(self._get_next, parts[1:], no_ack, answer, filter)
             self._gets.get(parts[0], no_ack, going_on, filter)
+
+
+class _Look:
+    """Looks at the first part that has a message to show."""
+
+    def __init__(self, requests: OwnerRequests, wanted: int, filter: bytes, answer: Browsed) -> None:
+        self._requests, self._wanted, self._filter, self._answer = requests, wanted, filter, answer
+        self._ready = 0
+
+    def counted(self, parts: Sequence[QueueRef], counts: QueueCounts, refusal: Refusal | None) -> None:
+        self._ready = counts.ready
+        if refusal is not None:
+            self._answer(0, [], refusal)
+        else:
+            self.at(parts, BEGINNING)
+
+    def at(self, parts: Sequence[QueueRef], behind: Bookmark) -> None:
+        """Look at these parts, behind a place in one of them or from their beginnings on."""
+        if not parts:
+            self._answer(self._ready, [], None)
+            return
+        part = parts[0]
+        begin = behind if behind.part == part.id else BEGINNING
+        looked = partial(self._looked, parts)
+        self._requests.browse(part, begin, self._wanted, self._filter, looked)
+
+    def _looked(self, parts: Sequence[QueueRef], _: int, shown: list[Shown], refusal: Refusal | None) -> None:
+        if isinstance(refusal, NotFoundError):
+            # A part that comes or goes: its owner may not have it yet, or any more.
+            refusal = None
+        if refusal is not None:
+            self._answer(0, [], refusal)
+        elif shown:
+            part = parts[0].id
+            placed = [one._replace(place=one.place._replace(part=part)) for one in shown]
+            self._answer(self._ready, placed, None)
+        else:
+            self.at(parts[1:], BEGINNING)
 
 
 class _Sum:

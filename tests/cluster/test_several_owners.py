@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from cluster.catalog.definitions import QueueDefinition
+from cluster.gateway.browsing import BEGINNING
 from cluster.owner.partition import PartitionOwner
 from node.queue.features.several_owners import OF_ONE_PLACE
 from node.wire.amqp091 import methods as m
 from tests.cluster.lives import chain, numbers, told
+from tests.cluster.test_browsing import bodies, look_at
 from tests.cluster.test_domains import refused
 from tests.cluster.test_placement import owner_of
 from tests.inside import askers_of
@@ -294,6 +296,26 @@ def test_requests_that_would_need_all_parts_at_a_time_are_refused() -> None:
         answer = refused(client, name, "q", **options)
         assert answer.startswith("406 PRECONDITION_FAILED - "), name
         assert "which has several owners: " in answer
+
+
+@pytest.mark.requirement("D15.1")
+def test_one_look_shows_the_messages_of_all_parts() -> None:
+    found = Shared()
+    for client in found.clients:
+        name = client.node.name.encode()
+        found.publish(client, name + b"-1", name + b"-2", headers={"at": client.node.name})
+    client = found.clients[1]
+    everything = [b"n1-1", b"n1-2", b"n2-1", b"n2-2", b"n3-1", b"n3-2"]
+    behind, seen = BEGINNING, list[bytes]()
+    while page := look_at(client, "q", behind, wanted=1):
+        seen += bodies(page)
+        behind = page[-1].place
+    assert seen == everything
+    assert bodies(look_at(client, "q", filter="at = 'n3'")) == everything[4:]
+    assert found.ready() == [2, 2, 2]
+    found.site.nodes["n1"].stop(power=True)
+    found.site.until(lambda: found.owner(0) is not None)
+    assert bodies(look_at(client, "q", look_at(client, "q")[-1].place)) == everything[2:4]
 
 
 def test_no_limit_drops_messages_for_which_another_owner_has_room() -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests.processes.amqp10_client import Amqp10Client
 from tests.processes.management_client import Management
 from tests.processes.nodes import Cluster, Node, read_page
+from tests.processes.shell import Shell
 from tests.wire.amqp10.performatives import credit
 
 
@@ -35,6 +36,13 @@ def test_one_queue_is_at_every_node(tmp_path: Path) -> None:
             channel.basic_publish("", "jobs", node.name.encode(), pika.BasicProperties(delivery_mode=2))
         assert [(one["name"], one["messages_ready"]) for one in http.get("queues")] == [("jobs", 3)]
         assert Management(third).get("queues", "/", "jobs")["messages_ready"] == 3
+        look = {"count": 10, "ackmode": "ack_requeue_true", "encoding": "auto", "filter": "TRUE"}
+        looked = http.call("POST", "/queues/%2F/jobs/get", look).value
+        assert sorted(one["payload"] for one in looked) == ["n1", "n2", "n3"]
+        assert [one["message_count"] for one in looked] == [2, 1, 0]
+        assert Shell(cluster, 1).do("queues", "browse", "jobs", "-n", "9", "--filter", "TRUE").split() == [
+            one["payload"] for one in looked
+        ]
         assert http.call("GET", "/queues/%2F/amq.part-2.jobs").status == 404
         assert http.call("DELETE", "/queues/%2F/jobs?if-empty=true").status == 400
         assert [one["name"] for one in http.get("definitions")["queues"]] == ["jobs"]

@@ -89,7 +89,7 @@ async def _look(
     channel: InternalChannel, queue: str, count: int, taking: str, show: Show
 ) -> list[dict[str, Any]]:
     """The first ready messages, which stay ready and in their place; with a filter those that it takes, each
-    with its bookmark.
+    with its bookmark. Those of several owners have none: a message that is lent gets another one.
     """
     try:
         filter = encoded_condition(taking) if taking else b""
@@ -106,7 +106,8 @@ async def _look(
         for one in found:
             left = max(0, left - 1)
             octets += len(one.run.raw)
-            told = {"bookmark": channel.bookmark(queue, one.place.number)} if filter else {}
+            named = filter and not one.place.part
+            told = {"bookmark": channel.bookmark(queue, one.place.number)} if named else {}
             shown.append(show(Got(0, one.run, one.place.number, one.redelivered, left)) | told)
         behind = found[-1].place
     return shown

@@ -79,12 +79,12 @@ def declare_queue(
 @management_options
 def browse_queue(client: ManagementClient, name: str, count: int, taking: str, vhost: str) -> None:
     """Print messages that wait in the queue NAME, one a line, and leave all as it is. With a filter the
-    bookmark stands in front of each message.
+    bookmark stands in front of each message, unless the queue has several owners.
     """
     asked = {"count": count, "ackmode": "ack_requeue_true", "encoding": "base64", "filter": taking}
     for message in client.post("queues", vhost, name, "get", body=asked):
         body = base64.b64decode(message["payload"]).decode("utf-8", "backslashreplace")
-        click.echo(" ".join((*([message["bookmark"]] if taking else []), body)))
+        click.echo(" ".join((*([message["bookmark"]] if "bookmark" in message else []), body)))
 
 
 @queues.command("renew")
