@@ -98,9 +98,7 @@ class SharedQueues:
             looking.at(left, behind)
 
     def get(self, queue: QueueRef, no_ack: bool, answer: TakeGot, filter: bytes) -> None:
-        """Get a message of the nearest part that has one."""
-        if filter:
-            self.refuse(queue, "a get with a filter", LENT_IN_ORDER)
+        """Get a message that a filter takes, of the nearest part that has one; an empty filter takes all."""
         self._get_next(self._placing.parts(queue), no_ack, answer, filter, None, None)
 
     def _get_next(

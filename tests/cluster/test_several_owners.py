@@ -15,7 +15,9 @@ from node.wire.amqp091 import methods as m
 from tests.cluster.lives import chain, numbers, told
 from tests.cluster.test_browsing import bodies, look_at
 from tests.cluster.test_domains import refused
+from tests.cluster.test_entitlements import entitle
 from tests.cluster.test_placement import owner_of
+from tests.cluster.test_subscription_filters import numbered
 from tests.inside import askers_of
 from tests.site import Client, Delivery, Site
 
@@ -316,6 +318,17 @@ def test_one_look_shows_the_messages_of_all_parts() -> None:
     found.site.nodes["n1"].stop(power=True)
     found.site.until(lambda: found.owner(0) is not None)
     assert bodies(look_at(client, "q", look_at(client, "q")[-1].place)) == everything[2:4]
+
+
+@pytest.mark.requirement("D9.3")
+def test_a_get_finds_in_any_part_what_its_user_may_read() -> None:
+    found = Shared()
+    for client in found.clients:
+        found.publish(client, *numbered(1, 2))
+    entitle(found.site, read_filter="/n = 2")
+    got = [found.clients[2].get("q", no_ack=True) for _ in range(4)]
+    assert [one and one.body for one in got] == [*numbered(2, 2, 2), None]
+    assert found.ready() == [1, 1, 1]
 
 
 def test_no_limit_drops_messages_for_which_another_owner_has_room() -> None:
