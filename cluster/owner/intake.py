@@ -47,16 +47,7 @@ from node.queue.entry_format import (
     read_run,
 )
 from node.queue.feature import Incoming
-from node.queue.operations import (
-    OWNER,
-    Discard,
-    Operation,
-    Publish,
-    Refer,
-    Return,
-    Semantics,
-    Settle,
-)
+from node.queue.operations import OWNER, Discard, Operation, Publish, Refer, Return, Semantics, Settle
 from node.queue.targets import TargetStep, UpdateTarget
 from node.queue.transaction_operations import Transactional
 from node.ranges.range_set import Range, RangeSet
@@ -86,7 +77,7 @@ def take_batch(
     """
     first = owner.next_sequence
     operations = list(read_operations(data))
-    rewriting = any(_is_rewritten(owner, operation, data) for operation in operations)
+    rewriting = any(_is_rewritten(owner, operation) for operation in operations)
     taking = Taking(owner, data, tried=tried, kept=[] if rewriting else None)
     watched, messages = owner.watched, 0
     for operation in operations:
@@ -193,7 +184,10 @@ class Taking:
                 self.keep(memoryview(self.data)[: operation.position])
         run = read_run(self.data, operation.position)
         arriving, self.arriving = self.arriving, None
-        if arriving is None:
+        if arriving is None and self.kept is None:
+            # No queue leaves a message out or refuses one.
+            self._take(Incoming(run), queues, ())
+        elif arriving is None:
             self.take(run, queues, index, dead_letters=operation.dead_letters)
         else:
             self._arrive(arriving, run, queues, index)
@@ -293,7 +287,8 @@ class Taking:
                 owner.queues[number].delivery.tally.discarded(Reason.MAXLEN, run.count, dead_letters=True)
                 owner.dead_letter_soft(number, [(first, run)], Reason.MAXLEN)
         else:
-            self.keep(*encode_publish(run, (*queues, *dead_lettering)))
+            if self.kept is not None:
+                self.keep(*encode_publish(run, (*queues, *dead_lettering)))
             owner.annotate(notes)
             for number in dead_lettering:
                 dead_letter_new(owner, number, first, first + run.count - 1, Reason.MAXLEN)
@@ -393,10 +388,10 @@ def _placeholder(count: int) -> tuple[Buffer, ...]:
     return encode_publish(Run("", "", 0, False, count, 0, 0, None, 0, b""), ())
 
 
-def _is_rewritten(owner: OwnerState, operation: Operation, data: bytes) -> bool:
+def _is_rewritten(owner: OwnerState, operation: Operation) -> bool:
     """Whether the operation may concern soft messages, or goes into the log as another operation."""
     if type(operation) is Publish:
-        return owner.durable and not read_run(data, operation.position).persistent
+        return owner.durable and not operation.persistent
     if isinstance(operation, Settle | Return | Discard):
         if not isinstance(operation, Settle) and operation.annotations:
             return True

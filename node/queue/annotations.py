@@ -45,6 +45,10 @@ class Annotations:
         """The values in the log. The caller must not change the map."""
         return self._logged.get(aspect, _NOTHING)
 
+    def has_values(self, aspect: Aspect) -> bool:
+        """Whether a message has a value."""
+        return aspect in self._logged or aspect in self._soft
+
     def cover(self, aspect: Aspect, first: int, last: int) -> list[Span]:
         """The whole closed range as spans, with the value 0 where messages have none."""
         logged = self.logged(aspect).cover(first, last)

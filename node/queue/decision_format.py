@@ -71,6 +71,9 @@ _MAX_LAG = Struct("<QQQB")
 _MESSAGES = Struct("<Q")
 _LENT = Struct("<BQII")
 _NOTE = Struct("<BBQQQI")
+_NOTE_OF_ONE = Struct("<BBQQQIQQ")
+_NOTE_KINDS: Final[dict[int, NoteKind]] = {kind.value: kind for kind in NoteKind}
+_ASPECTS: Final[dict[int, Aspect]] = {aspect.value: aspect for aspect in Aspect}
 
 
 class ReaderStep(IntEnum):
@@ -147,6 +150,8 @@ def encode_lent(lent: Lent) -> bytes:
 
 def encode_note(note: HistoryNote) -> bytes:
     kind, queue, first, second, ranges = note
+    if len(ranges) == 1:
+        return _NOTE_OF_ONE.pack(OpKind.NOTE, kind, queue, first, second, 1, *ranges[0])
     return _NOTE.pack(OpKind.NOTE, kind, queue, first, second, len(ranges)) + encode_columns(ranges)
 
 
@@ -160,7 +165,7 @@ def _read_annotate(data: Buffer, offset: int) -> tuple[Annotate, int]:
     _, queue, aspect, count = _COLUMNS.unpack_from(data, offset)
     (firsts, lasts, values), offset = decode_columns(data, offset + _COLUMNS.size, count, 3)
     check_spans(firsts, lasts)
-    return Annotate(queue, Aspect(aspect), firsts, lasts, values), offset
+    return Annotate(queue, _ASPECTS[aspect], firsts, lasts, values), offset
 
 
 def _read_remove(data: Buffer, offset: int) -> tuple[Remove, int]:
@@ -229,10 +234,18 @@ def _read_lent(data: Buffer, offset: int) -> tuple[Lent, int]:
 
 
 def _read_note(data: Buffer, offset: int) -> tuple[HistoryNote, int]:
-    _, kind, queue, first, second, count = _NOTE.unpack_from(data, offset)
+    _, number, queue, first, second, count = _NOTE.unpack_from(data, offset)
+    kind = _NOTE_KINDS[number]
+    if not count:
+        return HistoryNote(kind, queue, first, second), offset + _NOTE.size
+    if count == 1:
+        *_, low, high = _NOTE_OF_ONE.unpack_from(data, offset)
+        if low > high:
+            raise ValueError("range ends before it starts")
+        return HistoryNote(kind, queue, first, second, ((low, high),)), offset + _NOTE_OF_ONE.size
     (firsts, lasts), offset = decode_columns(data, offset + _NOTE.size, count, 2)
     ranges = tuple(ranges_of_columns(firsts, lasts))
-    return HistoryNote(NoteKind(kind), queue, first, second, ranges), offset
+    return HistoryNote(kind, queue, first, second, ranges), offset
 
 
 def _read_transferred(data: Buffer, offset: int) -> tuple[Transferred, int]:

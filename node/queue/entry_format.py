@@ -460,7 +460,8 @@ class EntryMessages:
         self._stored: dict[int, StoredRun] = {}
         for batch in read_batches(data):
             sequence = batch.first_sequence
-            for operation in read_operations(data, batch.start, batch.end):
+            # Messages are numbered from 1 on: a batch from 0 on has operations of the owner alone.
+            for operation in read_operations(data, batch.start, batch.end) if sequence else ():
                 if type(operation) is Publish:
                     self._firsts.append(sequence)
                     self._publishes.append(operation)

@@ -109,7 +109,7 @@ class Lifecycle:
         if delivery.settings is PLAIN and not delivery.state.annotations:
             delivery.ready.add(first, last)
             return
-        for part in delivery.state.living(first, last).ranges():
+        for part in delivery.state.living_parts(first, last):
             self._place(*part)
             for aspect, values in delivery.state.annotations.items():
                 if aspect in self.hooks.note or aspect in self._registry.by_message:
@@ -122,9 +122,8 @@ class Lifecycle:
 
     def _place(self, first: int, last: int) -> None:
         """Make new messages ready, or schedule those with a due time."""
-        delivery = self._delivery
-        later = delivery.annotations.columns(Aspect.DUE, first, last)
-        if not later[0]:
+        delivery, known = self._delivery, self._delivery.annotations
+        if not known.has_values(Aspect.DUE) or not (later := known.columns(Aspect.DUE, first, last))[0]:
             delivery.ready.add(first, last)
             return
         self._schedule(*later)

@@ -172,6 +172,12 @@ class QueueState:
             return found
         return found.without((start, end) for start, end, _ in dead.spans(first, last))
 
+    def living_parts(self, first: int, last: int) -> list[Range]:
+        """As `living`, as ranges."""
+        if not self.withheld and Aspect.DEATH not in self.annotations:
+            return self.alive.intersection(first, last)
+        return list(self.living(first, last).ranges())
+
     def dying(self, operation: Annotate) -> list[Span]:
         """The living messages that an annotation with their death, which comes next, makes dead letters."""
         spans = zip(operation.firsts, operation.lasts, operation.values, strict=True)

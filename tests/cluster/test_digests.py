@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from node.queue.chronicle import next_digest
+from node.queue.operations import Aspect
 from tests.cluster.kept_links import site
 from tests.cluster.lives import chain, digests, owner_of, replica
 from tests.cluster.test_explaining import fill, got, keeping
@@ -86,6 +87,23 @@ def test_one_changed_octet_in_one_copy_is_found(site: Site, place: int) -> None:
     digest, differs = found.pop("n2")
     assert digest != before and differs is not None
     assert set(found.values()) == {(before, None)}
+
+
+def test_a_batch_for_a_queue_that_takes_every_message_is_logged_as_it_came(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner decides about its messages, and encodes none of them again."""
+    client, _ = keeping(site, b"a")
+    monkeypatch.setattr("cluster.owner.intake.encode_publish", None)
+    assert all(client.confirms(client.publish(QUEUE, b"b", b"c", delivery_mode=2)))
+    stream = replica(site, "n1", QUEUE).queues[_numbered(site, f"{QUEUE}.history")]
+    assert len(stream.delivery.annotations.logged(Aspect.ARRIVAL)) == 3
+    monkeypatch.undo()
+    equal(site)
+
+
+def _numbered(site: Site, name: str) -> int:
+    return site.nodes["n1"].broker.catalog.state.queues["/", name].id
 
 
 def test_the_chain_goes_on_over_owners_and_restarts(site: Site) -> None:

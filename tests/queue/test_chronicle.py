@@ -12,7 +12,7 @@ from node.queue.entry_format import EntryFormatError, encode_create_queue, read_
 from node.queue.events import Happened, Lead, LeadKind, read_lead
 from node.queue.explaining import FIRST_EVENTS, LAST_EVENTS, Trace
 from node.queue.history_notes import HistoryNote, NoteKind
-from node.queue.operations import Semantics
+from node.queue.operations import OpKind, Semantics
 from node.queue.partition import PartitionMachine, SnapshotFormatError
 from node.queue.sought import Sought
 from tests.queue.building import one_batch, published, uniform_run
@@ -40,6 +40,15 @@ def kept(*, until: int = 0) -> PartitionMachine:
 @given(NOTES)
 def test_a_note_reads_back(note: HistoryNote) -> None:
     assert list(read_operations(encode_note(note))) == [note]
+
+
+@given(NOTES)
+def test_a_note_has_the_octets_that_the_format_says(note: HistoryNote) -> None:
+    """However many ranges there are: docs/journal-format.md, NOTE."""
+    columns = [one[i].to_bytes(8, "little") for i in (0, 1) for one in note.ranges]
+    numbers = b"".join(number.to_bytes(8, "little") for number in note[1:4])
+    head = bytes((OpKind.NOTE, note.kind)) + numbers + len(note.ranges).to_bytes(4, "little")
+    assert encode_note(note) == head + b"".join(columns)
 
 
 @given(NOTES, st.data())

@@ -295,6 +295,13 @@ def test_messages_are_found_by_sequence_over_batches_and_gaps() -> None:
     ]
 
 
+def test_messages_are_found_without_a_look_at_operations_of_the_owner_alone() -> None:
+    """Annotations of each message of an entry are as long as many messages."""
+    told = encode_batch(OWNER, 0, 0, [b"\xff is no operation"])
+    data = encode_entry([told, encode_batch(5, 1, 7, encode_publish(uniform_run(2), [1])), told])
+    assert sorted(contents(data, 0, 99)) == [7, 8]
+
+
 def test_kinds_in_journals_keep_their_numbers() -> None:
     assert {kind.name: kind.value for kind in OpKind} == {
         "PUBLISH": 1, "SETTLE": 2, "RETURN": 3, "RETURN_FAILED": 4, "DISCARD": 5, "PURGE": 6, "MARK": 7,
