@@ -74,6 +74,10 @@ class PlacedQueues:
         state = self._catalog.state
         return queue in state.queues_by_id and queue_type(state, state.queues_by_id[queue]) == QUORUM
 
+    def knows_blake3(self) -> bool:
+        """Whether logs may have digests of BLAKE3 (`node.queue.chronicle`)."""
+        return self._formats.know_blake3()
+
     def unused(self, queue: int, why: Unused) -> None:
         """Have the queue deleted, if its properties ask for that in the case `why`."""
         definition = self._catalog.state.queues_by_id.get(queue)

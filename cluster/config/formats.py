@@ -20,7 +20,7 @@ from node.message.streams import (
 )
 from node.queue.placement_arguments import EACH_NODE, X_DOMAIN, X_INITIAL_OWNER, X_OWNERS, X_REPLICATION
 
-FORMAT_LEVEL: Final = 38
+FORMAT_LEVEL: Final = 39
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
@@ -58,6 +58,7 @@ With level 32 queues may have a part for each node, and parts come and go with t
 With level 33 owners tell the keys of the rows of views.
 With level 34 takes of readers may have an end.
 With level 38 policies may state recovery points, and logs have those of queues over streams.
+With level 39 the digests of entries are those of BLAKE3.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -186,6 +187,11 @@ RENAMED_QUEUES: Final = 31
 NOTES_IN_LOGS: Final = 22
 """From this level on nodes read logs that have notes for histories (`node.queue.history_notes`), and
 snapshots with digests, and carry out declarations of queues that place those with a history apart.
+"""
+
+BLAKE3_DIGESTS: Final = 39
+"""From this level on nodes read logs that say from which entry on digests are those of BLAKE3, and snapshots
+with such digests (`node.queue.chronicle`).
 """
 
 ERRORS_OF_REJECTIONS: Final = 23

@@ -267,6 +267,9 @@ class OwnedQueues(Protocol):
     def tells_failures(self, queue: int) -> bool:
         """Whether messages for consumers of the queue have the header `x-delivery-count`."""
 
+    def knows_blake3(self) -> bool:
+        """Whether logs may have digests of BLAKE3 (`node.queue.chronicle`)."""
+
     def unused(self, queue: int, why: Unused) -> None:
         """Have the queue deleted, if its properties ask for that in the case `why`."""
 

@@ -110,4 +110,7 @@ class HistoryNotes:
         notes, self._waiting = self._waiting, []
         if not self._context.keeps_histories():
             return []
-        return [encode_note(HistoryNote(NoteKind.TIME, first=self._context.wall_ms())), *notes]
+        first = [encode_note(HistoryNote(NoteKind.TIME, first=self._context.wall_ms()))]
+        if not self._machine.chronicle.blake3_from and self._context.queues.knows_blake3():
+            first.append(encode_note(HistoryNote(NoteKind.BLAKE3)))
+        return first + notes

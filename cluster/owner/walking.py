@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from node.queue.chronicle import next_digest
 from node.queue.explaining import Trace
 from node.queue.partition import PartitionMachine
 from replication.journal import PartitionLog
@@ -110,7 +109,7 @@ def digest_steps(
         found: list[tuple[int, bytes]] = []
         for entry in entries:
             if is_applied(entry):
-                digest = next_digest(digest, entry.index, entry.data)
+                digest = chronicle.after(digest, entry.index, entry.data)
             found.append((entry.index, digest))
         at = entries[-1].index
         yield found

@@ -1,9 +1,10 @@
 """The whole entries that a partition keeps for the histories of its queues, and the chain of their digests: a
 part of the partition's replicated state (requirement X8).
 
-The digest after an entry is SHA-256 over the digest before it, the entry's log index (u64) and its octets. So
-equal digests at one index mean equal entries from the beginning of the chain on. Marks are the digests after
-some entries: from any mark on, the digests that follow are computed again without the entries before it.
+The digest after an entry covers the digest before it, the entry's log index and its octets. So equal digests
+at one index mean equal entries from the beginning of the chain on. A chain begins with SHA-256, and goes on
+with BLAKE3 from the entry on that says so. Marks are the digests after some entries: from any mark on, the
+digests that follow are computed again without the entries before it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Callable
 from hashlib import sha256
 from struct import Struct
 from typing import Final
+
+from blake3 import blake3
 
 from node.queue.history_notes import HistoryNote, NoteKind
 from node.ranges.range_set import decode_array, encode_array
@@ -29,29 +32,41 @@ _OCTETS: Final = 32
 NO_DIGEST: Final = bytes(_OCTETS)
 """The digest before the first entry of a chain."""
 
-_VERSION: Final = 1
+_SHA256, _BLAKE3 = 1, 2
+"""The versions of a chronicle in a snapshot, by the digests of its last entry."""
 _INDEX = Struct("<Q")
 _HEAD = Struct("<BIIIQ32s")
 
 
 def next_digest(digest: bytes, index: int, data: bytes | memoryview) -> bytes:
-    """The digest after an entry, whose predecessor's is `digest`."""
+    """The digest after an entry, whose predecessor's is `digest`: SHA-256 over that, the entry's log index
+    (u64) and its octets.
+    """
     chain = sha256(digest + _INDEX.pack(index))
+    chain.update(data)
+    return chain.digest()
+
+
+def blake3_digest(digest: bytes, index: int, data: bytes | memoryview) -> bytes:
+    """As `next_digest`, with BLAKE3: the chunks of one entry are digested side by side."""
+    chain = blake3(digest + _INDEX.pack(index))
     chain.update(data)
     return chain.digest()
 
 
 class Chronicle:
     """See the module's docstring. `kept` has the stream of each queue with a history; while it is empty, the
-    partition keeps no whole entries and has no digests.
+    partition keeps no whole entries and has no digests. `blake3_from` is the log index from which on digests
+    are those of BLAKE3; 0 while none is.
     """
 
-    __slots__ = ("_digests", "_entries", "_indexes", "_octets", "digest", "kept")
+    __slots__ = ("_digests", "_entries", "_indexes", "_octets", "blake3_from", "digest", "kept")
 
     def __init__(self) -> None:
         self.kept: dict[int, int] = {}
         self.digest = NO_DIGEST
         """The digest after the last entry."""
+        self.blake3_from = 0
         self._indexes = array("Q")
         self._digests: list[bytes] = []
         # Behind the last mark.
@@ -76,11 +91,13 @@ class Chronicle:
             self.kept[note.queue] = note.first
         elif note.kind is NoteKind.RESTART and self.kept:
             self._begin(index, self.digest)
+        elif note.kind is NoteKind.BLAKE3 and self.kept:
+            self.blake3_from = self.blake3_from or index
 
     def drop(self, queue: int) -> None:
         """The queue is deleted."""
         if self.kept.pop(queue, None) is not None and not self.kept:
-            self.digest, self._digests = NO_DIGEST, []
+            self.digest, self._digests, self.blake3_from = NO_DIGEST, [], 0
             self._indexes, self._entries, self._octets = array("Q"), 0, 0
 
     def _begin(self, index: int, digest: bytes) -> None:
@@ -88,11 +105,16 @@ class Chronicle:
         self._indexes, self._digests = array("Q", [index - 1]), [digest]
         self._entries = self._octets = 0
 
+    def after(self, digest: bytes, index: int, data: bytes | memoryview) -> bytes:
+        """The digest after an entry of the chain, whose predecessor's is `digest`."""
+        by_blake3 = 0 < self.blake3_from <= index
+        return (blake3_digest if by_blake3 else next_digest)(digest, index, data)
+
     def add(self, index: int, data: bytes | memoryview, needed: Callable[[], int | None]) -> None:
         """An entry is applied. `needed` gives the index of the first entry that histories reach back to, None
         for none.
         """
-        self.digest = next_digest(self.digest, index, data)
+        self.digest = self.after(self.digest, index, data)
         self._entries += 1
         self._octets += len(data)
         if self._entries >= MARK_ENTRIES or self._octets >= MARK_OCTETS:
@@ -133,9 +155,11 @@ class Chronicle:
         if not self.kept:
             return b""
         pairs = sorted(self.kept.items())
-        head = _HEAD.pack(_VERSION, len(pairs), len(self._indexes), self._entries, self._octets, self.digest)
+        version = _BLAKE3 if self.blake3_from else _SHA256
+        head = _HEAD.pack(version, len(pairs), len(self._indexes), self._entries, self._octets, self.digest)
+        since = _INDEX.pack(self.blake3_from) if self.blake3_from else b""
         columns = (array("Q", column) for column in zip(*pairs, strict=True))
-        return b"".join((head, *map(encode_array, (*columns, self._indexes)), *self._digests))
+        return b"".join((head, since, *map(encode_array, (*columns, self._indexes)), *self._digests))
 
     @classmethod
     def decode(cls, data: bytes, offset: int) -> tuple[Chronicle, int]:
@@ -143,12 +167,16 @@ class Chronicle:
         is none. Raises ValueError or struct.error.
         """
         made = cls()
-        if offset == len(data) or data[offset] != _VERSION:
+        if offset == len(data) or data[offset] not in (_SHA256, _BLAKE3):
             return made, offset
-        _, queues, marks, made._entries, made._octets, made.digest = _HEAD.unpack_from(data, offset)
+        version, queues, marks, made._entries, made._octets, made.digest = _HEAD.unpack_from(data, offset)
         if not queues or not marks:
             raise ValueError("a chronicle of no queue, or without a mark")
-        ids, offset = decode_array("Q", data, offset + _HEAD.size, queues)
+        offset += _HEAD.size
+        if version == _BLAKE3:
+            (made.blake3_from,) = _INDEX.unpack_from(data, offset)
+            offset += _INDEX.size
+        ids, offset = decode_array("Q", data, offset, queues)
         streams, offset = decode_array("Q", data, offset, queues)
         made.kept = dict(zip(ids, streams, strict=True))
         made._indexes, offset = decode_array("Q", data, offset, marks)

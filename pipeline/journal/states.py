@@ -19,8 +19,10 @@ _VERSIONS: Final = range(1, 10)
 _SEALED: Final = 0x40
 _SEMANTICS: Final = 0x3F
 _DIGEST: Final = 16
-_CHRONICLE: Final = 1
-"""The version of the chronicle of queues with a history."""
+_CHRONICLES: Final = (1, 2)
+"""The versions of the chronicle of queues with a history."""
+_BLAKE3: Final = 2
+"""From this version on a chronicle has the entry from which on digests are those of BLAKE3."""
 _CHAIN_DIGEST: Final = 32
 _ANNOTATED, _TRANSACTIONAL, _REMARKED, _TARGETED, _SUBSCRIBED, _EPOCHS, _TAKES, _READERS = range(2, 10)
 """The first version of a state with annotations, ids, refusals and transfers; with transactions; and so on.
@@ -76,7 +78,7 @@ def partition_state(data: bytes) -> PartitionState | None:
         _transactions(cursor, state)
     if version >= _EPOCHS:
         _skip_epochs(cursor)
-    if cursor.left and cursor.data[cursor.at] == _CHRONICLE:
+    if cursor.left and cursor.data[cursor.at] in _CHRONICLES:
         _skip_chronicle(cursor)
     if cursor.left:
         raise MalformedError(cursor.at, f"{cursor.left} octets behind the state of a partition")
@@ -181,8 +183,10 @@ def _skip_epochs(cursor: Cursor) -> None:
 
 
 def _skip_chronicle(cursor: Cursor) -> None:
-    cursor.u8()
+    version = cursor.u8()
     queues, marks = cursor.u32(), cursor.u32()
     cursor.skip(4 + 8 + _CHAIN_DIGEST)
+    if version >= _BLAKE3:
+        cursor.u64()
     cursor.skip(16 * queues)
     cursor.skip((8 + _CHAIN_DIGEST) * marks)

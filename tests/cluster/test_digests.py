@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from node.queue.chronicle import next_digest
+from cluster.config.formats import BLAKE3_DIGESTS
+from node.queue.chronicle import blake3_digest, next_digest
 from node.queue.operations import Aspect
 from tests.cluster.kept_links import site
 from tests.cluster.lives import chain, digests, owner_of, replica
@@ -52,16 +53,52 @@ def test_a_life_has_the_digests_of_its_entries(site: Site) -> None:
     site.run(0.3)
     [life] = chain(site, "n2", QUEUE, number)
     assert {one.entry for one in life.events} == life.digests.keys()
-    log = site.nodes["n3"].broker.host.groups[life.partition].log
     machine = machine_of(replica(site, "n3", QUEUE))
+    computed = recomputed(site, "n3", machine.chronicle.blake3_from)
+    assert computed[machine.applied_index] == machine.chronicle.digest
+    assert life.digests == {index: computed[index].hex() for index in life.digests}
+
+
+def recomputed(site: Site, name: str, blake3_from: int) -> dict[int, bytes]:
+    """The digest after each entry of the chain, from the octets in a node's log."""
+    log = site.nodes[name].broker.host.groups[_partition(site)].log
+    machine = machine_of(replica(site, name, QUEUE))
     at, digest = machine.chronicle.marks()[0]
-    computed = {}
+    found = {}
     for index in range(at + 1, machine.applied_index + 1):
         entry = log.entry(index)
         if entry.data:
-            computed[index] = digest = next_digest(digest, index, entry.data)
-    assert digest == machine.chronicle.digest
-    assert life.digests == {index: computed[index].hex() for index in life.digests}
+            after = blake3_digest if 0 < blake3_from <= index else next_digest
+            found[index] = digest = after(digest, index, entry.data)
+    return found
+
+
+def test_a_chain_goes_on_with_blake3_once_all_members_read_its_digests(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replica that starts again takes over from its snapshot where that was."""
+    formats = type(site.nodes["n1"].broker.formats)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(formats, "everywhere", property(lambda _: BLAKE3_DIGESTS - 1))
+        client, _ = keeping(site, b"a", b"b" * 40_000)
+        client.ack(got(client))
+        site.run(0.3)
+        before = equal(site)
+        machine = machine_of(replica(site, "n1", QUEUE))
+        assert machine.chronicle.blake3_from == 0
+        assert recomputed(site, "n1", 0)[machine.applied_index].hex() == before
+        last = machine.applied_index
+    client.confirms(client.publish(QUEUE, b"c" * 40_000, delivery_mode=2))
+    site.run(0.3)
+    site.nodes["n2"].broker.partitions.replicas[_partition(site)].snapshot()
+    site.nodes["n2"].stop(power=True)
+    site.nodes["n2"].start()
+    site.until(lambda: site.nodes["n2"].ready)
+    client.confirms(client.publish(QUEUE, b"d", delivery_mode=2))
+    site.run(1.0)
+    [since] = {machine_of(replica(site, name, QUEUE)).chronicle.blake3_from for name in site.nodes}
+    assert since == last + 1
+    assert recomputed(site, "n1", since)[machine.applied_index].hex() == equal(site)
 
 
 @pytest.mark.parametrize("place", [0, -1])

@@ -460,9 +460,13 @@ def test_a_snapshot_that_is_not_what_the_entries_say(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("F8.6")
 @pytest.mark.parametrize("messages", [2, 1])
-def test_a_snapshot_of_queues_with_a_history_is_read_to_its_end(tmp_path: Path, messages: int) -> None:
+@pytest.mark.parametrize("notes", [[NoteKind.KEEP], [NoteKind.KEEP, NoteKind.BLAKE3]])
+def test_a_snapshot_of_queues_with_a_history_is_read_to_its_end(
+    tmp_path: Path, messages: int, notes: list[NoteKind]
+) -> None:
     machine = PartitionMachine()
-    entries = CREATED, owned(encode_note(HistoryNote(NoteKind.KEEP, 5, 5))), published(b"one", b"two")
+    noted = owned(*(encode_note(HistoryNote(kind, 5, 5)) for kind in notes))
+    entries = CREATED, noted, published(b"one", b"two")
     for index, data in enumerate(entries, 1):
         machine.apply(index, data)
     assert machine.chronicle.kept

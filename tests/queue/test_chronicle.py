@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.queue.chronicle import MARK_ENTRIES, Chronicle, next_digest
+from node.queue.chronicle import MARK_ENTRIES, Chronicle, blake3_digest, next_digest
 from node.queue.decision_format import encode_note
 from node.queue.entry_format import EntryFormatError, encode_create_queue, read_operations
 from node.queue.events import Happened, Lead, LeadKind, read_lead
@@ -21,20 +23,31 @@ U64 = st.integers(0, (1 << 64) - 1)
 RANGES = st.lists(st.tuples(U64, U64).map(lambda pair: (min(pair), max(pair))), max_size=4).map(tuple)
 NOTES = st.builds(HistoryNote, st.sampled_from(NoteKind), U64, U64, U64, RANGES)
 
+DigestAfter = Callable[[bytes, int, bytes], bytes]
+
 QUEUE, STREAM = 2, 1
 KEEP = encode_note(HistoryNote(NoteKind.KEEP, QUEUE, STREAM))
 RESTART = encode_note(HistoryNote(NoteKind.RESTART))
+BLAKE3 = encode_note(HistoryNote(NoteKind.BLAKE3))
 
 
-def kept(*, until: int = 0) -> PartitionMachine:
-    """A partition that keeps whole entries from entry 2 on, with one message in each entry from 3 on."""
+def kept(*, until: int = 0, noted_at: int = 0) -> PartitionMachine:
+    """A partition that keeps whole entries from entry 2 on, with one message in each entry from 3 on, and in
+    the entry `noted_at` with the note that digests are those of BLAKE3.
+    """
     machine = PartitionMachine()
     created = [encode_create_queue(queue, Semantics.AT_LEAST_ONCE) for queue in (STREAM, QUEUE)]
     machine.apply(1, one_batch(created))
     machine.apply(2, one_batch([KEEP]))
     for index in range(3, until + 1):
-        machine.apply(index, published(index, uniform_run(1), STREAM, QUEUE))
+        machine.apply(index, message(index, BLAKE3 if index == noted_at else b""))
     return machine
+
+
+def message(index: int, note: bytes = b"") -> bytes:
+    """An entry with one message of the number of the entry, behind a note."""
+    data = published(index, uniform_run(1), STREAM, QUEUE)
+    return data[:1] + one_batch([note])[1:] + data[1:] if note else data
 
 
 @given(NOTES)
@@ -78,13 +91,47 @@ def _chain(entries: list[bytes]) -> list[bytes]:
     return found
 
 
-def test_the_place_of_an_entry_counts() -> None:
-    assert next_digest(bytes(32), 1, b"a") != next_digest(bytes(32), 2, b"a")
+@pytest.mark.parametrize("digest_after", [next_digest, blake3_digest])
+def test_the_place_of_an_entry_counts(digest_after: DigestAfter) -> None:
+    assert digest_after(bytes(32), 1, b"a") != digest_after(bytes(32), 2, b"a")
+
+
+def test_digests_of_blake3_are_those_of_its_definition() -> None:
+    """A test vector of the authors of BLAKE3: 1,025 octets, which are two chunks."""
+    data = bytes(at % 251 for at in range(1025))
+    expected = "d00278ae47eb27b34faecf67b4fe263f82d5412916c1ffd97c8cb7fb814b8444"
+    assert blake3_digest(data[:32], int.from_bytes(data[32:40], "little"), data[40:]).hex() == expected
 
 
 @pytest.mark.requirement("X8.7")
-def test_a_snapshot_has_the_chain() -> None:
-    machine = kept(until=MARK_ENTRIES + 10)
+@given(st.integers(3, 12), st.integers(0, 12))
+def test_a_chain_goes_on_with_blake3_from_the_note_on(noted: int, copied: int) -> None:
+    """Also in a replica that begins with a snapshot. A second note changes nothing."""
+    machine, digest = kept(noted_at=noted), next_digest(bytes(32), 2, one_batch([KEEP]))
+    for index in range(3, 14):
+        if index == copied:
+            copy = PartitionMachine()
+            copy.restore(machine.snapshot())
+            machine = copy
+        data = message(index, BLAKE3 if index in (noted, 13) else b"")
+        machine.apply(index, data)
+        digest = (blake3_digest if index >= noted else next_digest)(digest, index, data)
+        assert machine.chronicle.digest == digest
+    assert machine.chronicle.blake3_from == noted
+    assert machine.chronicle.after(bytes(32), noted - 1, b"a") == next_digest(bytes(32), noted - 1, b"a")
+    assert machine.chronicle.after(bytes(32), noted, b"a") == blake3_digest(bytes(32), noted, b"a")
+
+
+def test_a_chain_without_blake3_has_the_snapshot_of_earlier_releases() -> None:
+    whole, by_blake3 = kept(until=10).chronicle.encode(), kept(until=10, noted_at=9).chronicle.encode()
+    assert (whole[0], by_blake3[0]) == (1, 2)
+    assert len(by_blake3) == len(whole) + 8
+
+
+@pytest.mark.requirement("X8.7")
+@pytest.mark.parametrize("noted_at", [0, 3, MARK_ENTRIES + 5])
+def test_a_snapshot_has_the_chain(noted_at: int) -> None:
+    machine = kept(until=MARK_ENTRIES + 10, noted_at=noted_at)
     copy = PartitionMachine()
     copy.restore(machine.snapshot())
     assert copy.chronicle.marks() == machine.chronicle.marks()
@@ -95,9 +142,9 @@ def test_a_snapshot_has_the_chain() -> None:
     assert copy.chronicle.digest == machine.chronicle.digest
 
 
-@given(st.integers(1, 150))
-def test_a_snapshot_whose_chain_is_cut_is_refused(cut: int) -> None:
-    machine = kept(until=5)
+@given(st.integers(1, 150), st.sampled_from((0, 4)))
+def test_a_snapshot_whose_chain_is_cut_is_refused(cut: int, noted_at: int) -> None:
+    machine = kept(until=5, noted_at=noted_at)
     octets = machine.snapshot()
     chain = len(machine.chronicle.encode())
     if cut != chain:
@@ -121,18 +168,20 @@ def test_entries_stay_whole_until_the_history_has_passed_them() -> None:
 
 
 def test_the_chain_ends_with_the_last_history_and_begins_anew() -> None:
-    machine = kept(until=10)
+    machine = kept(until=10, noted_at=4)
     machine.chronicle.drop(QUEUE)
     assert machine.chronicle.encode() == b""
     machine.apply(11, one_batch([KEEP]))
     assert machine.chronicle.whole_from == 11
+    assert machine.chronicle.digest == next_digest(bytes(32), 11, one_batch([KEEP]))
 
 
 def test_a_restart_lets_go_of_what_is_before_it_and_goes_on_with_the_chain() -> None:
-    machine, other = kept(until=10), kept(until=10)
+    machine, other = kept(until=10, noted_at=4), kept(until=10, noted_at=4)
     machine.apply(11, one_batch([RESTART]))
     assert machine.chronicle.whole_from == 11
     assert machine.chronicle.marks()[0][1] == other.chronicle.digest
+    assert machine.chronicle.blake3_from == 4
 
 
 @given(st.lists(NOTES.map(encode_note), max_size=3), st.binary(max_size=40))

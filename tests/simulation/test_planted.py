@@ -87,6 +87,7 @@ SHOWN_BY = {
     "leased messages in views": 159,
     "changes under one version": 159,
     "forgotten chains": 96,
+    "forgotten change of digests": 96,
     "entries in part": 143,
     "replacements that are not logged": 164,
     "deliveries ahead of the past": 288,

@@ -22,6 +22,7 @@ from cluster.config.formats import (
     ARGUMENT_LEVELS,
     BACKLOGS_IN_TERMS,
     BATCHES,
+    BLAKE3_DIGESTS,
     CANCELS_IN_RETURNS,
     CHANGED_POINTS,
     CHANGED_TERMS,
@@ -184,6 +185,10 @@ class Formats:
     def keep_histories(self) -> bool:
         """Whether all members read notes for histories, which logs and snapshots may have then."""
         return self.everywhere >= NOTES_IN_LOGS
+
+    def know_blake3(self) -> bool:
+        """Whether all members read logs and snapshots with digests of BLAKE3."""
+        return self.everywhere >= BLAKE3_DIGESTS
 
     def know_domains(self) -> bool:
         """Whether all members place queues in domains, and with a certain owner."""
