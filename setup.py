@@ -51,18 +51,19 @@ OFTEN = {
     "cluster/broker": "broker changing_parts",
     "cluster/gateway": "broker_port link moving_consumers routes state",
     "cluster/owner": (
-        "admission alarms browsing contents intake lost_front_ends partition proposal requests serving "
-        "sessions state unused_queues upkeep"
+        "admission alarms browsing contents histories intake lost_front_ends partition proposal requests "
+        "serving sessions state unused_queues upkeep"
     ),
     "cluster/peers": "link_messages",
     "cluster/process": "node",
     "node/delivery": "credit settlements shares unsettled",
     "node/message": "run",
     "node/queue": (
-        "consumers delivery_state dispatch entry_format filtering lifecycle lost_leases operations order "
-        "partition queue settled"
+        "annotations chronicle consumers decision_format delivery_state dispatch entry_format filtering "
+        "history_notes lifecycle link_leases lost_leases operations order partition queue ready_by_group "
+        "settled"
     ),
-    "node/queue/features": "deduplication delay priority_expression",
+    "node/queue/features": "deduplication delay group lease_period priority priority_expression ttl",
     "node/ranges": "range_map range_set",
     "node/routing": "exchange matching",
     "node/session": "client_memory core requests",
@@ -86,8 +87,8 @@ OFTEN = {
     "replication/transport/zmtp": "connection curve frames records scratch",
 }
 """The modules, by package, that have a thousandth or more of the samples in a profile of nodes under the
-loads of `make bench`, and those that read and write the frames of clients: two fifths of the code. The
-compiler takes twice as long with -O1 as with -O0, so that only these have -O1."""
+loads of `make bench`, or much of the samples in one of its rows: two fifths of the code. The compiler takes
+twice as long with -O1 as with -O0, so that only these have -O1."""
 
 WRITTEN_IN_C = {
     "node.queue._group_table": "node/queue/_group_table.c",
