@@ -8,7 +8,7 @@ from typing import Any
 from cluster.catalog.membership.formats import Formats
 from cluster.gateway.link import Links
 from cluster.peers.link_messages import NOTHING_TO_GET, Delivery
-from cluster.peers.take_requests import RELEASE, SETTLE_TAKES, SHOW_TAKES, TAKE, TAKE_REQUEST
+from cluster.peers.take_requests import HELD, RELEASE, SETTLE_TAKES, SHOW_TAKES, TAKE, TAKE_REQUEST
 from node.session.ports import QueueRef
 
 TellTake = Callable[[list[Any]], None]
@@ -65,6 +65,10 @@ class FrontEndTakes:
 
     def _ask(self, queue: QueueRef, what: list[Any], answer: TellTake) -> None:
         def answered(value: Any, _: Delivery | None) -> None:
+            if value[0] == HELD:
+                # The answer of another node has lists in the place of ranges.
+                held, time, ranges = value
+                value = [held, time, [(first, last) for first, last in ranges]]
             answer(value)
 
         arguments = [*NOTHING_TO_GET, queue.id, *what]

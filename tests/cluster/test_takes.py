@@ -57,7 +57,9 @@ def test_a_number_gives_the_same_messages_at_every_node(takes: Takes) -> None:
     first = takes.taken(takes.take("n2", 1, rows=3))
     second = takes.taken(takes.take("n1", 2, rows=4))
     for node in takes.site.nodes:
-        assert takes.taken(takes.take(node, 1, rows=9)) == first
+        asked = takes.take(node, 1, rows=9)
+        assert takes.taken(asked) == first
+        assert all(isinstance(one, tuple) for one in asked.told[0][2]), "compiled code takes no lists"
         assert takes.bodies(1, first, node) == BODIES[:3]
         assert takes.bodies(2, second, node) == BODIES[3:7]
     assert takes.left() == BODIES[7:]

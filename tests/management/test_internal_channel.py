@@ -17,10 +17,17 @@ from tests.cluster.recorders import Silence, run_of
 GET_LINK = 20
 
 
+class Allowing(Silence):
+    """Refuses nothing to a user."""
+
+    def read_filter(self, _: Scope) -> bytes:
+        return b""
+
+
 class LateBroker:
     """Answers a basic.get when it is told to."""
 
-    permissions = Silence()
+    permissions = Allowing()
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()

@@ -62,5 +62,7 @@ TestPagedGroupOwnerAgainstModel = pytest.mark.requirement("D14.1")(PagedGroupOwn
 TestPagedGroupOwnerAgainstModel.settings = FEW
 TestPagedRestingOwnerAgainstModel = pytest.mark.requirement("D14.1")(PagedRestingOwnerAgainstModel.TestCase)
 TestPagedRestingOwnerAgainstModel.settings = FEW
-TestPagedPartitionAgainstModel = pytest.mark.requirement("D14.1")(PagedPartitionAgainstModel.TestCase)
+TestPagedPartitionAgainstModel = pytest.mark.interpreted(
+    pytest.mark.requirement("D14.1")(PagedPartitionAgainstModel.TestCase)
+)
 TestPagedPartitionAgainstModel.settings = FEW
