@@ -4,12 +4,14 @@ theirs.
 
 from __future__ import annotations
 
+from array import array
 from typing import Final, NamedTuple
 
 from node.message.format import MessageSyntaxError
 from node.wire.amqp091.codec import FRAME
 from node.wire.amqp091.errors import ProtocolException
 from node.wire.amqp091.methods import FRAME_BODY, FRAME_END, FRAME_HEADER
+from node.wire.amqp091.native import NATIVE_ALIKE, Alike
 from node.wire.amqp091.properties import ORDINARY_VALUES, ContentHeader, PropertyChecks
 from node.wire.amqp10.errors import WireError
 from node.wire.amqp10.messages import facts_of
@@ -18,6 +20,10 @@ from node.wire.formats import AMQP_0_9_1
 
 NO_CHANNEL: Final = 0
 """The channel of messages of AMQP 1.0."""
+
+PERSISTENT_BIT: Final = 1
+SPECIAL_BIT: Final = 2
+"""The traits of contents, as `native.Alike` takes them."""
 
 
 class CheckedMessage(NamedTuple):
@@ -34,11 +40,11 @@ class CheckedMessage(NamedTuple):
 class MessageChecks:
     """Checks messages in the name of one user."""
 
-    def __init__(self, user: str | None, body_max: int) -> None:
+    def __init__(self, user: str | None, body_max: int, alike: Alike | None = NATIVE_ALIKE) -> None:
         """`user` is the only user-id that messages may have; None admits any. `body_max`: octets of the
         largest body, or of the largest message of AMQP 1.0.
         """
-        self._properties, self._body_max = PropertyChecks(user), body_max
+        self._properties, self._body_max, self._alike = PropertyChecks(user), body_max, alike
         self._user = None if user is None else user.encode("utf-8", "surrogateescape")
 
     def check(self, format: int, data: bytes, at: int, end: int) -> CheckedMessage:
@@ -49,6 +55,22 @@ class MessageChecks:
             return self._frames(data, at, end) if format == AMQP_0_9_1 else self._sections(data, at, end)
         except (ProtocolException, WireError) as error:
             raise MessageSyntaxError(str(error)) from None
+
+    def like(
+        self, format: int, data: bytes, at: int, lengths: array[int] | memoryview, found: CheckedMessage
+    ) -> tuple[int, int, int]:
+        """How many messages from `at` on, of these lengths, are valid and have the facts that `check` has
+        found of the message before, but for their frames; the offset behind them, and the octets of their
+        largest frame.
+
+        The messages that are counted need no `check`. The one behind them may be valid, or alike, too.
+        """
+        if self._alike is None or format != AMQP_0_9_1 or len(data) - at < FRAME.size:
+            return 0, at, 0
+        if FRAME.unpack_from(data, at)[1] != found.channel:
+            return 0, at, 0
+        traits = PERSISTENT_BIT * found.persistent | SPECIAL_BIT * found.special
+        return self._alike(data, at, lengths, traits, self._user, self._body_max)
 
     def _sections(self, data: bytes, at: int, end: int) -> CheckedMessage:
         if end - at > self._body_max:

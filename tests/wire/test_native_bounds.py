@@ -45,6 +45,11 @@ def run(octets):
             lengths.frombytes(measured)
             if lengths:
                 read(octets[:end], -1 if own else skip, lengths)
+        for lengths in (array("I", [len(octets)]), array("I", [max(0, len(octets) - skip)] * 2)):
+            try:
+                built.alike(octets, skip, lengths, chance.choice((0, 1, 2)), b"guest", 3000)
+            except ValueError:
+                pass
         try:
             read(octets, -1 if own else skip, array("I", [len(octets)]))
         except ValueError:

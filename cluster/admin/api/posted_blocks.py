@@ -35,8 +35,11 @@ LARGEST_BLOCK: Final = 24 * 1024 * 1024
 MOST_RUNS: Final = 4096
 """The runs that a posted block may have."""
 
-CHECKED_IN_A_BREATH: Final = 64
-"""Messages that are checked before the work may be interrupted."""
+CHECKED_IN_A_BREATH: Final = 4096
+"""Messages that are checked together before the work may be interrupted."""
+
+CHECKED_ALONE: Final = 64
+"""A message that is checked by itself takes as long as so many that are checked together."""
 
 _FLAGS: Final = UNIFORM_RUN | PERSISTENT_RUN
 """The flags that posted runs may have. PERSISTENT is told by the messages themselves, and ignored."""
@@ -152,8 +155,10 @@ def _checked(data: bytes, head: _RunHead, checks: MessageChecks) -> Iterator[Run
     """The messages of a run, in runs of equal traits."""
     alike: CheckedMessage | None = None
     begin = at = head.at
-    first = largest = 0
-    for index, length in enumerate(head.lengths):
+    first = largest = index = work = 0
+    lengths = memoryview(head.lengths)
+    while index < head.messages:
+        length = lengths[index]
         try:
             found = checks.check(head.format, data, at, at + length)
         except MessageSyntaxError as error:
@@ -161,8 +166,13 @@ def _checked(data: bytes, head: _RunHead, checks: MessageChecks) -> Iterator[Run
         if alike is not None and found[:-1] != alike[:-1]:
             yield _run(data, head, alike, largest, begin, at, first, index)
             begin, first, largest = at, index, 0
-        alike, largest, at = found, max(largest, found.largest), at + length
-        if index % CHECKED_IN_A_BREATH == CHECKED_IN_A_BREATH - 1:
+        index, at = index + 1, at + length
+        next_lengths = lengths[index : index + CHECKED_IN_A_BREATH]
+        more, at, frame = checks.like(head.format, data, at, next_lengths, found)
+        alike, index, largest = found, index + more, max(largest, found.largest, frame)
+        work += CHECKED_ALONE + more
+        if work >= CHECKED_IN_A_BREATH:
+            work = 0
             yield None
     if alike is not None:
         yield _run(data, head, alike, largest, begin, at, first, head.messages)

@@ -2,8 +2,8 @@
  * contents.py that is made for every message, in C.
  *
  * Each function here has a twin in these modules, which runs where this module was not built, and which decides
- * wherever a function here is not sure: `scan` stops before a message that it does not know to be valid, and the
- * twin accepts or refuses that message. tests/wire/test_native_contents.py gives both the same octets.
+ * wherever a function here is not sure: `scan` and `alike` stop before a message that they do not know to be valid,
+ * and the twin accepts or refuses that message. tests/wire/test_native_contents.py gives both the same octets.
  *
  * The functions read and write nothing but the octets between the bounds that they have checked, keep no state,
  * and call no Python code.
@@ -263,6 +263,43 @@ done:
     return result;
 }
 
+PyDoc_STRVAR(alike_doc,
+    "alike(data, at, lengths, traits, user, largest_body) -> (contents, end, largest frame)\n\n"
+    "Counts the contents from `at` on, without method frames, that have these lengths, these traits (1 persistent,\n"
+    "2 special), the channel of the first, and at most one body frame, of any size up to that of the largest body.\n"
+    "Stops before a content that is none of them, or not surely valid. `lengths` are unsigned integers of four\n"
+    "octets. `user` is the only user-id that the messages may state; None admits any.");
+
+static PyObject *alike(PyObject *module, PyObject *arguments) {
+    Py_buffer data, lengths, user;
+    Py_ssize_t start, largest_body;
+    int traits;
+    if (!PyArg_ParseTuple(arguments, "y*ny*iz*n:alike", &data, &start, &lengths, &traits, &user, &largest_body))
+        return NULL;
+    PyObject *result = NULL;
+    if (start < 0 || start > data.len || data.len - start < FRAME_SIZE || largest_body < 0) {
+        PyErr_SetString(PyExc_ValueError, "no frame at this position");
+        goto done;
+    }
+    Octets begin = (Octets)data.buf, at = begin + start, end = begin + data.len;
+    const uint32_t *stated = (const uint32_t *)lengths.buf;
+    size_t count = (size_t)lengths.len / sizeof *stated, found = 0, largest = 0;
+    Likeness like = {at, 0, 0, u16_at(at + 1), traits, &user, SIZE_MAX, (size_t)largest_body};
+    Place place;
+    while (like.channel && found < count && stated[found] <= (size_t)(end - at)) {
+        if (!find_message(at, at + stated[found], &like, &place) || place.end != at + stated[found]) break;
+        if (place.largest_frame > largest) largest = place.largest_frame;
+        at = place.end;
+        found++;
+    }
+    result = Py_BuildValue("(nnn)", (Py_ssize_t)found, at - begin, (Py_ssize_t)largest);
+done:
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&lengths);
+    if (user.buf != NULL) PyBuffer_Release(&user);
+    return result;
+}
+
 /* -- runs of messages of these lengths --------------------------------------------------------------------- */
 
 PyDoc_STRVAR(body_sizes_doc,
@@ -406,6 +443,7 @@ static PyObject *deliveries(PyObject *module, PyObject *arguments) {
 
 static PyMethodDef FUNCTIONS[] = {
     {"scan", scan, METH_VARARGS, scan_doc},
+    {"alike", alike, METH_VARARGS, alike_doc},
     {"body_sizes", body_sizes, METH_VARARGS, body_sizes_doc},
     {"routing_keys", routing_keys, METH_VARARGS, routing_keys_doc},
     {"deliveries", deliveries, METH_VARARGS, deliveries_doc},

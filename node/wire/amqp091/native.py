@@ -2,7 +2,8 @@
 
 Each has a twin in Python, which runs without it: `PublishPath`, `codec.encode_deliveries`, and in `contents`
 `body_sizes`, `asked_in`, `texts_in`, `header_keys` and `routing_keys`; that of `offsets` is
-`rewriting.with_offsets`. What `integers` tells, the keys of `header_keys` tell, too.
+`rewriting.with_offsets`, and that of `alike` is `checked_messages.MessageChecks.check`. What `integers`
+tells, the keys of `header_keys` tell, too.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ Scan = Callable[[bytes, int, int, bool, int, bytes | None, int, int], tuple[byte
 """(input, position, octets of the method frame, whether the routing keys may differ, traits, user-id, largest
 payload, largest body) -> (lengths, end, largest frame). Measures messages of one method frame, or of one
 exchange, and the same traits.
+"""
+
+Alike = Callable[[bytes, int, "array[int] | memoryview", int, bytes | None, int], tuple[int, int, int]]
+"""(octets, position, lengths, traits, user-id, largest body) -> (number, end, largest frame). Counts contents
+of these lengths and traits, on the channel of the first.
 """
 
 BodySizes = Callable[[RawOctets, int, "array[int]"], bytes]
@@ -75,6 +81,7 @@ _CONTENTS: Final = _built("_contents")
 _PROPERTIES: Final = _built("_properties")
 
 NATIVE_SCAN: Final[Scan | None] = getattr(_CONTENTS, "scan", None)
+NATIVE_ALIKE: Final[Alike | None] = getattr(_CONTENTS, "alike", None)
 NATIVE_BODY_SIZES: Final[BodySizes | None] = getattr(_CONTENTS, "body_sizes", None)
 NATIVE_ROUTING_KEYS: Final[RoutingKeys | None] = getattr(_CONTENTS, "routing_keys", None)
 NATIVE_DELIVERIES: Final[Deliveries | None] = getattr(_CONTENTS, "deliveries", None)
