@@ -49,6 +49,13 @@ def chosen_measures(_: click.Context, __: click.Parameter, value: str | None) ->
     return names
 
 
+def searched(given: str) -> str:
+    """Where the nodes and Spark's Python workers find their modules: where they are compiled, as `given`
+    says, and then in the tree, which has the bench itself.
+    """
+    return os.pathsep.join([*filter(None, [given]), str(ROOT)])
+
+
 @click.command()
 @click.option("--rows", callback=chosen_measures, help="Measurements, with commas between; all without it.")
 @click.option("--messages", default=500_000, show_default=True, type=click.IntRange(100))
@@ -58,8 +65,7 @@ def chosen_measures(_: click.Context, __: click.Parameter, value: str | None) ->
 def measure_pipeline(rows: list[str], messages: int, seconds: float, planned: int, tasks: int) -> None:
     """Measures sources, sink and audit of the pipeline on three nodes, beside their peers and limits."""
     build()
-    # Spark's Python workers import the sources of the bench.
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    os.environ["PYTHONPATH"] = searched(os.environ.get("PYTHONPATH", ""))
     os.environ[PASSWORD_VARIABLE] = "guest"
     with tempfile.TemporaryDirectory(prefix="quorate-bench-", ignore_cleanup_errors=True) as directory:
         cluster = Quorate(Path(directory) / "quorate")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bench.pipeline.__main__ import MEASURES
+from bench.pipeline.__main__ import MEASURES, searched
 from bench.pipeline.measuring import medians
 from bench.pipeline.memory_source import BATCH_ROWS
 from bench.pipeline.micro_batches import first_durations
@@ -55,6 +55,12 @@ def test_every_row_is_measured(names: str) -> None:
     rows = [line.split(" | ") for line in lines if line.startswith("| ")][2:]
     assert len(rows) == ROWS[names]
     assert all(len(row) == 6 and float(row[1].split()[0].replace(",", "")) > 0 for row in rows)
+
+
+def test_nodes_run_what_is_compiled() -> None:
+    compiled = os.pathsep.join(["/compiled", str(ROOT)])
+    assert searched(compiled).split(os.pathsep) == ["/compiled", str(ROOT), str(ROOT)]
+    assert searched("") == str(ROOT)
 
 
 def test_an_unknown_row_is_refused() -> None:
