@@ -77,7 +77,7 @@ class RowEncoder:
         exchange, key = self._target(row)
         if "raw" in self._places:
             return SinkRow(exchange, key, self._needed(row, "raw"))
-        return SinkRow(exchange, key, encode_content(self._properties(row), self._needed(row, "body")))
+        return SinkRow(exchange, key, encode_content(self._property_list(row), self._needed(row, "body")))
 
     def _target(self, row: Sequence[Any]) -> tuple[str, str]:
         options = self._options
@@ -94,11 +94,11 @@ class RowEncoder:
             raise UnfitError(f"{name} is null")
         return value
 
-    def _properties(self, row: Sequence[Any]) -> bytes:
+    def property_list(self, properties: Mapping[str, Any] | None, headers: Any) -> bytes:
+        """The encoded property list of a row with these values. Raises UnfitError."""
         if self._same is not None:
             return self._same
-        given = self._value(row, PROPERTIES) or {}
-        headers = self._value(row, "headers")
+        given = properties or {}
         if isinstance(headers, Mapping):
             headers = headers.items()
         pairs = None if headers is None else tuple(headers)
@@ -109,6 +109,9 @@ class RowEncoder:
                 self._known.clear()
             found = self._known[key] = encode_properties(given, None if pairs is None else dict(pairs))
         return found
+
+    def _property_list(self, row: Sequence[Any]) -> bytes:
+        return self.property_list(self._value(row, PROPERTIES), self._value(row, "headers"))
 
     def _value(self, row: Sequence[Any], name: str) -> Any:
         place = self._places.get(name)

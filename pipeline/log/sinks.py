@@ -5,13 +5,15 @@ makes all of them visible.
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from pipeline.log.nodes import LogApiError, NodesClient
-from pipeline.log.posting import BlockBuilder, place_of
+from pipeline.log.posting import FIRST_OCTETS, BlockBuilder, place_of
 from pipeline.message.encoding import UnfitError
 
 FAIL, DROP = "fail", "drop"
@@ -132,6 +134,24 @@ class BranchWriter:
         except UnfitError as error:
             raise RowError(self._rows + self._builder.rows, str(error)) from None
         self._builder.add(place, raw)
+
+    def write_alike(self, exchange: str, routing_key: str, raws: memoryview, lengths: array[int]) -> None:
+        """Write rows of these lengths, end to end in `raws`, with one target, one format and one channel
+        number. Raises as `write`.
+        """
+        ends, index = [0, *accumulate(lengths)], 0
+        while index < len(lengths):
+            try:
+                place = place_of(exchange, routing_key, bytes(raws[:FIRST_OCTETS]))
+                count = self._builder.room_for(place, ends, index)
+            except UnfitError as error:
+                raise RowError(self.row, str(error)) from None
+            if count:
+                behind = index + count
+                self._builder.add_alike(place, raws[ends[index] : ends[behind]], lengths[index:behind])
+                index = behind
+            else:
+                self._stage()
 
     @property
     def row(self) -> int:

@@ -10,8 +10,6 @@ from struct import Struct
 from struct import error as StructError
 from typing import Any, Final
 
-from pipeline.octets.cursor import MalformedError
-
 CHANNEL: Final = 1
 """The channel number of encoded frames."""
 
@@ -23,7 +21,20 @@ PERSISTENT: Final = 2
 _FRAME: Final = Struct(">BHI")
 _HEADER: Final = Struct(">HHQ")
 _HEADER_FRAME, _BODY_FRAME, _BASIC = 2, 3, 60
-_END: Final = b"\xce"
+END: Final = b"\xce"
+"""The last octet of each frame."""
+
+HEADER_OCTETS: Final = _HEADER.size
+"""The octets of the payload of a content header frame in front of the property list."""
+
+CONTENT_HEAD: Final = _FRAME.pack(_HEADER_FRAME, CHANNEL, 0) + _HEADER.pack(_BASIC, 0, 0)
+BODY_HEAD: Final = _FRAME.pack(_BODY_FRAME, CHANNEL, 0)
+"""The octets in front of a property list, and in front of a body, with 0 for both sizes."""
+
+FRAME_SIZE_AT: Final = 3
+BODY_SIZE_AT: Final = _FRAME.size + 4
+"""Where the sizes stand in them: of the frame's payload in four octets, of the body in eight."""
+
 _LONG: Final = Struct(">I")
 _TIME: Final = Struct(">Q")
 _SHORT_MOST: Final = 255
@@ -95,12 +106,12 @@ def _table(headers: Mapping[str, str | None]) -> bytes:
 def encode_content(properties: bytes, body: bytes) -> bytes:
     """The frames of a message with an encoded property list."""
     if 0 < len(body) <= BODY_FRAME_OCTETS:
-        return b"".join((_heads(properties, len(body)), body, _END))
+        return b"".join((_heads(properties, len(body)), body, END))
     header = _HEADER.pack(_BASIC, 0, len(body)) + properties
-    parts = [_FRAME.pack(_HEADER_FRAME, CHANNEL, len(header)), header, _END]
+    parts = [_FRAME.pack(_HEADER_FRAME, CHANNEL, len(header)), header, END]
     for at in range(0, len(body), BODY_FRAME_OCTETS):
         piece = body[at : at + BODY_FRAME_OCTETS]
-        parts += (_FRAME.pack(_BODY_FRAME, CHANNEL, len(piece)), piece, _END)
+        parts += (_FRAME.pack(_BODY_FRAME, CHANNEL, len(piece)), piece, END)
     return b"".join(parts)
 
 
@@ -109,12 +120,12 @@ def _heads(properties: bytes, length: int) -> bytes:
     """The octets in front of a body that one frame has: most messages repeat them."""
     header = _HEADER.pack(_BASIC, 0, length) + properties
     frames = _FRAME.pack(_HEADER_FRAME, CHANNEL, len(header)), _FRAME.pack(_BODY_FRAME, CHANNEL, length)
-    return b"".join((frames[0], header, _END, frames[1]))
+    return b"".join((frames[0], header, END, frames[1]))
 
 
 def channel_of(raw: bytes) -> int:
-    """The channel number of the frames of a message. Raises MalformedError."""
+    """The channel number of the frames of a message. Raises UnfitError."""
     if len(raw) < _FRAME.size:
-        raise MalformedError(0, "a message that is cut short")
+        raise UnfitError("a message that is cut short")
     channel: int = _FRAME.unpack_from(raw)[1]
     return channel

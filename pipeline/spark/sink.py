@@ -19,9 +19,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from pipeline.arrow.sink_batches import BatchEncoder
 from pipeline.log.nodes import LogApiError
 from pipeline.log.sink_options import SinkOptions, sink_client
-from pipeline.log.sink_rows import PROPERTIES, SINK_COLUMNS, RowEncoder, check_sink_columns
+from pipeline.log.sink_rows import PROPERTIES, SINK_COLUMNS, check_sink_columns
 from pipeline.log.sinks import BranchWriter, SinkClient, SinkPlace, Staged
 from pipeline.message.encoding import ENCODED_PROPERTIES
 from pipeline.options import OptionError, nearest
@@ -89,11 +90,9 @@ class _Tasks:
         place = SinkPlace(options.vhost, sink, epoch, options.unroutable, options.block_octets)
         # Another run of the same batch has the same tasks, with rows in another order.
         writer = BranchWriter(self.client(), place, task, secrets.randbits(_ATTEMPT_BITS))
-        encoder = RowEncoder(self._columns, options)
+        encoder = BatchEncoder(self._columns, options)
         for batch in iterator:
-            columns = [column.to_pylist() for column in batch.columns]
-            for row in encoder.rows(columns, writer.row):
-                writer.write(*row)
+            encoder.write(batch, writer)
         return Written(sink, epoch, writer.finish())
 
     def commit(self, sink: str, epoch: int, messages: Sequence[WriterCommitMessage | None]) -> None:

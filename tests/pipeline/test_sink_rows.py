@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pika.frame import Body
 
 from pipeline.log.nodes import LogApiError
+from pipeline.log.posting import LARGEST_BLOCK
 from pipeline.log.sink_options import SinkOptions, checked_sink_options
 from pipeline.log.sink_rows import RowEncoder, SinkRow, check_sink_columns
 from pipeline.log.sinks import BranchWriter, RowError, SinkClient, SinkPlace
@@ -163,3 +167,56 @@ def test_a_row_that_a_node_refuses_is_counted_in_its_task() -> None:
         written(Ledger(told, told, refusal), 3)
     with pytest.raises(LogApiError, match="full"):
         written(Ledger(LogApiError(400, {"reason": "full"})), 1)
+
+
+class Kept(Ledger):
+    """A ledger that takes each block, and keeps it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = list[bytes]()
+
+    def stage(
+        self, vhost: str, sink: str, epoch: int, name: Sequence[int], block: bytes, unroutable: str
+    ) -> Mapping[str, Any]:
+        self.blocks.append(block)
+        return {"state": "staged", "rows": 1, "unroutable": 0}
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(("q", "other")), st.lists(st.binary(max_size=60), min_size=1, max_size=9)),
+        max_size=6,
+    ),
+    st.sampled_from((1, 100, 300, 1 << 20)),
+)
+def test_rows_written_together_are_in_the_blocks_of_single_rows(
+    stretches: list[tuple[str, list[bytes]]], octets: int
+) -> None:
+    ledgers = Kept(), Kept()
+    single, together = (BranchWriter(one, SinkPlace("/", "s", 3, "fail", octets), 5, 77) for one in ledgers)
+    for queue, bodies in stretches:
+        raws = [content(body) for body in bodies]
+        for raw in raws:
+            single.write("", queue, raw)
+        together.write_alike("", queue, memoryview(b"".join(raws)), array("I", map(len, raws)))
+    assert single.row == together.row and single.finish() == together.finish()
+    assert ledgers[0].blocks == ledgers[1].blocks
+
+
+def test_a_row_among_others_that_no_block_has_room_for_is_named() -> None:
+    writer = BranchWriter(Kept(), SinkPlace("/", "s", 3, "fail", 1000), 5, 77)
+    raws = [content(b"x"), content(b"y"), content(b"z" * LARGEST_BLOCK)]
+    with pytest.raises(RowError, match="row 2 of the task: a message of 25165854 octets") as caught:
+        writer.write_alike("", "q", memoryview(b"".join(raws)), array("I", map(len, raws)))
+    assert caught.value.row == 2
+    with pytest.raises(RowError, match="row 3 of the task: a name of 256 octets"):
+        rest = BranchWriter(Kept(), SinkPlace("/", "s", 3, "fail", 1000), 5, 77)
+        rest.write_alike("", "q", memoryview(raws[0] * 3), array("I", [len(raws[0])] * 3))
+        rest.write_alike("", "k" * 256, memoryview(raws[0]), array("I", [len(raws[0])]))
+
+
+def test_raw_that_is_cut_short_is_named() -> None:
+    with pytest.raises(RowError, match="row 0 of the task: a message that is cut short"):
+        writer = BranchWriter(Kept(), SinkPlace("/", "s", 3, "fail", 1000), 5, 77)
+        writer.write("", "q", b"\2\0\1")
