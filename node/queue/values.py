@@ -4,7 +4,7 @@ the expression has a path into their bodies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from node.expressions.expression import Expression
@@ -110,12 +110,13 @@ class Values:
 
         return _in_rows(integers, self._of_integers, value_of)
 
-    def stretches(self, run: Run) -> Iterator[tuple[int, int, object]]:
+    def stretches(self, run: Run) -> Iterable[tuple[int, int, object]]:
         """(index, count, value) for messages of a run in a row."""
         told = self.by_headers(run)
-        if told is not None:
-            yield from told
-            return
+        return self._by_properties(run) if told is None else told
+
+    def _by_properties(self, run: Run) -> Iterator[tuple[int, int, object]]:
+        """As `stretches`, by the whole properties of the messages, or their bodies."""
         for begin, piece in self.pieces(run):
             messages = format_of(piece)
             for index, count, properties in messages.properties_in(piece):

@@ -34,6 +34,8 @@ def rank_of(value: object) -> int:
     """The rank for a value of the expression: one above its whole part, which is an unsigned number of 64
     bits, and at most HIGHEST_RANK. LOWEST_RANK for NULL, NaN, negative numbers, and values of other types.
     """
+    if type(value) is int:
+        return LOWEST_RANK if value < 0 else min(value + 1, HIGHEST_RANK)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return LOWEST_RANK
     if isinstance(value, float):
