@@ -109,7 +109,8 @@ class ByGroupAgainstList(RuleBasedStateMachine):
         """The owner may grant fewer than the first messages that are offered."""
         for _ in range(times):
             asking = None if getting else consumer
-            free = self.free_groups()
+            # Messages without a group are not shared among rivals.
+            free = self.free_groups() - {NO_GROUP}
             ranges = offered(self.ready, asking, limit, rivals)
             if not ranges:
                 assert not any(self.may_have(asking, number) for number in self.model)
