@@ -26,6 +26,7 @@ from tests.messages import content
 from tests.wire import native
 from tests.wire.client import publish, split
 from tests.wire.property_lists import LISTS, SURE, VALID, ordinary
+from tests.wire.test_native_contents import FRAMINGS
 
 pytestmark = pytest.mark.requirement("F8.4")
 
@@ -105,16 +106,6 @@ def test_lengths_that_cut_messages_elsewhere_have_the_verdict_of_each(
     assert verdict(pieces, alike) == verdict(pieces, None)
     shifted = block([*raws[:number], *([octets[at:]] if at < len(octets) else [])])
     assert verdict(shifted, alike) == verdict(shifted, None)
-
-
-FRAMINGS = {
-    "another type": lambda frame: b"\1" + frame[1:],
-    "another channel": lambda frame: frame[:2] + b"\7" + frame[3:],
-    "a smaller size": lambda frame: frame[:6] + bytes((frame[6] - 1,)) + frame[7:],
-    "a greater size": lambda frame: frame[:6] + bytes((frame[6] + 1,)) + frame[7:],
-    "no end": lambda frame: frame[:-1] + b"\0",
-    "cut": lambda frame: frame[:-1],
-}
 
 
 @pytest.mark.parametrize("number", [0, 1])
