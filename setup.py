@@ -88,7 +88,7 @@ OFTEN = {
 }
 """The modules, by package, that have a thousandth or more of the samples in a profile of nodes under the
 loads of `make bench`, or much of the samples in one of its rows: two fifths of the code. The compiler takes
-twice as long with -O1 as with -O0, so that only these have -O1."""
+more than twice as long with -O1 as with -O0, so that only these have -O1."""
 
 WRITTEN_IN_C = {
     "node.queue._group_table": "node/queue/_group_table.c",

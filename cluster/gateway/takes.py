@@ -47,7 +47,15 @@ class FrontEndTakes:
         """Hold up to `rows` messages under a number, or tell those that are held; with `octets`, messages
         whose entries have about so many octets; with `end`, messages in front of this number.
         """
-        self._ask(queue, [TAKE, reader, number, rows, octets, *([end] if end else [])], answer)
+
+        def told(value: list[Any]) -> None:
+            if value[0] == HELD:
+                # The answer of another node has lists in the place of ranges.
+                held, time, ranges = value
+                value = [held, time, [(first, last) for first, last in ranges]]
+            answer(value)
+
+        self._ask(queue, [TAKE, reader, number, rows, octets, *([end] if end else [])], told)
 
     def settle(self, queue: QueueRef, reader: bytes, number: int, answer: TellTake) -> None:
         """Settle the messages of the takes up to a number."""
@@ -65,10 +73,6 @@ class FrontEndTakes:
 
     def _ask(self, queue: QueueRef, what: list[Any], answer: TellTake) -> None:
         def answered(value: Any, _: Delivery | None) -> None:
-            if value[0] == HELD:
-                # The answer of another node has lists in the place of ranges.
-                held, time, ranges = value
-                value = [held, time, [(first, last) for first, last in ranges]]
             answer(value)
 
         arguments = [*NOTHING_TO_GET, queue.id, *what]

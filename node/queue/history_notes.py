@@ -40,9 +40,7 @@ class NoteKind(IntEnum):
     HELD = 9
     """The front end `first` has told a new owner that its clients have the messages."""
     BLAKE3 = 10
-    """The digests after this entry and all behind it are those of BLAKE3. No queue
-    is meant.
-    """
+    """The digests after this entry and all behind it are those of BLAKE3. No queue is meant."""
 
 
 class HistoryNote(NamedTuple):

@@ -181,7 +181,7 @@ class QueueState:
     def dying(self, operation: Annotate) -> list[Span]:
         """The living messages that an annotation with their death, which comes next, makes dead letters."""
         spans = zip(operation.firsts, operation.lasts, operation.values, strict=True)
-        return [(*part, value) for first, last, value in spans for part in self.living(first, last).ranges()]
+        return [(*part, value) for first, last, value in spans for part in self.living_parts(first, last)]
 
     def leaving(self, cause: Cause, ranges: Sequence[Range]) -> list[tuple[Cause, list[Range]]]:
         """The rows of the feed for messages that are removed next. The ranges may overlap."""

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.log.posting import FIRST_OCTETS, FIRST_OF_CONTENT, FIRST_OF_SECTION
 from pipeline.log.sink_options import SinkOptions
 from pipeline.log.sink_rows import PROPERTIES, RowEncoder
 from pipeline.log.sinks import BranchWriter
@@ -30,10 +31,6 @@ from pipeline.message.encoding import (
 
 PIECE_OCTETS: Final = 4 << 20
 """Octets of bodies that are encoded at once, but for a message that has more: a copy of them is in memory."""
-
-_FRAME_OCTETS: Final = 7
-_AMQP_0_9_1, _AMQP_1_0 = 2, 0
-"""The first octets of messages."""
 
 
 class AlikeRows(NamedTuple):
@@ -123,14 +120,14 @@ class BatchEncoder:
         if raws.type != pa.binary():
             return None
         ends = _offsets(raws)
-        if np.diff(ends).min() < _FRAME_OCTETS:
+        if np.diff(ends).min() < FIRST_OCTETS:
             return None
         octets, starts = np.frombuffer(raws.buffers()[2], np.uint8), ends[:-1]
-        formats = octets[starts]
-        if not np.isin(formats, (_AMQP_0_9_1, _AMQP_1_0)).all():
+        contents = octets[starts] == FIRST_OF_CONTENT[0]
+        if not (contents | (octets[starts] == FIRST_OF_SECTION[0])).all():
             return None
         channels = octets[starts + 1].astype(np.int64) << 8 | octets[starts + 2]
-        kinds = np.where(formats == _AMQP_0_9_1, channels, -1)
+        kinds = np.where(contents, channels, -1)
         return _Raws(memoryview(raws.buffers()[2]), ends, kinds)
 
     def _encoded(self, batch: pa.RecordBatch) -> _Raws | None:

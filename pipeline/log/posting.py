@@ -22,8 +22,10 @@ MOST_RUNS: Final = 4096
 """The runs that a block may have."""
 
 _NAME_OCTETS: Final = 255
-_FORMATS: Final = {b"\x02": AMQP_0_9_1, b"\x00": AMQP_1_0}
-"""By what messages begin with: a content header frame, or the descriptor of a section."""
+FIRST_OF_CONTENT, FIRST_OF_SECTION = b"\x02", b"\x00"
+"""Messages begin with a content header frame, or with the descriptor of a section."""
+
+_FORMATS: Final = {FIRST_OF_CONTENT: AMQP_0_9_1, FIRST_OF_SECTION: AMQP_1_0}
 
 
 class Place(NamedTuple):

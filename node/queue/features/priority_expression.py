@@ -34,15 +34,11 @@ def rank_of(value: object) -> int:
     """The rank for a value of the expression: one above its whole part, which is an unsigned number of 64
     bits, and at most HIGHEST_RANK. LOWEST_RANK for NULL, NaN, negative numbers, and values of other types.
     """
-    if type(value) is int:
-        return LOWEST_RANK if value < 0 else min(value + 1, HIGHEST_RANK)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, int):
+        return LOWEST_RANK if isinstance(value, bool) or value < 0 else min(value + 1, HIGHEST_RANK)
+    if not isinstance(value, float) or math.isnan(value) or value < 0.0:
         return LOWEST_RANK
-    if isinstance(value, float):
-        if math.isnan(value) or value < 0.0:
-            return LOWEST_RANK
-        return HIGHEST_RANK if value >= HIGHEST_RANK else int(value) + 1
-    return LOWEST_RANK if value < 0 else min(value + 1, HIGHEST_RANK)
+    return HIGHEST_RANK if value >= HIGHEST_RANK else int(value) + 1
 
 
 PRIORITY_EXPRESSION: Final = Argument(
