@@ -274,8 +274,10 @@ class DeadLetters:
         return b"".join(parts)
 
     def _arrived(self, partition: int, number: int) -> None:
-        self._end(partition, number)
-        self.move()
+        # An owner in this process may answer a link that this owner had before it was deposed.
+        if self._owner.active:
+            self._end(partition, number)
+            self.move()
 
     def _end(self, partition: int, number: int) -> None:
         """All transfers to a partition up to this number have arrived, or the partition is gone."""
