@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cluster.owner.context import ChangedPast, OverdueEpoch, OverdueTake, OvertakenReader
+from cluster.owner.context import OverdueEpoch, OverdueTake, OvertakenReader, PastNews
 from cluster.owner.lost_entries import MessageLoss
 from node.ranges.cold import ColdSpace
 from replication.journal import DamagedEntryError
@@ -66,8 +66,8 @@ def _no_reader(_reader: OvertakenReader) -> None:
     """The default where the process does not log readers."""
 
 
-def _no_past(_change: ChangedPast) -> None:
-    """The default where the process does not log recovery points."""
+def _no_past(_change: PastNews) -> None:
+    """The default where the process does not log the past of queues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +112,10 @@ class NodeEvents:
     reader_overtaken: Callable[[OvertakenReader], None] = _no_reader
     """At this node, the leader, retention has passed a reader of a stream."""
 
-    past_changed: Callable[[ChangedPast], None] = _no_past
-    """At this node, the leader, a queue over a stream has got another recovery point."""
+    past_changed: Callable[[PastNews], None] = _no_past
+    """At this node, the leader, a queue over a stream has got another recovery point, or retention has passed
+    messages that a queue was to have.
+    """
 
     messages_lost: Callable[[DamagedEntryError, list[MessageLoss]], None] = _no_losses
     """No replica can read an entry any more: this node, the leader, discards the entry's messages."""

@@ -20,6 +20,7 @@ from cluster.owner.sessions import FrontEndSessions
 from cluster.owner.state import OwnerState
 from cluster.owner.transfers import ALL_TRANSFER_LINKS
 from cluster.owner.transient_log import TransientLog
+from node.message.streams import X_DEFAULT_PUBLISH_TARGET
 from replication.journal import Journal
 from replication.raft import Membership
 
@@ -173,6 +174,7 @@ class Partitions(Observer):
             self.partition_removed(PartitionDefinition(id, PartitionKind.REPLICATED, ()))
         for owner in self.owners.values():
             owner.reconcile()
+            owner.feeds.topics_changed()
         for node in state.nodes.values():
             self._runs(node)
         for vhost in state.vhosts:
@@ -182,11 +184,19 @@ class Partitions(Observer):
         owner = self.owners.get(queue.partition)
         if owner is not None:
             owner.create_queue(queue.id, settings_of(self._catalog.state, queue))
+        self._topics_changed(queue)
 
     def queue_removed(self, queue: QueueDefinition) -> None:
         owner = self.owners.get(queue.partition)
         if owner is not None:
             owner.drop_queue(queue.id)
+        self._topics_changed(queue)
+
+    def _topics_changed(self, queue: QueueDefinition) -> None:
+        """A queue is declared or deleted: owners of streams may feed others than before."""
+        if queue.stream or X_DEFAULT_PUBLISH_TARGET in queue.arguments:
+            for owner in self.owners.values():
+                owner.feeds.topics_changed()
 
     def views_changed(self, queue: QueueDefinition) -> None:
         """The views over a queue changed: its owner has them as settings."""

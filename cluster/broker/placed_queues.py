@@ -13,7 +13,8 @@ from cluster.catalog.placement import QUORUM
 from cluster.config.formats import SEALED_QUEUES
 from cluster.gateway.context import GatewayContext
 from cluster.gateway.local_queues import LocalQueues
-from cluster.owner.context import ChangedPast, RecoveryPoints, Unused
+from cluster.owner.context import FedQueue, PastNews, RecoveryPoints, Unused
+from node.queue.features.registry import rules_of
 from node.queue.settings import QueueSettings
 
 
@@ -25,7 +26,7 @@ class PlacedQueues:
         gateway: GatewayContext,
         local: LocalQueues,
         partitions: Partitions,
-        past_changed: Callable[[ChangedPast], None],
+        past_changed: Callable[[PastNews], None],
     ) -> None:
         """`past_changed`: see `RecoveryPoints`."""
         self._catalog, self._formats = gateway.replica, gateway.formats
@@ -56,6 +57,29 @@ class PlacedQueues:
             return []
         over = (state.queues[found.vhost, name] for name in state.topics.over(found.vhost, found.name))
         return [queue.id for queue in over if queue.partition == found.partition]
+
+    def fed(self, stream: int) -> list[FedQueue]:
+        """The queues of other partitions which the owner of the stream feeds."""
+        state = self._catalog.state
+        found = state.queues_by_id.get(stream)
+        if found is None:
+            return []
+        queues = [state.queues[found.vhost, name] for name in state.topics.fed(found.vhost, found.name)]
+        return [
+            FedQueue(queue.id, queue.partition, point, stream > queue.id)
+            for queue in sorted(queues, key=lambda one: one.id)
+            if (point := rules_of(settings_of(state, queue)).described.recovery_point) is not None
+        ]
+
+    def topics_of(self, queue: int) -> list[int]:
+        """The streams under a queue that share its partition."""
+        state = self._catalog.state
+        found = state.queues_by_id.get(queue)
+        if found is None or not state.topics.patterned(found.vhost, found.name):
+            topic = self.topic_of(queue)
+            return [] if topic is None else [topic]
+        streams = (state.queues[found.vhost, name] for name in state.topics.taken_by(found.vhost, found.name))
+        return [one.id for one in streams if one.partition == found.partition]
 
     def topic_of(self, queue: int) -> int | None:
         """The stream under a queue; None without one."""

@@ -4,13 +4,14 @@ A queue with the argument `x-underlying-topic` is a view over a stream of that n
 names a pattern takes, those that are declared later included. A queue with `x-history` is a view over a
 stream of its own (`cluster.catalog.histories`). A view lives in the partition of the stream to which a
 publish to the queue goes: that partition stores a message once for both. Messages of streams in other
-partitions reach the queue as a fan-out does, with one copy in its partition.
+partitions reach the queue as a fan-out does, with one copy in its partition. With a recovery point they reach
+the queue from the owners of their streams instead (`cluster.owner.feeding`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from typing import Any
+from typing import Any, Final
 
 from cluster.catalog.definitions import QueueDefinition
 from cluster.catalog.histories import queue_of
@@ -29,6 +30,14 @@ _Name = tuple[str, str]
 """A virtual host and the name of a queue in it."""
 
 
+def has_past(arguments: Mapping[str, Any]) -> bool:
+    """Whether a queue over a pattern of streams with these arguments asks for the past of the streams."""
+    return bool(arguments.get(X_RECOVERY_POINT, _NO_PAST) != _NO_PAST)
+
+
+_NO_PAST: Final = "now"
+
+
 class Topics:
     """The queues over topics."""
 
@@ -39,8 +48,12 @@ class Topics:
         """The names of the queues over each topic."""
         self.below: dict[_Name, str] = {}
         """The topic to which the publishes to each queue over topics go; mostly there is no such queue."""
-        self._streams: dict[str, set[str]] = {}
-        """The names of the streams of each virtual host."""
+        self._fed: dict[_Name, set[str]] = {}
+        """The names of the queues over each topic to which no route leads: its owner feeds them."""
+        self._partitions_fed: dict[_Name, int] = {}
+        """The partition of each queue over a pattern with a recovery point."""
+        self._streams: dict[str, dict[str, int]] = {}
+        """The streams of each virtual host by their names, with their partitions."""
         self._patterns: dict[str, dict[str, TopicPattern]] = {}
         """The patterns of queues by their names, for each virtual host."""
 
@@ -48,7 +61,7 @@ class Topics:
         """A queue is declared."""
         vhost, name = queue.vhost, queue.name
         if queue.stream:
-            self._streams.setdefault(vhost, set()).add(name)
+            self._streams.setdefault(vhost, {})[name] = queue.partition
             for over, pattern in self._patterns.get(vhost, {}).items():
                 if pattern.matches(name):
                     self._put(vhost, name, over)
@@ -63,6 +76,8 @@ class Topics:
             return
         self.below[vhost, name] = target
         pattern = self._patterns.setdefault(vhost, {})[name] = TopicPattern(topic)
+        if has_past(arguments):
+            self._partitions_fed[vhost, name] = queue.partition
         for stream in self._streams_of(vhost, pattern):
             self._put(vhost, stream, name)
 
@@ -71,8 +86,8 @@ class Topics:
         vhost, name = queue.vhost, queue.name
         patterns = self._patterns.get(vhost, {})
         if queue.stream:
-            self._streams[vhost].discard(name)
-            for over in self.over(vhost, name) & patterns.keys():
+            self._streams[vhost].pop(name, None)
+            for over in (self.over(vhost, name) | self.fed(vhost, name)) & patterns.keys():
                 self._take(vhost, name, over)
         topic = self.below.pop((vhost, name), None)
         if topic is None:
@@ -80,22 +95,26 @@ class Topics:
         pattern = patterns.pop(name, None)
         for one in [topic] if pattern is None else list(self._streams_of(vhost, pattern)):
             self._take(vhost, one, name)
+        self._partitions_fed.pop((vhost, name), None)
 
     def _put(self, vhost: str, topic: str, over: str) -> None:
-        self._over.setdefault((vhost, topic), set()).add(over)
+        own = self._partitions_fed.get((vhost, over))
+        fed = own is not None and own != self._streams[vhost][topic]
+        (self._fed if fed else self._over).setdefault((vhost, topic), set()).add(over)
 
     def _take(self, vhost: str, topic: str, over: str) -> None:
-        queues = self._over[vhost, topic]
-        queues.discard(over)
-        if not queues:
-            del self._over[vhost, topic]
+        for kept in (self._over, self._fed):
+            queues = kept.get((vhost, topic), set())
+            queues.discard(over)
+            if not queues:
+                kept.pop((vhost, topic), None)
 
     def _streams_of(self, vhost: str, pattern: TopicPattern) -> Iterator[str]:
         return filter(pattern.matches, self._streams.get(vhost, ()))
 
     def restore(self, queues: Iterable[QueueDefinition]) -> None:
         """These are all queues."""
-        for known in (self._over, self.below, self._streams, self._patterns):
+        for known in (self._over, self._fed, self._partitions_fed, self.below, self._streams, self._patterns):
             known.clear()
         for queue in queues:
             self.add(queue)
@@ -113,8 +132,17 @@ class Topics:
         return found
 
     def over(self, vhost: str, topic: str) -> Set[str]:
-        """The names of the queues over a stream."""
+        """The names of the queues over a stream to which its routes lead, too."""
         return self._over.get((vhost, topic), set())
+
+    def fed(self, vhost: str, topic: str) -> Set[str]:
+        """The names of the queues over a stream that get its messages from the owner of the stream."""
+        return self._fed.get((vhost, topic), set())
+
+    def taken_by(self, vhost: str, queue: str) -> list[str]:
+        """The names of the streams under a queue over a pattern."""
+        pattern = self._patterns.get(vhost, {}).get(queue)
+        return [] if pattern is None else sorted(self._streams_of(vhost, pattern))
 
     def find(self, vhost: str, topic: str) -> QueueDefinition | None:
         """The stream of this name; None for none."""

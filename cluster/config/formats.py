@@ -20,7 +20,7 @@ from node.message.streams import (
 )
 from node.queue.placement_arguments import EACH_NODE, X_DOMAIN, X_INITIAL_OWNER, X_OWNERS, X_REPLICATION
 
-FORMAT_LEVEL: Final = 39
+FORMAT_LEVEL: Final = 42
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
@@ -59,6 +59,7 @@ With level 33 owners tell the keys of the rows of views.
 With level 34 takes of readers may have an end.
 With level 38 policies may state recovery points, and logs have those of queues over streams.
 With level 39 the digests of entries are those of BLAKE3.
+With level 42 owners of streams send their messages to queues over patterns with a recovery point.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -149,6 +150,7 @@ ARGUMENT_LEVELS: Final[Mapping[str, int]] = {
     X_OWNERS: SEVERAL_OWNERS,
     f"{X_OWNERS}: {EACH_NODE}": PARTS_OF_NODES,
     **{f"{X_RECOVERY_POINT} beside {name}": 26 for name in BESIDE_RECOVERY_POINT},
+    f"{X_RECOVERY_POINT} beside {X_DEFAULT_PUBLISH_TARGET}": 42,
 }
 """From these levels on owners carry out the arguments of queues with these names, or the value behind one, or
 the argument of the queues, or beside the argument, that are named there; X_SUBSCRIPTION is an argument of

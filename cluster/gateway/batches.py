@@ -18,7 +18,7 @@ from cluster.catalog.redeclaration import refuse_reserved
 from cluster.gateway.context import GatewayContext
 from cluster.gateway.descriptions import Descriptions
 from cluster.gateway.queue_declarations import Creation, QueueDeclarations
-from node.message.streams import X_RECOVERY_POINT
+from node.message.streams import X_DEFAULT_PUBLISH_TARGET, X_RECOVERY_POINT
 from node.queue.features.arguments import read_queue_arguments
 from node.queue.placement_arguments import X_OWNERS
 from node.refusal import PreconditionFailedError, Refusal
@@ -190,6 +190,11 @@ class FrontEndBatches:
             raise PreconditionFailedError(
                 f"cannot update queue '{name}' in vhost '{vhost}': a node of the cluster runs a release that "
                 f"changes no {X_RECOVERY_POINT}; upgrade all nodes first"
+            )
+        if X_RECOVERY_POINT in command.arguments and X_DEFAULT_PUBLISH_TARGET in present:
+            raise PreconditionFailedError(
+                f"cannot update queue '{name}' in vhost '{vhost}': {X_RECOVERY_POINT} of a queue over a "
+                "pattern of streams counts at its declaration; declare another queue"
             )
         after = {key: value for key, value in {**present, **command.arguments}.items() if value is not None}
         self._check_known(vhost, name, after)

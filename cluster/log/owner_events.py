@@ -52,4 +52,13 @@ OWNER_EVENTS: Final = (
         "To have messages again that have left the queue, bring them back (`quorate queues undo`). Where "
         "`known` is false, declare another queue with the recovery point.",
     ),
+    Event(
+        "Q215",
+        "past_passed",
+        "Retention has removed messages of a stream that its owner had not sent to `queue`, a queue over a "
+        "pattern with a recovery point in another partition. The queue does not get them, and goes on with "
+        "`oldest`, or, without one, with the next message that the stream takes.",
+        "The partition of the queue cannot be reached, or takes messages more slowly than the stream does.",
+        "Raise the retention of the stream, or find out why the partition of the queue is behind.",
+    ),
 )

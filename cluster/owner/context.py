@@ -11,6 +11,7 @@ from cluster.owner.transfers import TransferLink
 from cluster.peers.latencies import Latencies
 from cluster.peers.link_messages import FrontEndPort
 from node.message.run import Run
+from node.message.streams import StreamOffset
 from node.queue.settings import QueueSettings
 from node.queue.transfers import Transfer
 from node.ranges.cold import ColdSpace
@@ -146,18 +147,44 @@ class ChangedPast(NamedTuple):
     messages: int
 
 
+class PassedFeed(NamedTuple):
+    """Retention of a stream has passed messages that its owner has not sent to a queue of another partition.
+    `oldest` is the number of the message with which the owner goes on; 0 for the next one.
+    """
+
+    stream: int
+    queue: int
+    oldest: int
+
+
+PastNews = ChangedPast | PassedFeed
+"""News of an owner about the past of a queue."""
+
+
 class RecoveryPoints:
-    """Takes the changes of recovery points of queues that this node owns.
+    """Takes the changes of recovery points of queues that this node owns, and the messages that the past of
+    queues lacks.
 
     `known`: whether logs may have the recovery points of queues (`cluster.owner.recovery_points`).
     """
 
-    def __init__(self, known: Callable[[], bool], told: Callable[[ChangedPast], None]) -> None:
+    def __init__(self, known: Callable[[], bool], told: Callable[[PastNews], None]) -> None:
         self.known, self._told = known, told
 
-    def note(self, change: ChangedPast) -> None:
-        """The log has the change of a recovery point."""
+    def note(self, change: PastNews) -> None:
+        """The log has the change of a recovery point, or that messages were not sent to a queue."""
         self._told(change)
+
+
+class FedQueue(NamedTuple):
+    """A queue of another partition, over a pattern of streams, to which the owner of a stream sends the
+    messages of the stream from the recovery point on. `younger`: the stream was declared behind the queue.
+    """
+
+    queue: int
+    partition: int
+    point: StreamOffset
+    younger: bool
 
 
 class DeadLetterRoutes(Protocol):
@@ -258,6 +285,12 @@ class OwnedQueues(Protocol):
 
     def topic_of(self, queue: int) -> int | None:
         """The stream under a queue; None without one."""
+
+    def topics_of(self, queue: int) -> Sequence[int]:
+        """The streams under a queue that share its partition."""
+
+    def fed(self, stream: int) -> Sequence[FedQueue]:
+        """The queues of other partitions which the owner of the stream feeds."""
 
     def declared(self, queue: int) -> bool:
         """Whether this node's catalog has got the declaration of a queue. Clients have deleted a declared

@@ -17,6 +17,7 @@ from cluster.owner.borrowing import is_loan_of, loan_contents
 from cluster.owner.context import DeadLetterRoutes
 from cluster.owner.dead_letter_routing import NO_TARGET, DeadLetterRouter, DeadRun
 from cluster.owner.discarding import lacks_exchange
+from cluster.owner.feeding import Feeds
 from cluster.owner.intake import publish_own
 from cluster.owner.state import OwnerState
 from cluster.owner.transfers import TransferLink
@@ -24,7 +25,7 @@ from node.message.deaths import decode_death
 from node.message.run import Run
 from node.queue.decision_format import encode_remove, encode_transfer, encode_transferred
 from node.queue.entry_format import encode_publish
-from node.queue.operations import Aspect
+from node.queue.operations import Applied, Aspect
 from node.queue.transfers import Transfer
 from node.ranges.range_set import Range, RangeSet
 
@@ -54,11 +55,13 @@ class DeadLetters:
         # The partitions to which a queue has sent dead letters.
         self._toward: dict[int, set[int]] = {}
         self._moving = False
+        self.feeds = Feeds(owner, self.link, self.next_number)
 
     def clear(self) -> None:
         """Forget everything: this node does not own the partition any more."""
         self._transit.close(self._owner.partition)
         self._links, self._numbers, self._toward, self._moving = {}, {}, {}, False
+        self.feeds.clear()
 
     def take_over(self) -> None:
         """A new owner has all dead messages wait, and sends the transfers of former owners again."""
@@ -70,7 +73,23 @@ class DeadLetters:
                 self._dead_messages.wait(number, list(dead.coverage().ranges()))
         for partition in machine.transfers.partitions():
             self.link(partition).resume(machine.transfers.to(partition))
+        self.feeds.take_over()
         self.move()
+
+    def applied(self, applied: Applied) -> None:
+        """Go on behind an entry."""
+        if applied.dead:
+            self.move()
+        self.feeds.go_on()
+
+    def before_entry(self) -> None:
+        """Publish the dead letters of soft messages, and put copies into the next entry. Raises
+        DamagedEntryError.
+        """
+        if self._dead_messages.soft:
+            self.publish_soft()
+        if self.feeds.due:
+            self.feeds.take_steps()
 
     def retry(self) -> None:
         """Go on where the catalog did not know a queue before, and end the transfers to deleted partitions.
@@ -89,6 +108,7 @@ class DeadLetters:
         for link in self._links.values():
             if link.stalled:
                 link.resync()
+        self.feeds.go_on()
         self.move()
 
     # -- making dead letters --------------------------------------------------------------------
@@ -257,6 +277,8 @@ class DeadLetters:
 
         Messages that were settled after all, or were deleted with their queue, are left out.
         """
+        if transfer.copied_from is not None:
+            return self.feeds.contents(transfer, transfer.copied_from)
         state = self._owner.machine.queues.get(transfer.queue)
         if state is None:
             return b""
@@ -283,10 +305,13 @@ class DeadLetters:
         """All transfers to a partition up to this number have arrived, or the partition is gone."""
         ended = [one for one in self._owner.machine.transfers.to(partition) if one.number <= number]
         self._owner.operation(encode_transferred(partition, number))
-        self._owner.proposal.committed.append(partial(self._ended, ended))
+        self._owner.proposal.committed.append(partial(self._ended, partition, ended))
 
-    def _ended(self, transfers: list[Transfer]) -> None:
+    def _ended(self, partition: int, transfers: list[Transfer]) -> None:
         for transfer in transfers:
+            if transfer.copied_from is not None:
+                self.feeds.arrived(partition, transfer, transfer.copied_from)
+                continue
             self._left(transfer.queue, transfer.ranges)
             if self._owner.described(transfer.queue).shared:
                 # Other owners may wait for the end of this loan.

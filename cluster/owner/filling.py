@@ -1,4 +1,4 @@
-"""Fills a queue with the past of its stream where the queue decides about each message: by a filter, an
+"""Fills a queue with the past of its streams where the queue decides about each message: by a filter, an
 order, a group, a key or barriers (D13).
 
 The owner looks at some messages for each entry, and logs those that the queue takes, the decisions about
@@ -9,12 +9,13 @@ earlier message may still come in. A purge removes what has come in, and what wo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
 from cluster.owner.admission import await_arrival, decide
 from cluster.owner.recovery_points import NEXT_OF_PAST, PAST_THROUGH, revise_past
-from cluster.owner.referring import had, of_queue, read, source_of
+from cluster.owner.referring import had, of_queue, read, sources_of
 from cluster.owner.state import OwnerState
 from node.queue.decision_format import encode_advance, encode_annotate, encode_refer
 from node.queue.dispatch import QueueOwner
@@ -51,13 +52,13 @@ def fill(owner: OwnerState, number: int, queue: QueueOwner) -> bool:
 
 
 def _go_on(owner: OwnerState, number: int, queue: QueueOwner, first: int, through: int) -> None:
-    source, last = source_of(owner, number), through
-    if source is not None:
-        last = _end(source.delivery.state, first, through)
+    sources, last = sources_of(owner, number), through
+    if sources:
+        last = min(_end(source.delivery.state, first, through) for source in sources.values())
         if last < first:
             owner.alarms.set(number, owner.wall_ms() + TRY_AGAIN_MS)
             return
-        last = _take(owner, number, queue, source, (first, last))
+        last = _take(owner, number, queue, sources, (first, last))
     _advance(owner, number, last, through)
 
 
@@ -111,14 +112,18 @@ def _end(source: QueueState, first: int, through: int) -> int:
     return last
 
 
-def _take(owner: OwnerState, number: int, queue: QueueOwner, source: QueueOwner, part: Range) -> int:
-    """Log which of the stream's messages the queue takes, and the decisions about them. Returns the last
+def _take(
+    owner: OwnerState, number: int, queue: QueueOwner, sources: Mapping[int, QueueOwner], part: Range
+) -> int:
+    """Log which of the streams' messages the queue takes, and the decisions about them. Returns the last
     message that the owner has looked at.
     """
-    left = RangeSet(source.delivery.state.shown(*part).ranges())
+    left = RangeSet()
+    for source in sources.values():
+        left.update(source.delivery.state.shown(*part).ranges())
     left.remove_all(list(had(queue.delivery, *part).ranges()))
     coming, notes, octets, last = RangeSet(), dict[Aspect, list[Span]](), 0, part[1]
-    for start, run in read(source, left):
+    for start, run in read(next(iter(sources.values())), left):
         for first, piece in of_queue(owner, number, start, run):
             incoming = Incoming(piece)
             await_arrival(owner, incoming, first, [number])
@@ -132,7 +137,9 @@ def _take(owner: OwnerState, number: int, queue: QueueOwner, source: QueueOwner,
     # The delay of a message is over when the stream has it.
     notes.pop(Aspect.DUE, None)
     for ranges in coming.ranges():
-        owner.decision(encode_refer(number, owner.topic_of(number) or 0, *ranges))
+        for stream, source in sources.items():
+            if source.delivery.state.alive.intersection(*ranges):
+                owner.decision(encode_refer(number, stream, *ranges))
     for aspect, spans in notes.items():
         owner.decision(encode_annotate(number, aspect, spans))
     owner.after_proposed(partial(_arrived, owner, number, list(coming.ranges())))

@@ -34,6 +34,7 @@ from cluster.owner.referring import bring_back, with_queues_over
 from cluster.owner.resting import let_rest
 from cluster.owner.state import OwnerState
 from cluster.owner.targets import takes_step
+from cluster.owner.transfers import FIRST_TRANSIT_ID
 from node.delivery.settlements import NO_TOKEN
 from node.message.reason import Reason
 from node.message.run import Run
@@ -79,7 +80,7 @@ def take_batch(
     operations = list(read_operations(data))
     rewriting = any(_is_rewritten(owner, operation) for operation in operations)
     taking = Taking(owner, data, tried=tried, kept=[] if rewriting else None)
-    watched, messages = owner.watched, 0
+    taking.copies, watched, messages = front_end >= FIRST_TRANSIT_ID, owner.watched, 0
     for operation in operations:
         if type(operation) is Publish:
             owner.awaiting_marks.update(operation.queues)
@@ -114,15 +115,27 @@ class Taking:
 
     `kept` has the operations for the log instead of the batch; None while the batch goes there as it came.
     `logged`: an operation in `kept` needs its place in the log. `refused` has the messages that queues
-    refuse, counted from the batch's first.
+    refuse, counted from the batch's first. `copies`: messages that are no dead letters are those of streams,
+    which no queue refuses.
     """
 
-    __slots__ = ("arriving", "data", "kept", "logged", "owner", "refused", "returned", "softened", "tried")
+    __slots__ = (
+        "arriving",
+        "copies",
+        "data",
+        "kept",
+        "logged",
+        "owner",
+        "refused",
+        "returned",
+        "softened",
+        "tried",
+    )
 
     def __init__(self, owner: OwnerState, data: bytes, *, tried: bool, kept: list[Buffer] | None) -> None:
         self.owner = owner
         self.data = data
-        self.tried = tried
+        self.tried, self.copies = tried, False
         self.kept = kept
         self.logged = False
         self.softened: list[SoftPublish] = []
@@ -253,7 +266,7 @@ class Taking:
         """Take messages that their queues' filters take, of a run as in `take`."""
         owner, incoming, queues = self.owner, those.incoming, those.queues
         run = incoming.run
-        refusing = refusals(owner, incoming, queues)
+        refusing = {} if self.copies and not dead_letters else refusals(owner, incoming, queues)
         for number, parts in refusing.items():
             owner.queues[number].delivery.tally.refused += sum(last - first + 1 for first, last in parts)
             self.refused.update((index + first, index + last) for first, last in those.placed(parts))
@@ -409,20 +422,8 @@ def _is_rewritten(owner: OwnerState, operation: Operation) -> bool:
 
 def _detached(run: Run) -> Run:
     """The run with octets of its own: it does not keep the whole batch in memory."""
-    return Run(
-        run.exchange,
-        run.routing_key,
-        run.channel,
-        run.persistent,
-        run.count,
-        run.skip,
-        run.stride,
-        run.lengths,
-        run.largest_frame,
-        bytes(run.raw),
-        run.special,
-        run.format,
-    )
+    head = run.exchange, run.routing_key, run.channel, run.persistent, run.count, run.skip, run.stride
+    return Run(*head, run.lengths, run.largest_frame, bytes(run.raw), run.special, run.format)
 
 
 def take_settle(owner: OwnerState, front_end: int, operation: Settle) -> bytes | None:

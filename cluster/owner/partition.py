@@ -64,7 +64,7 @@ class PartitionOwner:
         self._serving = Serving(state.entries, context.queues.tells_failures, state.marked, context.wall_ms)
         self._dead_letters = DeadLetters(state, context.transit, context.catalog_fresh)
         self._two_phase_commit = TwoPhaseCommit(state, context, self._dead_letters)
-        parts = context.queues.parts
+        parts, self.feeds = context.queues.parts, self._dead_letters.feeds
         self._loans = Loans(state, parts, self._dead_letters)
         self._closing = ClosingParts(state, parts, self._dead_letters, self._loans.forget_borrower)
         asked = PartRequests(self._loans, self._closing).take
@@ -219,8 +219,8 @@ class PartitionOwner:
         waiters = self._state.waiters
         while waiters and waiters[0][0] <= applied.index:
             waiters.popleft()[1]()
-        if applied.dead:
-            self._dead_letters.move()
+        if applied.dead or self.feeds.fed:
+            self._dead_letters.applied(applied)
         if self._serving.dirty:
             self._state.wake()
 
@@ -387,8 +387,8 @@ class PartitionOwner:
         """
         if not self.active:
             return True
-        if self._state.dead_messages.soft:
-            self._dead_letters.publish_soft()
+        if self._state.dead_messages.soft or self.feeds.due:
+            self._dead_letters.before_entry()
         self._add_marks()
         proposal = self._state.proposal
         if not proposal:

@@ -30,7 +30,7 @@ from node.queue.decision_format import encode_advance, encode_make_reader, encod
 from node.queue.dispatch import QueueOwner
 from node.queue.operations import Aspect
 from node.queue.queue import QueueState
-from node.queue.subscriptions import Advance, MakeReader, MaxLag, RetentionPassed
+from node.queue.subscriptions import Advance, MakeReader, MaxLag, RetentionPassed, feed_place
 from node.ranges.range_map import ABOVE_ALL
 from node.ranges.range_set import Range, count_of
 
@@ -38,6 +38,9 @@ LOOK_S: Final = 1.0
 """Seconds for which the owner remembers up to which message a reader's max lag leads. Meanwhile retention
 leaves more than it has to.
 """
+
+LAG_OF_COPIES: Final = MaxLag(octets=1 << 30)
+"""How far copies that have not arrived at another partition may be behind before retention passes them."""
 
 Tell = Callable[[list[Any]], None]
 """Takes an answer (`cluster.peers.reader_requests`)."""
@@ -67,7 +70,8 @@ class ReaderRow(NamedTuple):
 
 def held_from(owner: OwnerState, number: int) -> int:
     """The first message of a stream that retention has to leave, with all behind it: a reader within its max
-    lag has not read the message, or a transaction withholds it, so that no reader can read it.
+    lag has not read the message, or a transaction withholds it, so that no reader can read it, or a copy of
+    the message has not arrived, and is not too far behind.
     """
     state = owner.machine.queues[number]
     withheld, subscriptions = state.withheld.front(), state.subscriptions
@@ -78,6 +82,10 @@ def held_from(owner: OwnerState, number: int) -> int:
                 held = min(held, max(place + 1, _floor(owner, number, name, place, max_lag)))
     for place in owner.new_readers.get(number, ()):
         held = min(held, place + 1)
+    for copies in owner.copying.get(number, {}).values():
+        if copies.first < held:
+            place, name = copies.first - 1, feed_place(copies.queue)
+            held = min(held, max(copies.first, _floor(owner, number, name, place, LAG_OF_COPIES)))
     return held
 
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from cluster.owner.configuring import reconfigure
 from cluster.owner.context import ChangedPast, Past
+from cluster.owner.referring import sources_of
 from cluster.owner.state import OwnerState
 from cluster.owner.streams import place_of
 from node.message.streams import StreamOffset
@@ -62,7 +63,10 @@ def begin_past(owner: OwnerState, queue: int) -> None:
     """
     owner.begin_history(queue)
     stream = owner.topic_of(queue)
-    if stream is None or queue in owner.filled:
+    if queue in owner.filled:
+        return
+    if stream is None:
+        _begin_several(owner, queue)
         return
     owner.filled.add(queue)
     point, upto = owner.described(queue).recovery_point, owner.next_sequence - 1
@@ -75,6 +79,27 @@ def begin_past(owner: OwnerState, queue: int) -> None:
         if not owner.described(queue).decides_past:
             # Features look at messages that came in without their annotations.
             owner.proposal.committed.append(partial(reconfigure, owner, queue))
+
+
+def _begin_several(owner: OwnerState, queue: int) -> None:
+    """As `begin_past`, for a queue over a pattern of streams. Those of other partitions are sent by their
+    owners (`cluster.owner.feeding`).
+    """
+    point, streams = owner.described(queue).recovery_point, list(sources_of(owner, queue))
+    if point is None or not streams:
+        return
+    owner.filled.add(queue)
+    upto, firsts = owner.next_sequence - 1, {one: _first_of(owner, one, point) for one in streams}
+    if owner.described(queue).decides_past:
+        # The numbers of a partition ascend with the times: no stream has a message of before the point there.
+        first = min(firsts.values())
+        if first <= upto:
+            _bring_in(owner, queue, streams[0], (first, upto))
+        return
+    for stream, first in firsts.items():
+        if first <= upto:
+            _bring_in(owner, queue, stream, (first, upto))
+    owner.proposal.committed.append(partial(reconfigure, owner, queue))
 
 
 def revise_all(owner: OwnerState) -> None:

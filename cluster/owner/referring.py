@@ -88,6 +88,11 @@ def source_of(owner: OwnerState, number: int) -> QueueOwner | None:
     return None if stream is None else owner.queues.get(stream)
 
 
+def sources_of(owner: OwnerState, number: int) -> dict[int, QueueOwner]:
+    """The streams under a queue of which the queue has the past without a copy, by number."""
+    return {one: owner.queues[one] for one in owner.placed.topics_of(number) if one in owner.queues}
+
+
 def had(delivery: DeliveryState, first: int, last: int) -> RangeSet:
     """The messages of a range that the queue has, and those that a consumer has yet and may give back, which
     another one has settled.

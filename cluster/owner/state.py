@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import NamedTuple
 
 from cluster.owner.alarms import Alarms
 from cluster.owner.barriers_under_way import BarriersUnderWay
 from cluster.owner.contents import Contents, EntrySource
-from cluster.owner.context import OwnerContext, RecoveryPoints
+from cluster.owner.context import OwnedQueues, OwnerContext, RecoveryPoints
 from cluster.owner.dead_messages import DeadMessages, SoftDeadMessages
 from cluster.owner.histories import HistoryNotes
 from cluster.owner.linearizable_reads import LinearizableReads
@@ -45,6 +46,17 @@ LagFloor = tuple[MaxLag, float, int]
 """A max lag, until when the owner remembers where it leads, and the message up to which it leads."""
 
 
+class Copying(NamedTuple):
+    """Copies of a stream's messages, from number `first` on, are on their way to a queue elsewhere."""
+
+    queue: int
+    first: int
+
+
+OnTheWay = dict[int, dict[tuple[int, int], Copying]]
+"""The copies that have not arrived, by stream, and by target partition and number of the transfer."""
+
+
 class OwnerState:
     """The state of one partition's owner; `active` while this node owns the partition, in the term `term`.
 
@@ -56,7 +68,8 @@ class OwnerState:
     recovery point is logged and not applied yet. `borrowed` counts, by queue,
     the messages of loans that are taken and not applied yet. `new_readers` has, by stream, the places of
     readers whose entries are not applied yet, `passing_readers` has those that the next removals pass, and
-    `lag_floors` has up to where their max lags lead (`cluster.owner.readers`).
+    `lag_floors` has up to where their max lags lead (`cluster.owner.readers`). `copying` has the
+    copies on their way to other partitions (`cluster.owner.feeding`).
     """
 
     def __init__(
@@ -80,7 +93,7 @@ class OwnerState:
         self.cut: Cut | None = None
         self.awaiting_marks, self.watched, self.stale, self.filled = (set[int]() for _ in range(4))
         self.upcoming, self.filling, self.revising = dict[int, Weights](), dict[int, bool](), set[int]()
-        self.borrowed, self.new_readers = Counter[int](), dict[int, list[int]]()
+        self.borrowed, self.new_readers, self.copying = Counter[int](), dict[int, list[int]](), OnTheWay()
         self.passing_readers, self.lag_floors = set[ReaderKey](), dict[ReaderKey, LagFloor]()
         self.alarms, self.unused_queues = Alarms(), UnusedQueues(context.auto_delete_after_s)
         self.tells_failures, self.catalog_fresh = context.queues.tells_failures, context.catalog_fresh
@@ -108,10 +121,9 @@ class OwnerState:
         self._rules.clear()
         self.watched.clear()
         self.stale.clear()
-        self.borrowed.clear()
-        self.new_readers.clear()
         self.passing_readers.clear()
-        self.lag_floors.clear()
+        for by_queue in (self.borrowed, self.new_readers, self.lag_floors, self.copying):
+            by_queue.clear()
         self.alarms.clear()
         self.upcoming.clear()
         self.unused_queues.clear()
@@ -131,6 +143,11 @@ class OwnerState:
         self.paging.clear()
 
     # -- queues ---------------------------------------------------------------------------------
+
+    @property
+    def placed(self) -> OwnedQueues:
+        """The queues of partitions."""
+        return self._context.queues
 
     @property
     def recovery_points(self) -> RecoveryPoints:

@@ -5,7 +5,7 @@ queues.
 from __future__ import annotations
 
 from cluster.log.event_log import EventLog
-from cluster.owner.context import ChangedPast, OverdueEpoch, OverdueTake, OvertakenReader, Past
+from cluster.owner.context import OverdueEpoch, OverdueTake, OvertakenReader, PassedFeed, Past, PastNews
 from cluster.owner.lost_entries import QueueName
 from node.message.bookmarks import bookmark_of
 
@@ -40,8 +40,11 @@ class OverdueLog:
         name = reader.name.decode("utf-8", "replace")
         self.log.warning("reader_overtaken", vhost=vhost, stream=stream, reader=name, lost=reader.lost)
 
-    def past(self, change: ChangedPast) -> None:
-        """A queue has got another recovery point."""
+    def past(self, change: PastNews) -> None:
+        """A queue has got another recovery point, or retention has passed messages that it was to have."""
+        if isinstance(change, PassedFeed):
+            self._passed(change)
+            return
         vhost, queue = self._name(change.queue)
         told = {"vhost": vhost, "queue": queue, "messages": change.messages}
         for name, number in (("had_from", change.first), ("oldest", change.oldest)):
@@ -50,3 +53,9 @@ class OverdueLog:
             self.log.info("queue_refilled", **told)
         else:
             self.log.info("queue_goes_on", **told, known=change.outcome is not Past.UNKNOWN)
+
+    def _passed(self, feed: PassedFeed) -> None:
+        vhost, stream = self._name(feed.stream)
+        _, queue = self._name(feed.queue)
+        oldest = bookmark_of(feed.stream, feed.oldest) if feed.oldest else None
+        self.log.warning("past_passed", vhost=vhost, stream=stream, queue=queue, oldest=oldest)

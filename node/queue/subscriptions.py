@@ -22,6 +22,11 @@ the stream makes room for another one: both begin with the oldest message.
 LAST_LAG: Final = (1 << 64) - 1
 """The highest limit of a max lag."""
 
+_FEED: Final = b"\xff"
+"""The first octet of the places of feeds. Clients name subscriptions in UTF-8, which does not have it."""
+
+_FED = Struct("<Q")
+
 _COUNT = Struct("<I")
 _PLACE = Struct("<QB")
 _PASSED = Struct("<QQI")
@@ -31,6 +36,18 @@ _AHEAD, _COUNTED, _VAGUE = 0, 1, 2
 """Of a reader in a snapshot: retention has not passed it; it has, and the messages in front of the reader are
 counted; or there are so many at least.
 """
+
+
+def feed_place(queue: int) -> bytes:
+    """The name of a stream's place for a queue of another partition: the number of the first message that
+    the owner of the stream has not sent there (`cluster.owner.feeding`).
+    """
+    return _FEED + _FED.pack(queue)
+
+
+def queue_of_feed(name: bytes) -> int | None:
+    """The queue of a place with a name by `feed_place`; None for other places."""
+    return _FED.unpack(name[1:])[0] if name[:1] == _FEED and len(name) == 1 + _FED.size else None
 
 
 class MaxLag(NamedTuple):
@@ -115,7 +132,11 @@ class Subscriptions:
 
     def names(self) -> Iterator[bytes]:
         """The subscriptions, in their order."""
-        return iter(sorted(self._places))
+        return (name for name in sorted(self._places) if name[:1] != _FEED)
+
+    def feeds(self) -> list[int]:
+        """The queues of other partitions for which the stream has places."""
+        return [queue for name in self._places if (queue := queue_of_feed(name)) is not None]
 
     def readers(self) -> Iterator[tuple[bytes, int, MaxLag]]:
         """(name, place, max lag) of each subscription that retention waits for."""
@@ -176,7 +197,9 @@ class Subscriptions:
 
     def stale(self, oldest: int) -> list[bytes]:
         """The subscriptions without a max lag that are behind the oldest message."""
-        return [name for name, place in self._places.items() if place < oldest and name not in self.max_lags]
+        places = self._places.items()
+        old = (name for name, place in places if place < oldest and name not in self.max_lags)
+        return [name for name in old if name[:1] != _FEED]
 
     # -- snapshots ------------------------------------------------------------------------------
 

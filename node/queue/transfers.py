@@ -1,4 +1,4 @@
-"""Dead letters, and lent messages, on their way to other partitions: a part of the replicated state.
+"""Dead letters, lent messages and copies on their way to other partitions: a part of the replicated state.
 
 A transfer is a numbered operation batch in the other partition. Before the owner sends it, the log of the
 partition that they leave has the messages, the number and the target queues. So a new owner sends
@@ -8,7 +8,7 @@ the same messages under the same number, and the other partition applies them on
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
 
@@ -21,12 +21,26 @@ _TRANSFER = Struct("<QQII")
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Dead letters of `queue`, or messages that it lends, for the queues `targets` of another partition."""
+    """Dead letters of `queue`, or messages that it lends, for the queues `targets` of another partition.
+
+    A transfer of copies has the queue of the other partition that gets them as `queue` and as the first
+    target, and as the second one the stream of this partition which has the messages, and keeps them.
+    """
 
     queue: int
     number: int
     targets: tuple[int, ...]
     ranges: tuple[Range, ...]
+
+    @property
+    def copied_from(self) -> int | None:
+        """The stream whose messages are copied; None for messages that leave."""
+        return self.targets[1] if len(self.targets) == 2 and self.targets[0] == self.queue else None
+
+
+def transfer_of_copies(queue: int, number: int, stream: int, ranges: Sequence[Range]) -> Transfer:
+    """A transfer of copies of a stream's messages for `queue`."""
+    return Transfer(queue, number, (queue, stream), tuple(ranges))
 
 
 class Transfers:
@@ -66,6 +80,8 @@ class Transfers:
         if not under_way:
             self._under_way.pop(partition, None)
         for transfer in arrived:
+            if transfer.copied_from is not None:
+                continue
             done = RangeSet(transfer.ranges)
             for other in self._of(transfer.queue):
                 done.remove_all(other.ranges)

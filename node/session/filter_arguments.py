@@ -11,7 +11,13 @@ from typing import Any, Final
 from node.expressions.condition import encoded_condition
 from node.expressions.errors import ExpressionError
 from node.expressions.nodes import TreeError, conjunction, decode_tree, encode_tree
-from node.message.streams import BESIDE_RECOVERY_POINT, STREAM_TYPE, X_QUEUE_TYPE, X_RECOVERY_POINT
+from node.message.streams import (
+    BESIDE_RECOVERY_POINT,
+    STREAM_TYPE,
+    X_DEFAULT_PUBLISH_TARGET,
+    X_QUEUE_TYPE,
+    X_RECOVERY_POINT,
+)
 from node.refusal import PreconditionFailedError
 from node.session.ports import QueueRef
 from node.type_names import type_name
@@ -82,7 +88,8 @@ def unknown_argument(arguments: Mapping[str, Any], known: Callable[[str], bool])
     named = [*arguments, *(f"{one}: {value}" for one, value in arguments.items() if isinstance(value, str))]
     named += [f"{one} of a stream" for one in arguments if stream]
     if X_RECOVERY_POINT in arguments:
-        named += [f"{X_RECOVERY_POINT} beside {one}" for one in BESIDE_RECOVERY_POINT if one in arguments]
+        beside = (*BESIDE_RECOVERY_POINT, X_DEFAULT_PUBLISH_TARGET)
+        named += [f"{X_RECOVERY_POINT} beside {one}" for one in beside if one in arguments]
     return next((argument for argument in named if not known(argument)), None)
 
 

@@ -173,6 +173,9 @@ class PartitionFold:
 
     def _transfer(self, operation: Operation) -> None:
         fields = operation.fields
+        if fields["targets"][:1] == [operation.queue]:
+            # Copies of a stream's messages: none leaves its queue.
+            return
         under_way = self._transfers.setdefault(fields["partition"], {})
         under_way[fields["number"]] = operation.queue or 0, operation.ranges
 

@@ -386,6 +386,16 @@ def test_no_recovery_point_changes_while_a_member_runs_an_older_release(client: 
     assert statuses(ask(client, "update queue q with x-recovery-point=epoch", confirmed=True)) == [200]
 
 
+@pytest.mark.requirement("D13.1", "E1")
+@pytest.mark.parametrize("point", ["", " x-recovery-point=epoch"])
+def test_a_recovery_point_over_a_pattern_stays(client: Client, point: str) -> None:
+    pattern = f"x-underlying-topic=^s$ x-default-publish-target=s{point}"
+    declared = ["create queue s with x-queue-type=stream", f"create queue q with {pattern}"]
+    assert statuses(ask(client, *declared, confirmed=True)) == [201, 201]
+    (told,) = ask(client, "update queue q with x-recovery-point=1h", confirmed=False)
+    assert told["status"] == 409 and "declare another queue" in told["reason"]
+
+
 BODIES = st.one_of(
     st.binary(max_size=60),
     st.text(max_size=60).map(str.encode),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.config.formats import ARGUMENT_LEVELS
+from node.message.bookmarks import bookmark_of
 from tests.cluster.kept_links import site
 from tests.cluster.test_streams import got, reading
 from tests.inside import machine_of
@@ -138,7 +139,9 @@ def test_a_node_that_starts_knows_the_queues_over_streams(site: Site) -> None:
         (PATTERN | {"default_publish_target": "absent"}, "there is no stream 'absent'"),
         (PATTERN | {"default_publish_target": "plain"}, "there is no stream 'plain'"),
         (PATTERN | {"underlying_topic": "^t.*$"}, r"'\^t\.\*\$' does not take the stream 's'"),
-        (PATTERN | {"recovery_point": "epoch"}, "a queue over a pattern of streams has no x-recovery-point"),
+        (PATTERN | {"recovery_point": bookmark_of(1, 1)}, "x-recovery-point is the bookmark of one stream"),
+        (PATTERN | {"recovery_point": "soon"}, "invalid_recovery_point"),
+        (PATTERN | {"recovery_point": "epoch", "deduplication_window": 9}, "no queue has both"),
     ],
 )
 def test_a_wrong_declaration_is_refused(site: Site, arguments: dict[str, Any], reason: str) -> None:

@@ -23,7 +23,7 @@ from cluster.broker.observers import NodeObservers
 from cluster.config.formats import FORMAT_LEVEL
 from cluster.config.node import BrokerConfig
 from cluster.gateway.commits import Commits
-from cluster.owner.context import ChangedPast
+from cluster.owner.context import PastNews
 from cluster.owner.observer import PartitionObserver
 from node.refusal import Refusal
 from replication.journal import DamagedEntryError, Journal, JournalConfig
@@ -95,7 +95,7 @@ class SimulatedNode:
         self.ready = False
         self.lost_disk = self.empty = self.rotten = self.copied = False
         self.newest_lost: int | None = None
-        self.past_changed: Callable[[ChangedPast], None] = lambda _: None
+        self.past_changed: Callable[[PastNews], None] = lambda _: None
         self.retired = self.leaving = False
         self.formats = FORMAT_LEVEL
         self.domains: tuple[str, ...] = ()

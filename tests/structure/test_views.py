@@ -40,6 +40,7 @@ VIEWS: dict[tuple[str, str], dict[str, str]] = {
     OWNER: {
         "active": "cluster/broker/partitions.py",
         "counts": "cluster/admin/api/log_answers.py",
+        "feeds": "cluster/broker/partitions.py",
         "lost_front_ends": "cluster/broker/partitions.py",
         "machine": "cluster/admin/api/explain_answers.py",
         "paging": "cluster/broker/partitions.py",

@@ -71,8 +71,11 @@ def _misfit(topic: str, arguments: Mapping[str, object]) -> str:
         return f"a queue over one stream has no {X_DEFAULT_PUBLISH_TARGET}" if has_target else ""
     if X_DEFAULT_PUBLISH_TARGET not in arguments:
         return f"a pattern of streams needs an {X_DEFAULT_PUBLISH_TARGET}"
-    if X_RECOVERY_POINT in arguments:
-        return f"a queue over a pattern of streams has no {X_RECOVERY_POINT}"
+    point = arguments.get(X_RECOVERY_POINT)
+    if isinstance(point, str) and is_bookmark(point):
+        return (
+            f"{X_RECOVERY_POINT} is the bookmark of one stream, and the pattern takes several; state a time"
+        )
     return ""
 
 
