@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from unittest import mock
 
-from cluster.owner import filling, recovery_points, requests, serving
+from cluster.owner import feeding, filling, recovery_points, requests, serving
 from cluster.owner.state import OwnerState
 from node.message.streams import StreamOffset
 from node.queue.dispatch import QueueOwner
+from node.queue.operations import OWNER
 
 
 def deliveries_ahead_of_the_past() -> AbstractContextManager[object]:
@@ -75,3 +77,32 @@ def past_refilled_twice() -> AbstractContextManager[object]:
         log(owner, queue, had_from if before is None else before, point)
 
     return mock.patch.object(recovery_points, "_log_point", forgetful)
+
+
+def places_behind_their_transfers() -> AbstractContextManager[object]:
+    """The entry with a transfer of copies has the place behind them, too. With the bug the next entry has it:
+    an owner that begins in between sends the messages a second time, under another number.
+    """
+    log = feeding.Feeds._log
+
+    def late(
+        self: feeding.Feeds,
+        feed: feeding.Feed,
+        place: int,
+        then: Callable[[], None] | None = None,
+        *before: bytes,
+    ) -> None:
+        def logged() -> None:
+            if then is not None:
+                then()
+            log(self, feed, place)
+
+        if not before:
+            log(self, feed, place, then)
+            return
+        self._logging.add(feed)
+        self._owner.proposal.add_batch(OWNER, 0, self._owner.next_sequence, before)
+        self._owner.proposal.committed.append(logged)
+        self._owner.wake()
+
+    return mock.patch.object(feeding.Feeds, "_log", late)

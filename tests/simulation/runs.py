@@ -35,6 +35,7 @@ OF_ONE_KIND = (
     (512, 175, "loans"),
     (512, 271, "refusals"),
     (512, 79, "refilling"),
+    (512, 207, "feeding"),
     (32, 15, "cancels"),
     (128, 96, "histories"),
     (64, 52, "lingering"),

@@ -14,6 +14,7 @@ from tests.simulation.test_members import LONG, SEEDS
 from tests.simulation.test_seeds import (
     BLOCKS,
     FOCUSED,
+    OF_FEEDING,
     OF_FILLING,
     OF_FILTERS,
     OF_HISTORIES,
@@ -93,6 +94,7 @@ SHOWN_BY = {
     "deliveries ahead of the past": 288,
     "past in memory": 383,
     "a past refilled twice": 79,
+    "places behind their transfers": 207,
     "purges of what has come": 383,
     "gaps behind the past": 192,
     "loans ahead of their entries": 88,
@@ -117,8 +119,8 @@ SHOWN_TO_KEEP = {
     Focus.MEMBERS: (*SEEDS, *LONG),
     **FOCUSED,
     Focus.CONSUMERS: (
-        *FOCUSED[Focus.CONSUMERS], *OF_FILLING, *OF_FILTERS, *OF_HISTORIES, *OF_LINGERING, *OF_LOANS,
-        *OF_LOCAL_QUEUES, *OF_PARTS, *OF_READERS, *OF_REFILLING, *OF_VALUES, *OF_VIEWS,
+        *FOCUSED[Focus.CONSUMERS], *OF_FEEDING, *OF_FILLING, *OF_FILTERS, *OF_HISTORIES, *OF_LINGERING,
+        *OF_LOANS, *OF_LOCAL_QUEUES, *OF_PARTS, *OF_READERS, *OF_REFILLING, *OF_VALUES, *OF_VIEWS,
     ),
 }  # fmt: skip
 """Seeds of which other tests show that every promise is kept where no bug is planted."""

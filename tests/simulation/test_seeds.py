@@ -46,6 +46,9 @@ OF_VIEWS = (159, 287)
 OF_FILLING = (288, 383)
 """Seeds about consumers that are about queues which are filled with the past."""
 
+OF_FEEDING = (207,)
+"""Seeds about consumers that are about queues over patterns with a recovery point."""
+
 OF_REFILLING = (79,)
 """Seeds about consumers that are about queues which get another recovery point."""
 
@@ -166,6 +169,13 @@ def test_no_value_of_a_key_is_lost_and_none_comes_back(seed: int) -> None:
 @pytest.mark.parametrize("seed", OF_FILLING)
 def test_queues_have_the_past_once_and_in_order(seed: int) -> None:
     """Those that decide about each message, while owners move; a purge removes all of the past."""
+    kept(seed, Focus.CONSUMERS)
+
+
+@pytest.mark.requirement("D1.2", "D13.1")
+@pytest.mark.parametrize("seed", OF_FEEDING)
+def test_owners_of_streams_send_a_queue_all_messages_once_and_in_order(seed: int) -> None:
+    """While owners of streams and of the queue move, and nodes are lost."""
     kept(seed, Focus.CONSUMERS)
 
 
