@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -58,3 +59,22 @@ def test_readers_see_every_message_once_over_a_kill(trial: Trial, connect: Any) 
     again = Reader(connect(0), trial.queue, reader.offsets[40])
     until(again.has(20), "the messages from the place on")
     assert (again.bodies, again.offsets) == (sent[40:], reader.offsets[40:])
+
+
+@pytest.mark.requirement("D1.2", "D13.1")
+def test_a_queue_over_a_pattern_has_the_past_of_streams_over_a_kill(trial: Trial) -> None:
+    """The killed node owns a stream in another partition than that of the queue."""
+    trial.declare(x_queue_type="stream")
+    near, over = f"{trial.queue}.near", f"{trial.queue}.over"
+    channel = trial.clients[1]
+    channel.queue_declare(near, durable=True, arguments={"x-queue-type": "stream"})
+    sent = [b"%d" % number for number in range(40)]
+    for body in sent[:30]:
+        trial.publish(body)
+    arguments = {"x-underlying-topic": rf"^{re.escape(trial.queue)}(\.near)?$", "x-recovery-point": "epoch"}
+    channel.queue_declare(over, durable=True, arguments=arguments | {"x-default-publish-target": near})
+    with trial.owner_killed():
+        for body in sent[30:]:
+            trial.publish(body)
+        assert [body for body, _ in trial.take(40, over)] == sent
+    assert trial.is_empty(over)
