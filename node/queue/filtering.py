@@ -17,7 +17,7 @@ from node.message.run import Run
 from node.queue.consumers import Consumer, ConsumerKey
 from node.queue.order import Order, OrderOver, PlacedOrder
 from node.queue.values import Values
-from node.ranges.range_set import Range, RangeSet, merged
+from node.ranges.range_set import Range, RangeSet, count_of, merged
 from node.wire.formats import format_of
 
 LOOK_STEPS: Final = 8000
@@ -343,12 +343,14 @@ class FilteredOrder(OrderOver):
                 view.steps = None
                 return found
             found = view.unseen.ahead(found, next_unseen[0])
-            if found or (self.by_consumer and begun and rivals):
+            # The consumer may get none of the messages that it does not get any more.
+            enough = bool(found) and (consumer.undeliverable is None or count_of(found) >= limit)
+            if enough or (self.by_consumer and begun and rivals):
                 return found
             left = self._steps if view.steps is None else view.steps
             if left <= 0:
                 self.looking = view.wants = True
-                return []
+                return found
             self._look(view, left, *next_unseen)
 
     def _look(self, view: FilteredMessages, left: int, first: int, last: int) -> None:

@@ -235,3 +235,15 @@ def test_messages_that_match_no_consumer_stay_in_the_queue() -> None:
     assert len(owner.delivery.ready) == 27
     attach(owner, B, limit=1)
     assert got(owner.dispatch(100)) == [(B, 1, 1, 1)]
+
+
+@pytest.mark.requirement("B12.5")
+def test_a_consumer_gets_what_is_behind_a_message_that_it_does_not_get_any_more() -> None:
+    """The owner has not looked at those behind it."""
+    owner = owner_over(Log(at_once=10), 30)
+    attach(owner, A, limit=1, selector=RED)
+    assert served(owner) == [(A, 1, 10, 10)]
+    owner.keep_from(A, 1, [(10, 10)])
+    owner.lifecycle.release(A, 10, 10)
+    owner.delivery.consumers.credit(A, 1, 3)
+    assert served(owner) == [(A, 1, 20, 20), (A, 1, 30, 30)]
