@@ -20,3 +20,12 @@ def machine_of(owner: PartitionOwner) -> PartitionMachine:
 def askers_of(owner: PartitionOwner, queue: int) -> list[int]:
     """The parts of a queue whose owners wait for a loan of its part `queue`."""
     return [ask.queue for ask in owner._loans._asks.get(queue, {}).values()]
+
+
+def wishes_of(owner: PartitionOwner, queue: int) -> list[tuple[int, bytes]]:
+    """The parts of a queue whose owners have asked its part `queue` for what a filter takes, with the octets
+    of the filter. A question of a former owner does not count.
+    """
+    epoch = owner._state.front_ends.epoch
+    wished = owner._loans.by_filter.wished(queue)
+    return [(one.queue, one.selector.data) for one in wished if one.epoch == epoch(one.stand_in.front_end)]

@@ -59,6 +59,7 @@ With level 33 owners tell the keys of the rows of views.
 With level 34 takes of readers may have an end.
 With level 38 policies may state recovery points, and logs have those of queues over streams.
 With level 39 the digests of entries are those of BLAKE3.
+With level 41 the owners of one queue lend each other the messages that a filter takes.
 With level 42 owners of streams send their messages to queues over patterns with a recovery point.
 """
 
@@ -124,6 +125,9 @@ SEVERAL_OWNERS: Final = 25
 """From this level on nodes carry out declarations of queues with several owners
 (`cluster.catalog.owner_parts`), and owners take and give loans (`cluster.owner.loans`).
 """
+
+LOANS_BY_FILTER: Final = 41
+"""From this level on owners lend the messages that a filter takes (`cluster.owner.loans_by_filter`)."""
 
 PARTS_OF_NODES: Final = 32
 """From this level on nodes carry out declarations of queues with a part for each node, and the catalog's

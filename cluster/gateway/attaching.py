@@ -206,7 +206,7 @@ class Attaching:
             attached.link.detach(consumer.id)
         elif refusal is None:
             consumer.tells = options.tells
-        answer(consumer.id, refusal)
+        answer(consumer_of(consumer.id), refusal)
 
 
 def _unfit(queue: QueueRef, reason: str) -> PreconditionFailedError:

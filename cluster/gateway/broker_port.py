@@ -114,7 +114,7 @@ class FrontEnd:
         self.backlogs, self._giving_back = self._attaching.backlogs, self._attached.giving_back
         self.views: ViewPort = FrontEndViews(catalog.state, links, self.queue, formats.know_row_keys)
         gets = Gets(catalog.state, links, local, self._consumers, self._new_consumer)
-        self._shared = shared = SharedQueues(self._placing, self._requests, gets)
+        self._shared = shared = SharedQueues(self._placing, self._requests, gets, formats.lend_by_filter)
         self._deletions = QueueDeletions(catalog, formats, local, self.churn, self._requests.ask, shared)
         self._last_consumer, self._waiting = FIRST_CONSUMER, dict[Subscriber, None]()
 
@@ -373,12 +373,12 @@ class FrontEnd:
         options: ConsumerOptions,
         answer: Callable[[int, Refusal | None], None],
     ) -> None:
-        queue = self._shared.consumed(queue, options)
+        whole, queue = queue, self._shared.consumed(queue, options)
         stream = self._browsing.streams.check_reader(queue, options)
         if options.browse or stream:
             self._browsing.begin(self._next_number(), subscriber, queue, options, answer, stream=stream)
         elif options.replaces:
-            self._attaching.replace(subscriber, queue, options, answer)
+            self._attached.replace(subscriber, whole, options, answer)
         else:
             self._attaching.begin(subscriber, queue, options, answer)
 
@@ -420,7 +420,7 @@ class FrontEnd:
         return self._giving_back.unsettled_of(consumer)
 
     def backlog_of(self, consumer: int) -> int:
-        return self.backlogs.of(consumer)
+        return self.backlogs.of(self._attached.present(consumer))
 
     def when_settled(self, consumer: int, done: Callable[[], None]) -> None:
         self._giving_back.when_settled(consumer, done)

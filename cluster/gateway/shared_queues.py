@@ -22,14 +22,19 @@ TakePurged = Callable[[int, Refusal | None], None]
 ALONE: Final = "each owner knows the consumers of its part alone"
 EACH_ALONE: Final = "each owner sees the messages of its part alone"
 RENUMBERED: Final = "a message that one owner lends to another has another bookmark there"
-LENT_IN_ORDER: Final = "an owner lends the oldest messages, and not those that a filter takes"
+NOT_EVERYWHERE: Final = (
+    "a node of the cluster runs a release whose owners do not lend by filter; upgrade all nodes first"
+)
 
 
 class SharedQueues:
     """The requests of one front end's sessions."""
 
-    def __init__(self, placing: QueuePlacing, requests: OwnerRequests, gets: Gets) -> None:
-        self._placing, self._requests, self._gets = placing, requests, gets
+    def __init__(
+        self, placing: QueuePlacing, requests: OwnerRequests, gets: Gets, known: Callable[[], bool]
+    ) -> None:
+        """`known`: whether all members lend the messages that a filter takes."""
+        self._placing, self._requests, self._gets, self._known = placing, requests, gets, known
 
     def refuse(self, queue: QueueRef, what: str, why: str) -> None:
         """Raises PreconditionFailedError where the queue has several owners: they do not carry `what` out,
@@ -42,19 +47,25 @@ class SharedQueues:
 
     def consumed(self, queue: QueueRef, options: ConsumerOptions) -> QueueRef:
         """The part to which a new consumer of this node is attached. Raises PreconditionFailedError for a
-        consumer that would have to see all parts.
+        consumer that would have to see all parts, and for one with a filter, or with other terms, which a
+        member does not know.
         """
         if self._placing.shared(queue):
+            early = not self._known()
             wanted = (
                 (
                     "an exclusive consumer",
                     options.exclusive,
                     ALONE,
                 ),
-                ("a consumer with a filter, of its own or of its rights", options.filter, LENT_IN_ORDER),
+                (
+                    "a consumer with a filter, of its own or of its rights",
+                    options.filter and early,
+                    NOT_EVERYWHERE,
+                ),
                 ("browsing", options.browse, EACH_ALONE),
                 ("a consumer that is told bookmarks", options.tells, RENUMBERED),
-                ("another queue, or other terms, of a consumer", options.replaces, LENT_IN_ORDER),
+                ("another queue, or other terms, of a consumer", options.replaces and early, NOT_EVERYWHERE),
             )
             for what, asked, why in wanted:
                 if asked:

@@ -14,9 +14,11 @@ so a message is in one part at each moment, whichever node is lost.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from cluster.owner.borrower import NO_LOAN, Borrower
 from cluster.owner.context import QueueParts
 from cluster.owner.dead_letters import (
     MESSAGES_AT_ONCE,
@@ -25,6 +27,7 @@ from cluster.owner.dead_letters import (
     TRANSFERS_UNDER_WAY,
     DeadLetters,
 )
+from cluster.owner.loans_by_filter import AskingByFilter, LendingByFilter
 from cluster.owner.proposal import RETRY_INTERVAL_S
 from cluster.owner.state import OwnerState
 from cluster.owner.transfers import FIRST_TRANSIT_ID
@@ -36,23 +39,11 @@ from node.queue.dispatch import QueueOwner
 from node.queue.entry_format import encode_return
 from node.queue.operations import OWNER, Aspect, Semantics
 from node.queue.transfers import Transfer
+from node.queue.wanted import room_without_filters
 from node.ranges.range_set import Range, RangeSet, count_of
-
-NO_LOAN: Final = (0, 0)
-"""The answer to a question that is taken back: number and messages, as of a loan."""
-
 
 NOT_ASKED: Final = 0
 """In the place of the front end and of the request: no owner has asked for the loan."""
-
-
-class Borrower(NamedTuple):
-    """The owner of `partition` has room for `wanted` messages in its part `queue`."""
-
-    request: int
-    partition: int
-    queue: int
-    wanted: int
 
 
 class Loans:
@@ -60,6 +51,9 @@ class Loans:
 
     def __init__(self, owner: OwnerState, parts: QueueParts, dead_letters: DeadLetters) -> None:
         self._owner, self._parts, self._dead_letters = owner, parts, dead_letters
+        self.by_filter = LendingByFilter(owner, dead_letters, self._lend_of)
+        self._asking = AskingByFilter(owner, parts, dead_letters)
+        self._by_filter_last = False
         self._asks: dict[int, dict[int, Borrower]] = {}
         """The other owners that wait for messages of each queue, as front ends, in the order in which they
         have asked.
@@ -75,6 +69,8 @@ class Loans:
     def clear(self) -> None:
         """Forget everything: this node does not own the partition any more."""
         self._asks, self._asked, self._wanting, self._coming = {}, {}, {}, {}
+        self.by_filter.clear()
+        self._asking.clear()
 
     def forget(self, number: int) -> None:
         """A queue is dropped."""
@@ -83,12 +79,15 @@ class Loans:
             self._owner.front_ends.answer(front_end, ask.request, NOT_FOUND)
         for kept in (self._asked, self._wanting, self._coming):
             kept.pop(number, None)
+        self.by_filter.forget(number)
+        self._asking.forget(number)
 
     def forget_borrower(self, front_end: int, part: int) -> None:
         """A part of another owner is to go, and gets no loan any more."""
         for number, asks in self._asks.items():
             if front_end in asks and asks[front_end].queue == part:
                 self._taken_back_by(front_end, number)
+        self.by_filter.lose(front_end, part)
 
     def taken_over(self, number: int) -> None:
         """This node owns a queue that another one has owned, and may have asked for."""
@@ -103,8 +102,9 @@ class Loans:
         """
         queue = self._owner.queues.get(number)
         if queue is not None and self._owner.knows_loans():
+            self._asking.ask(number, queue)
             if queue.delivery.ready:
-                self._lend_to_all(number, queue)
+                self._lend_in_turn(number, queue)
                 if self._parts.closes(number):
                     self._lend_away(number, queue)
             else:
@@ -116,7 +116,7 @@ class Loans:
 
     def _borrow(self, number: int, queue: QueueOwner) -> None:
         """Ask the owners of the other parts, each once until it has answered."""
-        room = queue.room - self._under_way(number)
+        room = room_without_filters(queue) - self._under_way(number)
         if room <= 0:
             return
         asked = self._asked.setdefault(number, set())
@@ -169,6 +169,7 @@ class Loans:
         """
         if not wanted:
             self._taken_back_by(front_end, number)
+            self.by_filter.take_back(front_end, number)
             self._owner.front_ends.answer(front_end, request, None)
             return
         if number not in self._owner.queues:
@@ -181,6 +182,20 @@ class Loans:
         ask = self._asks.get(number, {}).pop(front_end, None)
         if ask is not None:
             self._owner.front_ends.answer(front_end, ask.request, [*NO_LOAN])
+
+    def _lend_in_turn(self, number: int, queue: QueueOwner) -> None:
+        """Lend to the owners that ask for a filter, and to the others: the kind that has got the last loan
+        comes last.
+        """
+        if not self.by_filter.wished(number):
+            self._lend_to_all(number, queue)
+            return
+        kinds = [self.by_filter.lend, self._lend_to_all]
+        for lend in reversed(kinds) if self._by_filter_last else kinds:
+            before = len(queue.delivery.ready)
+            lend(number, queue)
+            if len(queue.delivery.ready) < before:
+                self._by_filter_last = lend == self.by_filter.lend
 
     def _lend_to_all(self, number: int, queue: QueueOwner) -> None:
         """Lend ready messages to the owners that wait for some."""
@@ -202,8 +217,16 @@ class Loans:
                 self._lend(number, queue, NOT_ASKED, Borrower(NOT_ASKED, partition, part, MESSAGES_AT_ONCE))
 
     def _lend(self, number: int, queue: QueueOwner, front_end: int, ask: Borrower) -> None:
-        """Put a loan into the next entry. It leaves with the commit of that entry, never before."""
-        owner, ranges = self._owner, self._oldest(queue, ask.wanted)
+        """Lend the oldest messages."""
+        self._lend_of(number, queue, front_end, ask, queue.delivery.ready.ranges())
+
+    def _lend_of(
+        self, number: int, queue: QueueOwner, front_end: int, ask: Borrower, ready: Iterable[Range]
+    ) -> None:
+        """Put a loan of ready messages into the next entry. It leaves with the commit of that entry, never
+        before.
+        """
+        owner, ranges = self._owner, self._oldest(ready, ask.wanted)
         loan = self._dead_letters.next_number(ask.partition)
         transfer = Transfer(number, loan, (ask.queue,), tuple(ranges))
         had = list[Range]()
@@ -220,10 +243,10 @@ class Loans:
         owner.proposal.committed.append(partial(self._lent, front_end, ask, transfer))
         owner.wake()
 
-    def _oldest(self, queue: QueueOwner, wanted: int) -> list[Range]:
-        """Up to `wanted` ready messages, the oldest ones, as many as one entry should move."""
+    def _oldest(self, ready: Iterable[Range], wanted: int) -> list[Range]:
+        """Up to `wanted` messages of the ranges, the oldest ones, as many as one entry should move."""
         found, octets, left = list[Range](), 0, min(wanted, MESSAGES_AT_ONCE)
-        for first, last in queue.delivery.ready.ranges():
+        for first, last in ready:
             while first <= last and left > 0 and octets < OCTETS_AT_ONCE:
                 end = min(last, first + min(left, STEP) - 1)
                 octets += sum(len(run.raw) for _, run in self._owner.contents(first, end))

@@ -25,6 +25,8 @@ class PartRequests:
                 self._loans.asked(front_end, request, *arguments)
             case "lend_nothing":
                 self._loans.asked(front_end, request, arguments[0], *NO_ROOM)
+            case "lend_by_filter":
+                self._loans.by_filter.asked(front_end, request, *arguments)
             case "publishes_no_more":
                 self._closing.publishes_no_more(front_end, epoch, request, *arguments)
             case "tell_transfers":

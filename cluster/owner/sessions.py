@@ -373,6 +373,9 @@ class FrontEndSessions:
             self._owner.after_proposed(partial(self._all_back, front_end, epoch))
         if not owner.delivery.consumers.count:
             left_behind(self._owner, self._context, queue)
+        elif owner.delivery.consumers.refiltered and self._owner.described(queue).shared:
+            # The owners of other parts need not look for the filter any more.
+            self._owner.serve_again(queue)
 
     def credit(self, front_end: int, epoch: int, limits: list[tuple[int, int]]) -> None:
         state = self._front_ends.state(front_end, epoch)

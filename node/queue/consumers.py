@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -87,17 +87,20 @@ class Consumers:
     `by_link` has those for whose links the queue keeps messages, by the identity of the link.
     `count` is the number of consumers that clients see, without links of basic.get. `acking` is the number of
     consumers that settle their messages. `refiltered`: a filter has come, or may be gone, since the owner has
-    asked for `selectors`.
+    asked for `selectors`. `filters` are the octets of those that consumers had then, without links of
+    basic.get.
     """
 
     __slots__ = (
         "_by_key",
         "_by_priority",
+        "_elsewhere",
         "_exclusive",
         "_priorities",
         "acking",
         "by_link",
         "count",
+        "filters",
         "lines",
         "refiltered",
     )
@@ -111,6 +114,8 @@ class Consumers:
         self._by_priority: dict[int, deque[Consumer]] = {}
         self._priorities: Counter[int] = Counter()
         self._exclusive = self.refiltered = False
+        self.filters: frozenset[bytes] = frozenset()
+        self._elsewhere: list[Selector] = []
 
     def __iter__(self) -> Iterator[ConsumerKey]:
         return iter(self._by_key)
@@ -223,10 +228,16 @@ class Consumers:
         different = {one.selector.data for one in others if one.selector is not None}
         return selector.data in different or len(different) < MAX_FILTERS
 
+    def look_for(self, selectors: Iterable[Selector]) -> None:
+        """Consumers of other parts of the queue have these filters, and no others."""
+        self._elsewhere, self.refiltered = list(selectors), True
+
     def selectors(self) -> list[Selector]:
-        """The different filters of the consumers."""
+        """The different filters of the consumers, those of other parts included."""
         self.refiltered = False
-        found = [one.selector for one in self._by_key.values() if one.selector is not None]
+        mine = [one for one in self._by_key.values() if one.selector is not None]
+        self.filters = frozenset(one.selector.data for one in mine if one.selector and one.counted)
+        found = [*self._elsewhere, *(one.selector for one in mine if one.selector is not None)]
         return list({selector.data: selector for selector in found}.values())
 
     def _arrange(self) -> None:

@@ -157,7 +157,7 @@ class QueueOwner:
         filtered = delivery.filtered
         if filtered is not None:
             filtered.looking = False
-        offered = bool(self._offered(consumer, 1)) and (removal or self._room(consumer, 1) > 0)
+        offered = bool(self.offered(consumer, 1)) and (removal or self.lease_room(consumer, 1) > 0)
         looking = filtered is not None and filtered.looking
         return offered or bool(delivery.awaited) or self.unfinished or looking
 
@@ -220,7 +220,7 @@ class QueueOwner:
         for line in delivery.consumers.lines:
             turns, stopped = 0, list[Consumer]()
             if not in_turn:
-                budget = hand_out(delivery, line, budget, partial(self._serve, grants, fit), self._room)
+                budget = hand_out(delivery, line, budget, partial(self._serve, grants, fit), self.lease_room)
             while in_turn and line and budget > 0 and delivery.ready:
                 if turns == 0:
                     turns = len(line)
@@ -253,9 +253,9 @@ class QueueOwner:
         share = min(share, consumer.limit - consumer.sent)
         removal = consumer.no_ack or self.delivery.state.semantics is Semantics.AT_MOST_ONCE
         if self.lifecycle.hooks.room and not removal:
-            share = self._room(consumer, share)
+            share = self.lease_room(consumer, share)
         while granted < share:
-            offered = self._offered(consumer, share - granted, rivals, granted > 0)
+            offered = self.offered(consumer, share - granted, rivals, granted > 0)
             grant = self._grant(consumer, offered, removal, fit) if offered else None
             if grant is None:
                 break
@@ -268,28 +268,11 @@ class QueueOwner:
         consumer.sent += granted
         return granted
 
-    def _room(self, consumer: Consumer, wanted: int) -> int:
+    def lease_room(self, consumer: Consumer, wanted: int) -> int:
         """The number of messages, at most `wanted`, that the queue's features let the consumer lease now."""
         for feature in self.lifecycle.hooks.room:
             wanted = feature.room(consumer, wanted)
         return wanted
-
-    @property
-    def room(self) -> int:
-        """The number of messages for which the consumers have credit, and which the queue's features let them
-        lease now.
-        """
-        delivery, free, leasing = self.delivery, 0, list[Consumer]()
-        if not self.lifecycle.hooks.room or delivery.state.semantics is Semantics.AT_MOST_ONCE:
-            return delivery.consumers.credit_left
-        for consumer in (each for line in delivery.consumers.lines for each in line):
-            if consumer.no_ack:
-                free += consumer.limit - consumer.sent
-            else:
-                leasing.append(consumer)
-        wanted = sum(each.limit - each.sent for each in leasing)
-        # The features limit what all consumers lease together.
-        return free + (self._room(leasing[0], wanted) if leasing else 0)
 
     def _give_out(self, consumer: Consumer, grant: Grant) -> tuple[int, Grant]:
         """Move granted messages from ready to leased; return how many they are, and the grant with its
@@ -406,7 +389,7 @@ class QueueOwner:
                 if not soft and low > delivery.state.mark:
                     break
                 fitting = fit(front_end, [(low, high if upto is None else min(high, upto))], soft)
-                end = low + self._room(consumer, fitting) - 1
+                end = low + self.lease_room(consumer, fitting) - 1
                 if end < low:
                     return grants
                 delivery.ready.claim((front_end, number), low, end)
@@ -420,7 +403,7 @@ class QueueOwner:
                 low = end + 1
         return grants
 
-    def _offered(self, consumer: Consumer, limit: int, rivals: int = 0, begun: bool = False) -> list[Range]:
+    def offered(self, consumer: Consumer, limit: int, rivals: int = 0, begun: bool = False) -> list[Range]:
         """The next messages for the consumer, up to `limit`; see `Order.offered`."""
         delivery = self.delivery
         ready = delivery.ready

@@ -291,7 +291,6 @@ def test_requests_that_would_need_all_parts_at_a_time_are_refused() -> None:
     client = Shared().clients[1]
     for name, options in (
         ("consume", {"exclusive": True}),
-        ("consume", {"arguments": {"x-filter": "a = 1"}}),
         ("consume", {"arguments": {"x-tell": True}}),
         ("delete", {"if_empty": True}),
     ):

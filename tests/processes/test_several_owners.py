@@ -21,7 +21,21 @@ def rows_of(node: Node, metric: str) -> list[str]:
     return re.findall(rf'^{metric}{{queue="([^"]+)"', page, re.MULTILINE)
 
 
-@pytest.mark.requirement("D20.1", "D20.7")
+def check_filter(publishing: Node, consuming: Node) -> None:
+    """A consumer with a filter at one node gets what the filter takes of the messages of another one."""
+    channel = publishing.connect().channel()
+    channel.queue_declare("numbers", durable=True, arguments={"x-owners": 3})
+    channel.confirm_delivery()
+    for number in range(1, 7):
+        channel.basic_publish("", "numbers", b'{"n": %d}' % number, pika.BasicProperties(delivery_mode=2))
+    other = consuming.connect().channel()
+    odd = other.consume("numbers", arguments={"x-filter": "/n % 2 = 1"}, inactivity_timeout=10.0)
+    assert [next(odd)[2] for _ in range(3)] == [b'{"n": 1}', b'{"n": 3}', b'{"n": 5}']
+    assert channel.queue_declare("numbers", passive=True).method.message_count == 3
+    channel.queue_delete("numbers")
+
+
+@pytest.mark.requirement("D9.1", "D20.1", "D20.7")
 def test_one_queue_is_at_every_node(tmp_path: Path) -> None:
     """HTTP and definitions show one queue with the messages of all parts; a link of 1.0 gets lent ones."""
     cluster = Cluster(tmp_path, {})
@@ -46,6 +60,7 @@ def test_one_queue_is_at_every_node(tmp_path: Path) -> None:
         assert http.call("GET", "/queues/%2F/amq.part-2.jobs").status == 404
         assert http.call("DELETE", "/queues/%2F/jobs?if-empty=true").status == 400
         assert [one["name"] for one in http.get("definitions")["queues"]] == ["jobs"]
+        check_filter(first, third)
         first.kill()
         link = Amqp10Client(third)
         link.receives_from("/queues/jobs")

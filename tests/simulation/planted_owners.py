@@ -10,8 +10,10 @@ from unittest import mock
 from cluster.catalog.local_parts import LocalParts
 from cluster.gateway.moving_consumers import MovingConsumers
 from cluster.owner import closing_parts, dead_letters
+from cluster.owner.borrower import Borrower
 from cluster.owner.closing_parts import ClosingParts
-from cluster.owner.loans import Borrower, Loans
+from cluster.owner.loans import Loans
+from cluster.owner.loans_by_filter import AskingByFilter
 from node.queue.dispatch import QueueOwner
 from node.queue.entry_format import encode_seal_queue
 from node.queue.operations import ANY_MESSAGES
@@ -58,10 +60,27 @@ def messages_of_other_nodes() -> AbstractContextManager[object]:
 
 
 def questions_that_stay() -> AbstractContextManager[object]:
-    """D20: an owner whose last consumer has left takes its questions for loans back. With the bug it does
-    not.
+    """D20: an owner whose last consumer has left, or its last one with a filter, takes its questions
+    back. With the bug it does not.
     """
-    return mock.patch.object(Loans, "_take_back", lambda *_: None)
+    bugs = ExitStack()
+    for asking in (Loans, AskingByFilter):
+        bugs.enter_context(mock.patch.object(asking, "_take_back", lambda *_: None))
+    return bugs
+
+
+def forgotten_filters() -> AbstractContextManager[object]:
+    """D20: an owner that has no message for the filter of another one remembers who asks. With the bug the
+    owner forgets.
+    """
+    intact = Loans.served
+
+    def forgetful(self: Loans, number: int) -> None:
+        intact(self, number)
+        for wanted in self.by_filter.wished(number):
+            wanted.question = None
+
+    return mock.patch.object(Loans, "served", forgetful)
 
 
 def changes_under_one_version() -> AbstractContextManager[object]:

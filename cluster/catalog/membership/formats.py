@@ -36,6 +36,7 @@ from cluster.config.formats import (
     LEASE_TOKENS,
     LINKS_IN_LOGS,
     LINKS_IN_TERMS,
+    LOANS_BY_FILTER,
     MAJORITIES_IN_VOTES,
     MOVED_MESSAGES,
     NOTES_IN_LOGS,
@@ -199,6 +200,10 @@ class Formats:
         may have then.
         """
         return self.everywhere >= SEVERAL_OWNERS
+
+    def lend_by_filter(self) -> bool:
+        """Whether all members lend the messages that a filter takes."""
+        return self.everywhere >= LOANS_BY_FILTER
 
     def know_changed_terms(self) -> bool:
         """Whether all members let front ends change the terms of consumers."""

@@ -22,6 +22,9 @@ DELAYS_MS: Final = (0, 1000, 4000)
 PACE: Final = 0.1
 """The probability of a publish, each time that clients act: new parts are to get some, too."""
 
+OF_FILTERS: Final = 0.4
+"""The share of trials whose consumers have filters."""
+
 CHANGES: Final = 0.1
 """The probability that other nodes are to have a part, each time that clients act."""
 
@@ -36,7 +39,8 @@ def parting(trial: Trial) -> Steps:
     queue, and is in one part at each moment. In the end each part that closes goes.
     """
     source, changing = f"{trial.name} source", Changing(trial)
-    clients, trial.timed = Lending(trial, [trial.name, source], DELAYS_MS, PACE), True
+    clients = Lending(trial, [trial.name, source], DELAYS_MS, PACE, OF_FILTERS)
+    trial.timed = True
     yield trial.queue(clients.publisher, owners="each-node")
     dead = {"dead_letter_exchange": "", "dead_letter_routing_key": trial.name}
     yield trial.queue(clients.publisher, " source", max_length=0, **dead)
