@@ -22,6 +22,10 @@ class PlacedParts:
         """See `cluster.owner.context.QueueParts`."""
         return [(one.partition, one.id) for one in self._of(queue) if one.id != queue]
 
+    def first(self, queue: int) -> int:
+        """See `cluster.owner.context.QueueParts`."""
+        return self._of(queue)[0].id
+
     def heirs(self, queue: int) -> list[tuple[int, int]]:
         """See `cluster.owner.context.QueueParts`."""
         there = (one for one in self._of(queue) if one.part is PartState.OPEN)

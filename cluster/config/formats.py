@@ -59,6 +59,7 @@ With level 33 owners tell the keys of the rows of views.
 With level 34 takes of readers may have an end.
 With level 38 policies may state recovery points, and logs have those of queues over streams.
 With level 39 the digests of entries are those of BLAKE3.
+With level 40 queues with several owners may have barriers.
 With level 41 the owners of one queue lend each other the messages that a filter takes.
 With level 42 owners of streams send their messages to queues over patterns with a recovery point.
 """
@@ -134,6 +135,11 @@ PARTS_OF_NODES: Final = 32
 commands about such parts (`cluster.catalog.node_parts`).
 """
 
+BARRIERS_OF_PARTS: Final = 40
+"""From this level on nodes read logs in which each part of a queue with several owners has the queue's
+barriers (`cluster.owner.barriers_of_parts`).
+"""
+
 ARGUMENT_LEVELS: Final[Mapping[str, int]] = {
     "x-filter": QUEUE_EXPRESSIONS,
     "x-priority-expression": 12,
@@ -153,6 +159,7 @@ ARGUMENT_LEVELS: Final[Mapping[str, int]] = {
     X_REPLICATION: DOMAINS,
     X_OWNERS: SEVERAL_OWNERS,
     f"{X_OWNERS}: {EACH_NODE}": PARTS_OF_NODES,
+    f"x-barrier-expression beside {X_OWNERS}": BARRIERS_OF_PARTS,
     **{f"{X_RECOVERY_POINT} beside {name}": 26 for name in BESIDE_RECOVERY_POINT},
     f"{X_RECOVERY_POINT} beside {X_DEFAULT_PUBLISH_TARGET}": 42,
 }

@@ -52,6 +52,11 @@ class QueuePlacing:
         defined = self._state.queues_by_id.get(queue.id) if self._state.owner_parts.by_name else None
         return defined is not None and X_OWNERS in defined.arguments
 
+    def has_barriers(self, queue: QueueRef) -> bool:
+        """Whether some messages of the queue may be barriers."""
+        defined = self._state.queues_by_id.get(queue.id)
+        return defined is not None and "x-barrier-expression" in defined.arguments
+
     def parts(self, queue: QueueRef) -> list[QueueRef]:
         """All parts of a queue, the nearest one first: the queue itself where it has one owner."""
         defined = self._state.queues_by_id.get(queue.id) if self._state.owner_parts.by_name else None

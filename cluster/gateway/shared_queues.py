@@ -19,12 +19,14 @@ from node.session.ports import ConsumerOptions, Got, QueueCounts, QueueRef, Take
 TakeCounts = Callable[[QueueCounts, Refusal | None], None]
 TakePurged = Callable[[int, Refusal | None], None]
 
+FILTERED: Final = "a consumer with a filter, of its own or of its rights"
 ALONE: Final = "each owner knows the consumers of its part alone"
 EACH_ALONE: Final = "each owner sees the messages of its part alone"
 RENUMBERED: Final = "a message that one owner lends to another has another bookmark there"
 NOT_EVERYWHERE: Final = (
     "a node of the cluster runs a release whose owners do not lend by filter; upgrade all nodes first"
 )
+AHEAD_OF_BARRIERS: Final = "an owner with barriers lends its oldest messages alone"
 
 
 class SharedQueues:
@@ -47,22 +49,15 @@ class SharedQueues:
 
     def consumed(self, queue: QueueRef, options: ConsumerOptions) -> QueueRef:
         """The part to which a new consumer of this node is attached. Raises PreconditionFailedError for a
-        consumer that would have to see all parts, and for one with a filter, or with other terms, which a
-        member does not know.
+        consumer that would have to see all parts, for one with a filter beside barriers, and for one with a
+        filter, or with other terms, which a member does not know.
         """
         if self._placing.shared(queue):
             early = not self._known()
             wanted = (
-                (
-                    "an exclusive consumer",
-                    options.exclusive,
-                    ALONE,
-                ),
-                (
-                    "a consumer with a filter, of its own or of its rights",
-                    options.filter and early,
-                    NOT_EVERYWHERE,
-                ),
+                ("an exclusive consumer", options.exclusive, ALONE),
+                (FILTERED, options.filter and early, NOT_EVERYWHERE),
+                (FILTERED, options.filter and self._placing.has_barriers(queue), AHEAD_OF_BARRIERS),
                 ("browsing", options.browse, EACH_ALONE),
                 ("a consumer that is told bookmarks", options.tells, RENUMBERED),
                 ("another queue, or other terms, of a consumer", options.replaces and early, NOT_EVERYWHERE),

@@ -15,11 +15,13 @@ from cluster.owner.browsing import message_as_told
 from cluster.owner.state import OwnerState
 from cluster.peers.link_messages import FIRST_CONSUMER, Delivery
 from node.delivery.settlements import BARRIER_TOKEN, BARRIERS_AT_ONCE
+from node.queue.barrier_values import BarrierState
 from node.queue.consumers import Consumer
 from node.queue.decision_format import encode_annotate
 from node.queue.dispatch import QueueOwner
 from node.queue.entry_format import encode_settle
-from node.queue.operations import OWNER, Aspect, BarrierState
+from node.queue.operations import BARRIERS, OWNER, Aspect
+from node.queue.queue import NONE
 from node.wire.formats import format_of
 
 
@@ -59,16 +61,17 @@ def _show(owner: OwnerState, queue: int, number: int) -> None:
     if place not in owner.barriers.showing:
         return
     owner.barriers.showing.discard(place)
-    if found is None or not found.delivery.ready.intersection(number, number):
+    if found is None or not _is_there(found, number):
         # The message has been purged, or has expired, or a client has settled it by its bookmark.
         _release_more(owner)
         return
     delivery = found.delivery
     delivery.ready.remove(number, number)
+    delivery.lease_of(BARRIERS).remove(number, number)
     delivery.lease_of(OWNER).add(number, number)
     outgoing = _deliveries(owner, place, found, lambda consumer: True)
     # A front end of this node answers while the barrier is being sent.
-    owner.barriers.waiting[place] = set(outgoing)
+    owner.barriers.waiting[place] = set(outgoing) | owner.barriers.elsewhere.pop(place, set())
     owner.send(outgoing)
     if number in delivery.soft.numbers:
         del owner.barriers.waiting[place]
@@ -77,6 +80,13 @@ def _show(owner: OwnerState, queue: int, number: int) -> None:
         _look(owner, place)
     # The messages behind it may be delivered.
     owner.serve_again(queue)
+
+
+def _is_there(queue: QueueOwner, number: int) -> bool:
+    """Whether a queue has a barrier that is not sent yet."""
+    delivery = queue.delivery
+    ready = delivery.ready.intersection(number, number)
+    return bool(ready) or number in delivery.leases.get(BARRIERS, NONE)
 
 
 def _deliveries(

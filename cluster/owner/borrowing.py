@@ -13,13 +13,17 @@ from typing import Final
 
 from cluster.owner.admission import await_arrival, decide
 from cluster.owner.annotating import annotated_from
+from cluster.owner.placing_barriers import place_barrier, told_barrier
 from cluster.owner.state import OwnerState
 from node.message.deaths import decode_death
 from node.message.reason import Reason
+from node.message.run import Run
+from node.queue.barrier_values import BarrierState, BarrierValue
 from node.queue.decision_format import encode_annotate, encode_lent
 from node.queue.entry_format import Buffer, encode_publish, read_operations, read_run
 from node.queue.feature import Incoming
 from node.queue.operations import Annotate, Aspect, Lent, Operation, OpKind, Publish
+from node.queue.part_barriers import released_through
 from node.queue.queue import QueueState
 from node.queue.transfers import Transfer
 from node.ranges.range_map import Span
@@ -59,19 +63,28 @@ def _lent(owner: OwnerState, transfer: Transfer, first: int, last: int) -> Itera
     out.
     """
     state, (target,) = owner.machine.queues[transfer.queue], transfer.targets
+    stands = 0
+    if owner.described(transfer.queue).barriers:
+        # No barrier is released while messages before it are on their way.
+        generation = released_through(state) + 1
+        stands = BarrierValue(BarrierState.BORROWED, generation).encoded
     for start, end in state.alive.intersection(first, last):
         for one in owner.contents(start, end):
             for at, run in annotated_from(state.remarks, *one):
-                yield from _told(state, target, at, at + run.count - 1)
+                yield from _told(state, target, at, at + run.count - 1, stands)
                 yield from encode_publish(run, [target])
 
 
-def _told(state: QueueState, target: int, first: int, last: int) -> Iterator[bytes]:
-    """The operations in front of one publish, with the messages of the range."""
+def _told(state: QueueState, target: int, first: int, last: int, stands: int) -> Iterator[bytes]:
+    """The operations in front of one publish, with the messages of the range. `stands` is their value among
+    the barriers, 0 in a queue without barriers.
+    """
     yield encode_lent(Lent(target, 0, _counted(state.returned.intersection(first, last), first)))
     for start, end, failures in state.failure_spans(first, last):
         if failures:
             yield encode_lent(Lent(target, failures, _counted([(start, end)], first)))
+    if stands:
+        yield encode_annotate(target, Aspect.BARRIER, [(0, last - first, stands)])
     for aspect in TOLD:
         held = state.annotations.get(aspect)
         spans = [] if held is None else list(held.spans(first, last))
@@ -94,7 +107,8 @@ def take_loan(owner: OwnerState, front_end: int, number: int, data: bytes) -> No
     kept, told = list[Buffer](), list[Operation]()
     for operation in read_operations(data):
         if type(operation) is Publish:
-            kept += _take(owner, data, operation, told)
+            owner.barriers.loans[operation.queues[0]] += 1
+            kept += _take(owner, front_end, data, operation, told)
             told.clear()
         else:
             told.append(operation)
@@ -106,9 +120,14 @@ def take_loan(owner: OwnerState, front_end: int, number: int, data: bytes) -> No
     owner.proposal.add_batch(front_end, number, first, kept)
 
 
-def _take(owner: OwnerState, data: bytes, publish: Publish, told: list[Operation]) -> tuple[Buffer, ...]:
+def _take(
+    owner: OwnerState, front_end: int, data: bytes, publish: Publish, told: list[Operation]
+) -> tuple[Buffer, ...]:
     """Take one publish of a loan. Returns it as the log has it."""
     run, first, (queue,) = read_run(data, publish.position), owner.next_sequence, publish.queues
+    barrier = told_barrier(told)
+    if barrier is not None:
+        return _take_barrier(owner, front_end, run, queue, barrier)
     owner.next_sequence += run.count
     owner.awaiting_marks.add(queue)
     owner.borrowed[queue] += run.count
@@ -126,6 +145,19 @@ def _take(owner: OwnerState, data: bytes, publish: Publish, told: list[Operation
             ranges = [(first + start, first + end) for start, end in operation.ranges]
             owner.proposal.add_decision(encode_lent(Lent(queue, operation.failures, ranges)))
             owner.proposal.committed.append(partial(_returned, owner, queue, ranges))
+    return encode_publish(run, (queue,))
+
+
+def _take_barrier(
+    owner: OwnerState, front_end: int, run: Run, queue: int, value: BarrierValue
+) -> tuple[Buffer, ...]:
+    """Take the publish of a barrier that another part has, too. Returns it as the log has it."""
+    first = owner.next_sequence
+    if not place_barrier(owner, front_end, queue, first, value):
+        return ()
+    owner.next_sequence += run.count
+    owner.awaiting_marks.add(queue)
+    await_arrival(owner, Incoming(run), first, (queue,))
     return encode_publish(run, (queue,))
 
 

@@ -241,6 +241,9 @@ class QueueParts(Protocol):
     def others(self, queue: int) -> Sequence[tuple[int, int]]:
         """The other parts of the queue of which this one is a part: the partition and the id of each."""
 
+    def first(self, queue: int) -> int:
+        """The id of the first part of the queue of which this one is a part."""
+
     def heirs(self, queue: int) -> Sequence[tuple[int, int]]:
         """Those of the others that take what a closing part gives away."""
 

@@ -19,6 +19,7 @@ from cluster.owner.dead_letter_routing import NO_TARGET, DeadLetterRouter, DeadR
 from cluster.owner.discarding import lacks_exchange
 from cluster.owner.feeding import Feeds
 from cluster.owner.intake import publish_own
+from cluster.owner.placing_barriers import barrier_contents
 from cluster.owner.state import OwnerState
 from cluster.owner.transfers import TransferLink
 from node.message.deaths import decode_death
@@ -284,6 +285,8 @@ class DeadLetters:
             return b""
         if is_loan_of(state, transfer):
             return loan_contents(self._owner, transfer)
+        if transfer.stays:
+            return barrier_contents(self._owner, transfer)
         router = self._router(transfer.queue)
         if router is None:
             return None
@@ -296,7 +299,7 @@ class DeadLetters:
         return b"".join(parts)
 
     def _arrived(self, partition: int, number: int) -> None:
-        # An owner in this process may answer a link that this owner had before it was deposed.
+        # An owner of this process may still acknowledge to the link of a former term.
         if self._owner.active:
             self._end(partition, number)
             self.move()
@@ -312,7 +315,8 @@ class DeadLetters:
             if transfer.copied_from is not None:
                 self.feeds.arrived(partition, transfer, transfer.copied_from)
                 continue
-            self._left(transfer.queue, transfer.ranges)
+            if not transfer.stays:
+                self._left(transfer.queue, transfer.ranges)
             if self._owner.described(transfer.queue).shared:
                 # Other owners may wait for the end of this loan.
                 self._owner.serve_again(transfer.queue)

@@ -30,6 +30,7 @@ from cluster.owner.annotating import change, changes
 from cluster.owner.discarding import dead_letter_new, makes_dead_letters, take_discard
 from cluster.owner.failures import count_cancels, discard_exhausted
 from cluster.owner.merging import merges, remember, wholes
+from cluster.owner.placing_barriers import admit
 from cluster.owner.referring import bring_back, with_queues_over
 from cluster.owner.resting import let_rest
 from cluster.owner.state import OwnerState
@@ -292,6 +293,8 @@ class Taking:
         first = owner.next_sequence
         owner.next_sequence += run.count
         notes = decide(owner, incoming, queues, first)
+        if notes:
+            admit(owner, notes)
         await_arrival(owner, incoming, first, queues)
         remember(owner, queues, incoming, first)
         if owner.durable and not run.persistent:

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
 
+from cluster.owner.barriers_of_parts import BarriersOfParts
 from cluster.owner.borrower import NO_LOAN, Borrower
 from cluster.owner.context import QueueParts
 from cluster.owner.dead_letters import (
@@ -51,6 +52,7 @@ class Loans:
 
     def __init__(self, owner: OwnerState, parts: QueueParts, dead_letters: DeadLetters) -> None:
         self._owner, self._parts, self._dead_letters = owner, parts, dead_letters
+        self.barriers = BarriersOfParts(owner, parts, dead_letters)
         self.by_filter = LendingByFilter(owner, dead_letters, self._lend_of)
         self._asking = AskingByFilter(owner, parts, dead_letters)
         self._by_filter_last = False
@@ -71,6 +73,7 @@ class Loans:
         self._asks, self._asked, self._wanting, self._coming = {}, {}, {}, {}
         self.by_filter.clear()
         self._asking.clear()
+        self.barriers.clear()
 
     def forget(self, number: int) -> None:
         """A queue is dropped."""
@@ -81,6 +84,7 @@ class Loans:
             kept.pop(number, None)
         self.by_filter.forget(number)
         self._asking.forget(number)
+        self.barriers.forget(number)
 
     def forget_borrower(self, front_end: int, part: int) -> None:
         """A part of another owner is to go, and gets no loan any more."""
@@ -94,6 +98,7 @@ class Loans:
         parts = self._parts.others(number)
         if parts:
             self._wanting[number] = {partition for partition, _ in parts}
+            self.barriers.taken_over(number)
 
     def served(self, number: int) -> None:
         """The queue has given its consumers what they can take: lend of the rest, or borrow.
@@ -102,8 +107,9 @@ class Loans:
         """
         queue = self._owner.queues.get(number)
         if queue is not None and self._owner.knows_loans():
+            self.barriers.served(number, queue)
             self._asking.ask(number, queue)
-            if queue.delivery.ready:
+            if _lendable(queue):
                 self._lend_in_turn(number, queue)
                 if self._parts.closes(number):
                     self._lend_away(number, queue)
@@ -204,7 +210,7 @@ class Loans:
             if self._owner.front_ends.current(front_end) is None:
                 # A new owner there, or this one when it greets again, asks anew.
                 del asks[front_end]
-            elif queue.delivery.ready and len(self._dead_letters.link(ask.partition)) < TRANSFERS_UNDER_WAY:
+            elif _lendable(queue) and len(self._dead_letters.link(ask.partition)) < TRANSFERS_UNDER_WAY:
                 del asks[front_end]
                 self._lend(number, queue, front_end, ask)
 
@@ -213,12 +219,12 @@ class Loans:
         served again.
         """
         for partition, part in self._parts.heirs(number):
-            if queue.delivery.ready and len(self._dead_letters.link(partition)) < TRANSFERS_UNDER_WAY:
+            if _lendable(queue) and len(self._dead_letters.link(partition)) < TRANSFERS_UNDER_WAY:
                 self._lend(number, queue, NOT_ASKED, Borrower(NOT_ASKED, partition, part, MESSAGES_AT_ONCE))
 
     def _lend(self, number: int, queue: QueueOwner, front_end: int, ask: Borrower) -> None:
         """Lend the oldest messages."""
-        self._lend_of(number, queue, front_end, ask, queue.delivery.ready.ranges())
+        self._lend_of(number, queue, front_end, ask, list(queue.delivery.offered()))
 
     def _lend_of(
         self, number: int, queue: QueueOwner, front_end: int, ask: Borrower, ready: Iterable[Range]
@@ -262,6 +268,11 @@ class Loans:
         self._dead_letters.link(ask.partition).send(transfer)
         told = [transfer.number, count_of(list(transfer.ranges))]
         self._owner.front_ends.answer(front_end, ask.request, told)
+
+
+def _lendable(queue: QueueOwner) -> bool:
+    """Whether the queue has a message to lend: none behind a barrier that is not sent yet."""
+    return bool(queue.delivery.ready) and any(True for _ in queue.delivery.offered())
 
 
 def _heard(_: Any) -> None:

@@ -31,6 +31,8 @@ class PartRequests:
                 self._closing.publishes_no_more(front_end, epoch, request, *arguments)
             case "tell_transfers":
                 self._closing.tell_transfers(front_end, request, *arguments)
+            case "barrier_placed" | "barrier_settled" | "barrier_released":
+                self._loans.barriers.asked(name, front_end, request, *arguments)
             case _:
                 return False
         return True

@@ -22,6 +22,7 @@ from cluster.owner.pages import PageBudget
 from cluster.owner.paging import Paging
 from cluster.owner.past_entries import PastEntries
 from cluster.owner.proposal import Cut, FrontEnds, Proposal, TakenBatches
+from cluster.owner.transfers import FIRST_TRANSIT_ID
 from cluster.owner.unused_queues import UnusedQueues
 from cluster.peers.latencies import Arrivals
 from cluster.peers.link_messages import Delivery, Ranges
@@ -333,7 +334,12 @@ class OwnerState:
         return queue in self._returning
 
     def acknowledge(self, front_end: int, number: int) -> None:
-        """Tell the front end that all its operation batches up to this number are committed."""
+        """Tell the front end that all its operation batches up to this number are committed. The front end of
+        a node hears it later while a barrier is not in each part of its queue.
+        """
+        if self.barriers.unplaced and front_end < FIRST_TRANSIT_ID:
+            self.barriers.untold[front_end] = max(number, self.barriers.untold.get(front_end, 0))
+            return
         state = self.front_ends.current(front_end)
         if state is None:
             return

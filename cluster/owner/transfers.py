@@ -61,7 +61,8 @@ class TransferLink:
         self._arrived = arrived
         self._under_way: deque[Transfer] = deque()
         self._sent = 0
-        self._asked = 0
+        # The other owner may still answer what a former owner here has asked: no number is used twice.
+        self._asked = self._epoch
         self._questions: dict[int, Question] = {}
 
     def __len__(self) -> int:

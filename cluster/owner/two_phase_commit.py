@@ -28,6 +28,7 @@ from cluster.owner.intake import TAKERS, Taking, take_return
 from cluster.owner.merging import has_deltas, merges
 from cluster.owner.moving import Reservations, entrust_waiting, may_enter
 from cluster.owner.outcomes import Outcomes
+from cluster.owner.placing_barriers import has_barriers
 from cluster.owner.referring import with_queues_over
 from cluster.owner.removals import take_removal
 from cluster.owner.state import OwnerState
@@ -164,7 +165,10 @@ class TwoPhaseCommit:
 
     def _prepare(self, taking: Taking, key: TransactionKey, asked: Prepare, index: int) -> None:
         share = self._share(taking, asked)
-        if not (self._may_begin(taking, key, share) and self._reserve(taking, key.front_end, share)):
+        # Without a place in the log, the barrier of a transaction would stand before messages of before.
+        if self._has_barriers(taking, share) or not (
+            self._may_begin(taking, key, share) and self._reserve(taking, key.front_end, share)
+        ):
             self._refuse(taking, key, share, index)
             return
         rows: list[tuple[int, int, int]] = []
@@ -182,6 +186,13 @@ class TwoPhaseCommit:
         prepared = Prepared(key, asked.coordinator, tuple(rows), b"".join(settled))
         self._open[key] = prepared
         taking.keep_all([encode_prepared(prepared)])
+
+    def _has_barriers(self, taking: Taking, share: Sequence[Operation]) -> bool:
+        """Whether a share publishes a barrier to a queue with several owners."""
+        published = (one for one in share if type(one) is Publish)
+        return any(
+            has_barriers(self._owner, read_run(taking.data, one.position), one.queues) for one in published
+        )
 
     def _decide(self, taking: Taking, key: TransactionKey, asked: Decide, index: int) -> None:
         share = self._share(taking, asked)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from enum import Enum
 
@@ -115,7 +116,8 @@ class DeliveryState:
     owner's term. `fresh`: no former owner can have leased a message of the queue. `backlog_cap` is the cap on
     the backlogs of consumers (`node.delivery.backlog`).
     `deepest` is the last message that the queue shows (`node.queue.features.target_depth`), and `offered_to`
-    the last one that consumers may get (`node.queue.features.barrier`).
+    the last one that consumers may get (`node.queue.features.barrier`). `offered_beyond` are messages behind
+    that one which they may get all the same (`node.queue.part_barriers`).
     """
 
     __slots__ = (
@@ -133,6 +135,7 @@ class DeliveryState:
         "links",
         "lost",
         "now",
+        "offered_beyond",
         "offered_to",
         "ready",
         "redelivered",
@@ -165,6 +168,7 @@ class DeliveryState:
         self.consumers = Consumers()
         self.fairness, self.backlog_cap = Fairness.ROUND_ROBIN, NO_BACKLOG
         self.deepest = self.offered_to = ABOVE_ALL
+        self.offered_beyond: list[Range] = []
         self.ready: Order = ReadyByAge(RangeSet())
         self.filtered: FilteredOrder | None = None
         self.views: ViewedMessages | None = None
@@ -199,6 +203,18 @@ class DeliveryState:
     def leased_count(self) -> int:
         """The number of leased messages, with those being removed before their delivery."""
         return sum(map(len, self.leases.values()))
+
+    def offered(self) -> Iterator[Range]:
+        """The ready messages that consumers may get, as far as barriers and the depth of the queue say."""
+        if self.offered_to == ABOVE_ALL:
+            yield from self.ready.ranges()
+        else:
+            yield from self.ready.intersection(0, self.offered_to)
+            yield from self.ready_beyond()
+
+    def ready_beyond(self) -> Iterator[Range]:
+        """The ready messages of `offered_beyond`."""
+        return (part for one in self.offered_beyond for part in self.ready.intersection(*one))
 
     def lease_of(self, front_end: int) -> RangeSet:
         """The messages leased to the front end. The caller may change the set."""

@@ -281,7 +281,8 @@ class QueueOwner:
         delivery = self.delivery
         ranges, count = grant.ranges, grant.messages
         key = consumer.front_end, consumer.number
-        if consumer.undeliverable is None and consumer.selector is None:
+        in_order = ranges[0][0] <= delivery.offered_to
+        if in_order and consumer.undeliverable is None and consumer.selector is None:
             delivery.ready.hand_over(key, ranges, count)
         else:
             for part in ranges:
@@ -415,6 +416,8 @@ class QueueOwner:
         offered = ready.offered(consumer, limit + more, rivals=rivals, begun=begun)
         if delivery.offered_to != ABOVE_ALL:
             offered = up_to(delivery.offered_to, offered)
+            if not offered and delivery.offered_beyond:
+                offered = first_of(list(delivery.ready_beyond()), limit + more)
         self.unfinished = self.unfinished or ready.unfinished
         if delivery.filtered is not None:
             self.looking = self.looking or delivery.filtered.looking

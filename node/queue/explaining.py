@@ -236,8 +236,8 @@ class Trace:
 
     def _transfer_begins(self, operation: BeginTransfer, front_end: int) -> None:
         partition, transfer = operation.partition, operation.transfer
-        # Copies of a stream's messages are other messages, and the stream keeps its own.
-        if transfer.copied_from is None and self._has(transfer.ranges):
+        # The queue keeps barriers that go to other parts, and a stream the messages of which others get copies.
+        if not transfer.stays and self._has(transfer.ranges):
             to = {"partition": partition, "transfer": transfer.number, "queues": list(transfer.targets)}
             self._tell(Happened.LEAVING, transfer.queue, **to, **self._told.where())
             place = self._place(transfer.ranges)

@@ -265,7 +265,8 @@ class Description:
     period. `stream`: the queue keeps its messages for all readers. `recovery_point`: where in the stream
     under it the past begins that the new queue has; None for no past. `decides_past`: the queue decides about
     each message of the past. `history`: a stream of its own keeps the queue's messages. `shared`: several
-    owners have parts of the queue, and lend each other messages. `file_backed`: replicas keep ranges and
+    owners have parts of the queue, and lend each other messages. `barriers`: some messages are barriers.
+    `file_backed`: replicas keep ranges and
     annotations outside of memory.
     """
 
@@ -282,6 +283,7 @@ class Description:
     decides_past: bool = False
     history: bool = False
     shared: bool = False
+    barriers: bool = False
     file_backed: bool = False
 
     @property

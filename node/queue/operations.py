@@ -39,6 +39,11 @@ attached (`node.queue.link_leases`). No log has it.
 TAKES: Final = -3
 """As LINKS, for messages that the queue holds for readers (`node.queue.takes`)."""
 
+BARRIERS: Final = -4
+"""As LINKS, for the barriers of a part of a queue with several owners, until they are sent: no purge, limit
+or expiration takes such a barrier out of one part alone.
+"""
+
 
 class Semantics(IntEnum):
     """When a queue removes a delivered message: with the settlement, or before the delivery (seed 002)."""
@@ -73,15 +78,6 @@ class Aspect(IntEnum):
     """The message's key, a digest, or that a newer message has replaced it
     (`node.queue.features.last_value`).
     """
-
-
-class BarrierState(IntEnum):
-    """The values of `Aspect.BARRIER`. Journals have the numbers: never renumber."""
-
-    PENDING = 1
-    """The barrier waits for the messages before it."""
-    RELEASED = 2
-    """The consumers get it."""
 
 
 class Cause(StrEnum):

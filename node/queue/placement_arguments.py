@@ -27,6 +27,9 @@ LOCAL: Final = "local"
 X_OWNERS: Final = "x-owners"
 """The argument of a queue that has several owners, each with a part of it: their number, or EACH_NODE."""
 
+OWNERS_FIELD: Final = "owners"
+"""The field of settings with the value of X_OWNERS."""
+
 EACH_NODE: Final = "each-node"
 """The value for a queue that has a part for each node of the cluster."""
 

@@ -21,10 +21,11 @@ _TRANSFER = Struct("<QQII")
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Dead letters of `queue`, or messages that it lends, for the queues `targets` of another partition.
+    """Dead letters of `queue`, or messages that it lends, for the queues `targets` of another partition. The
+    queue itself among the targets says that the messages stay where they are, too: barriers for another part.
 
     A transfer of copies has the queue of the other partition that gets them as `queue` and as the first
-    target, and as the second one the stream of this partition which has the messages, and keeps them.
+    target, and as the second one the stream of this partition which has the messages.
     """
 
     queue: int
@@ -33,8 +34,13 @@ class Transfer:
     ranges: tuple[Range, ...]
 
     @property
+    def stays(self) -> bool:
+        """Whether the messages stay where they are when they have arrived."""
+        return self.queue in self.targets
+
+    @property
     def copied_from(self) -> int | None:
-        """The stream whose messages are copied; None for messages that leave."""
+        """The stream whose messages are copied; None for messages of `queue`."""
         return self.targets[1] if len(self.targets) == 2 and self.targets[0] == self.queue else None
 
 
@@ -73,14 +79,14 @@ class Transfers:
 
     def end(self, partition: int, number: int) -> Iterator[tuple[int, Range]]:
         """Remove the transfers up to a number, which the other partition has committed. Yields (queue, range)
-        of messages that no other transfer has.
+        of messages that leave the queue, and that no other transfer has.
         """
         under_way = self._under_way.get(partition, {})
         arrived = [under_way.pop(each) for each in list(under_way) if each <= number]
         if not under_way:
             self._under_way.pop(partition, None)
         for transfer in arrived:
-            if transfer.copied_from is not None:
+            if transfer.stays:
                 continue
             done = RangeSet(transfer.ranges)
             for other in self._of(transfer.queue):
@@ -89,11 +95,12 @@ class Transfers:
                 yield transfer.queue, part
 
     def of(self, queue: int) -> RangeSet:
-        """The messages of a queue that are in transfers under way."""
-        found = RangeSet()
-        for transfer in self._of(queue):
-            found.update(transfer.ranges)
-        return found
+        """The messages of a queue that transfers under way take from it."""
+        return RangeSet(part for one in self._of(queue) if not one.stays for part in one.ranges)
+
+    def staying(self, queue: int) -> RangeSet:
+        """The messages of a queue that are in transfers under way, and stay in the queue."""
+        return RangeSet(part for one in self._of(queue) if one.stays for part in one.ranges)
 
     def _of(self, queue: int) -> Iterator[Transfer]:
         for under_way in self._under_way.values():

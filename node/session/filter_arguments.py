@@ -90,6 +90,8 @@ def unknown_argument(arguments: Mapping[str, Any], known: Callable[[str], bool])
     if X_RECOVERY_POINT in arguments:
         beside = (*BESIDE_RECOVERY_POINT, X_DEFAULT_PUBLISH_TARGET)
         named += [f"{X_RECOVERY_POINT} beside {one}" for one in beside if one in arguments]
+    if "x-owners" in arguments and "x-barrier-expression" in arguments:
+        named.append("x-barrier-expression beside x-owners")
     return next((argument for argument in named if not known(argument)), None)
 
 

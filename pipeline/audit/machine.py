@@ -14,6 +14,7 @@ from pipeline.journal.operations import (
     Publish,
     Unknown,
     batches_in,
+    messages_that_leave,
     operations_in,
 )
 from pipeline.journal.states import Key, PartitionState, QueueState
@@ -179,7 +180,8 @@ class Machine:
     def _transfer(self, operation: Operation) -> None:
         fields = operation.fields
         under_way = self.state.transfers.setdefault(fields["partition"], {})
-        under_way[fields["number"]] = operation.queue or 0, operation.ranges
+        queue = operation.queue or 0
+        under_way[fields["number"]] = queue, messages_that_leave(queue, operation.ranges, fields["targets"])
 
     def _transferred(self, operation: Operation) -> None:
         under_way = self.state.transfers.get(operation.fields["partition"], {})

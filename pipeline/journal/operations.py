@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
@@ -148,6 +148,13 @@ def read_transfer(cursor: Cursor) -> tuple[int, list[Range], dict[str, Any]]:
     queue, number, targets, count = cursor.u64(), cursor.u64(), cursor.u32(), cursor.u32()
     found = list(cursor.numbers(targets))
     return queue, cursor.ranges(count), {"number": number, "targets": found}
+
+
+def messages_that_leave(queue: int, ranges: list[Range], targets: Sequence[int]) -> list[Range]:
+    """The messages of a transfer that leave its queue when they have arrived: none of a transfer that has the
+    queue itself among its targets.
+    """
+    return [] if queue in targets else ranges
 
 
 def _transfer(cursor: Cursor, at: int, kind: int) -> Operation:

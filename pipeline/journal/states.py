@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from pipeline.journal.operations import read_key, read_prepared, read_transfer
+from pipeline.journal.operations import messages_that_leave, read_key, read_prepared, read_transfer
 from pipeline.octets.cursor import Cursor, MalformedError, Range
 from pipeline.octets.ranges import Numbers
 
@@ -155,7 +155,7 @@ def _transfers(cursor: Cursor, state: PartitionState) -> None:
         under_way = state.transfers.setdefault(partition, {})
         for _ in range(cursor.u32()):
             queue, ranges, fields = read_transfer(cursor)
-            under_way[fields["number"]] = queue, ranges
+            under_way[fields["number"]] = queue, messages_that_leave(queue, ranges, fields["targets"])
 
 
 def _transactions(cursor: Cursor, state: PartitionState) -> None:

@@ -12,7 +12,15 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from pipeline.journal.kinds import ARRIVAL, DEATH, REASON_BITS, REASONS, OpKind
-from pipeline.journal.operations import AnyOperation, Batch, Operation, Publish, batches_in, operations_in
+from pipeline.journal.operations import (
+    AnyOperation,
+    Batch,
+    Operation,
+    Publish,
+    batches_in,
+    messages_that_leave,
+    operations_in,
+)
 from pipeline.journal.states import Key
 from pipeline.message.runs import OWN_METHODS, messages_of
 from pipeline.octets.cursor import Range
@@ -177,7 +185,8 @@ class PartitionFold:
             # Copies of a stream's messages: none leaves its queue.
             return
         under_way = self._transfers.setdefault(fields["partition"], {})
-        under_way[fields["number"]] = operation.queue or 0, operation.ranges
+        queue = operation.queue or 0
+        under_way[fields["number"]] = queue, messages_that_leave(queue, operation.ranges, fields["targets"])
 
     def _transferred(self, operation: Operation) -> None:
         under_way = self._transfers.get(operation.fields["partition"], {})

@@ -261,7 +261,6 @@ def test_limits_are_divided_and_the_rest_of_the_policies_apply_to_each_part() ->
         {"owners": 2, "max_priority": 3},
         {"owners": 2, "priority_expression": "/price"},
         {"owners": 2, "target_queue_depth": 10},
-        {"owners": 2, "barrier_expression": "true"},
         {"owners": 2, "queue_type": "stream"},
         {"owners": 2, "queue_type": "classic"},
         {"owners": 2, "underlying_topic": "s"},

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from node.message.deaths import encode_death
 from node.message.reason import Reason
+from node.queue.barrier_values import BarrierState
 from node.queue.features.file_backed import FILE_BACKED
 from node.queue.life import Place
-from node.queue.operations import OWNER, Annotate, Aspect, BarrierState, Semantics
+from node.queue.operations import OWNER, Annotate, Aspect, Semantics
 from node.queue.queue import QueueState
 from node.queue.settings import QueueSettings
 from node.ranges.range_map import spans_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Set
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
@@ -9,7 +10,8 @@ from unittest import mock
 
 from cluster.catalog.local_parts import LocalParts
 from cluster.gateway.moving_consumers import MovingConsumers
-from cluster.owner import closing_parts, dead_letters
+from cluster.owner import closing_parts, dead_letters, intake
+from cluster.owner.barriers_of_parts import BarriersOfParts
 from cluster.owner.borrower import Borrower
 from cluster.owner.closing_parts import ClosingParts
 from cluster.owner.loans import Loans
@@ -17,6 +19,7 @@ from cluster.owner.loans_by_filter import AskingByFilter
 from node.queue.dispatch import QueueOwner
 from node.queue.entry_format import encode_seal_queue
 from node.queue.operations import ANY_MESSAGES
+from node.queue.part_barriers import PartBarriers
 from node.queue.view import View
 from node.ranges.range_set import RangeSet
 from node.refusal import Refusal
@@ -81,6 +84,38 @@ def forgotten_filters() -> AbstractContextManager[object]:
             wanted.question = None
 
     return mock.patch.object(Loans, "served", forgetful)
+
+
+def barriers_ahead_of_loans() -> AbstractContextManager[object]:
+    """D11, D20: a lent message says before which barrier it stands. With the bug the borrower has it behind
+    the barriers that have come before it.
+    """
+    return mock.patch.object(PartBarriers, "_lent_before", lambda *_: [])
+
+
+class _AnyWord:
+    """Equals each answer of a part."""
+
+    def __getitem__(self, _: Any) -> Any:
+        return mock.ANY
+
+
+def one_round_of_barriers() -> AbstractContextManager[object]:
+    """D11, D20: the first part asks the others twice whether all before a barrier is settled, as a message
+    may be lent meanwhile. With the bug it asks once.
+    """
+    intact = BarriersOfParts._begin
+
+    def once(self: BarriersOfParts, number: int, generation: int, before: object) -> object:
+        told: Any = defaultdict(_AnyWord)
+        return intact(self, number, generation, told)
+
+    return mock.patch.object(BarriersOfParts, "_begin", once)
+
+
+def barriers_confirmed_at_once() -> AbstractContextManager[object]:
+    """D11, D20: a publisher hears of a barrier when each part has it. With the bug: when one part has it."""
+    return mock.patch.object(intake, "admit", lambda *_: None)
 
 
 def changes_under_one_version() -> AbstractContextManager[object]:

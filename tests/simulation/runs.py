@@ -47,6 +47,7 @@ OF_ONE_KIND = (
     (64, 36, "values"),
     (32, 4, "filters"),
     (32, 28, "bookmarks"),
+    (64, 56, "gatherings"),
     (32, 24, "barriers"),
     (32, 16, "refusals"),
     (64, 40, "epochs"),
@@ -223,7 +224,7 @@ def _of_consumers(seed: int, shape: Shape) -> Plan:
         if found[0] == "refusals":
             # Acknowledgements that tell of refusals are lost, and later ones are not.
             shape.network = NetworkFaults(late=0.1, late_s=0.05, overflow=0.01)
-        if found[0] in ("loans", "takes", "parts"):
+        if found[0] in ("loans", "gatherings", "takes", "parts"):
             # Owners move by all faults, and entries are lost on their way to slow disks.
             return shape, *plan_of(World(seed).chance(found[0]))
         return shape, World(seed).chance(found[0]).choice(UNRELIABLE), 0.3

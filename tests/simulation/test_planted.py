@@ -17,6 +17,7 @@ from tests.simulation.test_seeds import (
     OF_FEEDING,
     OF_FILLING,
     OF_FILTERS,
+    OF_GATHERINGS,
     OF_HISTORIES,
     OF_LINGERING,
     OF_LOANS,
@@ -104,6 +105,9 @@ SHOWN_BY = {
     "settled where the consumer is": 223,
     "questions that stay": 175,
     "filters that lenders forget": 88,
+    "barriers ahead of loans": 120,
+    "one round of barriers": 184,
+    "barriers confirmed at once": 56,
     "removed before it is sent": 1,
     "dead letters by an old catalog": 169,
     "one routing key for a run": 0,
@@ -120,7 +124,8 @@ SHOWN_TO_KEEP = {
     Focus.MEMBERS: (*SEEDS, *LONG),
     **FOCUSED,
     Focus.CONSUMERS: (
-        *FOCUSED[Focus.CONSUMERS], *OF_FEEDING, *OF_FILLING, *OF_FILTERS, *OF_HISTORIES, *OF_LINGERING,
+        *FOCUSED[Focus.CONSUMERS], *OF_FEEDING, *OF_FILLING, *OF_FILTERS, *OF_GATHERINGS, *OF_HISTORIES,
+        *OF_LINGERING,
         *OF_LOANS, *OF_LOCAL_QUEUES, *OF_PARTS, *OF_READERS, *OF_REFILLING, *OF_VALUES, *OF_VIEWS,
     ),
 }  # fmt: skip

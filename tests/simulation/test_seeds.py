@@ -37,6 +37,9 @@ OF_LOCAL_QUEUES = (140,)
 OF_LOANS = (88, 95)
 """Seeds about consumers that are about queues with several owners."""
 
+OF_GATHERINGS = (56, 184)
+"""Seeds about consumers that are about barriers of queues with several owners."""
+
 OF_PARTS = (268,)
 """Seeds about consumers that are about queues with a part for each node."""
 
@@ -211,6 +214,14 @@ def test_leases_linger_when_the_client_is_gone(seed: int) -> None:
 @pytest.mark.parametrize("seed", OF_LOANS)
 def test_owners_lend_each_message_once(seed: int) -> None:
     """A message is in one part at each moment, and comes once, under all faults, while owners move."""
+    kept(seed, Focus.CONSUMERS)
+
+
+@pytest.mark.seeds
+@pytest.mark.requirement("D11.1", "D11.2", "D11.3", "D20.7")
+@pytest.mark.parametrize("seed", OF_GATHERINGS)
+def test_barriers_of_all_parts_come_behind_all_before_them(seed: int) -> None:
+    """To each consumer once, and ahead of all behind them, whatever owners lend, and wherever they are."""
     kept(seed, Focus.CONSUMERS)
 
 

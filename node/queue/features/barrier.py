@@ -14,9 +14,12 @@ from typing import Final
 from node.expressions.selector import Selector
 from node.queue.argument import Argument, beside_none_of
 from node.queue.argument_types import read_expression
+from node.queue.barrier_values import BarrierState
 from node.queue.delivery_state import DeliveryState
-from node.queue.feature import Declaration, Feature, FeatureContext, Incoming, Notes, Rule
-from node.queue.operations import OWNER, Aspect, BarrierState
+from node.queue.feature import Declaration, Description, Feature, FeatureContext, Incoming, Notes, Rule
+from node.queue.operations import OWNER, Aspect
+from node.queue.part_barriers import PartBarriers
+from node.queue.placement_arguments import OWNERS_FIELD
 from node.queue.queue import NONE
 from node.queue.settings import QueueSettings
 from node.queue.values import Values
@@ -115,13 +118,17 @@ class Barriers(Feature):
 class BarrierRule(Rule):
     """States which messages are barriers."""
 
-    def __init__(self, condition: bytes) -> None:
+    def __init__(self, condition: bytes, state: BarrierState) -> None:
+        """`state` is that of new barriers."""
         super().__init__()
-        self._values = Values(Selector(condition))
+        self._values, self._value = Values(Selector(condition)), int(state)
+
+    def describe(self, description: Description) -> None:
+        description.barriers = True
 
     def decide(self, incoming: Incoming, first: int, now: int, notes: Notes) -> None:
         found = [
-            (first + index, first + index + count - 1, int(BarrierState.PENDING))
+            (first + index, first + index + count - 1, self._value)
             for index, count, value in self._values.stretches(incoming.run)
             if value is True
         ]
@@ -130,12 +137,16 @@ class BarrierRule(Rule):
 
 
 def _share(delivery: DeliveryState, former: Feature | None) -> Feature | None:
-    return None if BARRIER_EXPRESSION.of(delivery.settings) is None else former or Barriers(delivery)
+    if BARRIER_EXPRESSION.of(delivery.settings) is None:
+        return None
+    kind = PartBarriers if OWNERS_FIELD in delivery.settings.asked else Barriers
+    return former or kind(delivery)
 
 
 def _rule(settings: QueueSettings) -> Rule | None:
     condition = BARRIER_EXPRESSION.of(settings)
-    return None if condition is None else BarrierRule(condition)
+    state = BarrierState.ASKED if OWNERS_FIELD in settings.asked else BarrierState.PENDING
+    return None if condition is None else BarrierRule(condition, state)
 
 
 FEATURE: Final[Declaration] = Declaration(BARRIER_EXPRESSION, make=_share, rule=_rule, aspect=Aspect.BARRIER)

@@ -12,7 +12,7 @@ from node.queue.argument import Argument, beside_none_of
 from node.queue.argument_types import UnacceptableError, read_integer
 from node.queue.delivery_state import DeliveryState
 from node.queue.feature import Declaration, Description, Feature, FeatureContext, Rule
-from node.queue.placement_arguments import EACH_NODE, X_OWNERS, X_REPLICATION
+from node.queue.placement_arguments import EACH_NODE, OWNERS_FIELD, X_OWNERS, X_REPLICATION
 from node.queue.settings import QueueSettings
 
 MOST_OWNERS: Final = 16
@@ -26,7 +26,6 @@ OF_ONE_PLACE: Final = {
     "x-max-priority": "one owner has to know the highest of all messages",
     "x-priority-expression": "one owner has to know the highest of all messages",
     "x-target-queue-depth": "one owner has to know the order of all messages",
-    "x-barrier-expression": "one owner has to know that all earlier messages are settled",
     "x-expires": "one owner has to know whether any client uses the queue",
     X_UNDERLYING_TOPIC: "the messages are those of a stream, which has one owner",
     X_HISTORY: "a history is a stream, which has one owner",
@@ -51,6 +50,11 @@ _clash = beside_none_of(X_OWNERS, tuple(OF_ONE_PLACE))
 def _misfit(owners: object, arguments: Mapping[str, object]) -> str:
     if arguments.get(X_QUEUE_TYPE) == STREAM_TYPE:
         return "a stream has one owner"
+    if owners == 0 and "x-barrier-expression" in arguments:
+        return (
+            f"no queue has both x-barrier-expression and {X_OWNERS} {EACH_NODE}: a barrier stands in each "
+            "part, and the parts of nodes come and go"
+        )
     clash = _clash(owners, arguments)
     reasons = (reason for name, reason in OF_ONE_PLACE.items() if name in arguments)
     return f"{clash}: {next(reasons)}" if clash else ""
@@ -61,7 +65,7 @@ def _refuse(_: object) -> None:
     raise UnacceptableError("the argument marks parts of queues with several owners")
 
 
-OWNERS: Final = Argument("x-owners", _read_owners, "owners", misfit=_misfit)
+OWNERS: Final = Argument("x-owners", _read_owners, OWNERS_FIELD, misfit=_misfit)
 
 PART_OF: Final[Argument[None]] = Argument("x-part-of", _refuse)
 
