@@ -8,6 +8,7 @@ tested.
 """
 
 import contextlib
+import gc
 import io
 import itertools
 import os
@@ -200,6 +201,8 @@ def translated() -> list[Extension]:
         for line in told.getvalue().splitlines():
             if not line.endswith(OF_NO_INTEREST):
                 say(line)
+    # At its end Python would look for circles among all objects of the translation, for 12 s.
+    gc.freeze()
     for extension in made:
         extension.sources = in_units(extension.sources)
         for source in extension.sources:

@@ -236,7 +236,7 @@ class Trace:
 
     def _transfer_begins(self, operation: BeginTransfer, front_end: int) -> None:
         partition, transfer = operation.partition, operation.transfer
-        # The queue keeps barriers that go to other parts, and a stream the messages of which others get copies.
+        # Barriers that go to other parts stay, and messages of a stream that others get copies of.
         if not transfer.stays and self._has(transfer.ranges):
             to = {"partition": partition, "transfer": transfer.number, "queues": list(transfer.targets)}
             self._tell(Happened.LEAVING, transfer.queue, **to, **self._told.where())
