@@ -96,7 +96,7 @@ SHOWN_BY = {
     "past in memory": 383,
     "a past refilled twice": 79,
     "places behind their transfers": 207,
-    "purges of what has come": 383,
+    "purges of what has come": 32,
     "gaps behind the past": 192,
     "loans ahead of their entries": 88,
     "parts of other nodes": 140,
