@@ -224,6 +224,7 @@ def test_two_owners_whose_consumers_are_full_lend_each_other_nothing(limits: dic
     assert delivered_once(first, second) == set(numbered(*range(1, 24, 2)))
 
 
+@pytest.mark.interpreted
 @pytest.mark.requirement("D9.1", "D20.7")
 def test_an_owner_looks_at_each_message_once_for_a_filter_and_at_some_in_a_turn(
     monkeypatch: pytest.MonkeyPatch,
