@@ -77,6 +77,13 @@ def test_blocks_are_read_at_once_as_message_by_message(blocks: list[Block], name
 
 
 @ANY
+@given(st.lists(stored.blocks(), max_size=3), TOPIC_NAMES)
+def test_runs_in_turns_are_read_as_message_by_message(blocks: list[Block], names: list[str]) -> None:
+    with mock.patch.object(topics, "PARTS_IN_THEIR_ORDER", 1):
+        assert outcome(lambda: together(blocks, names)) == outcome(lambda: one_by_one(blocks, names))
+
+
+@ANY
 @given(stored.blocks(), st.data())
 def test_blocks_with_changed_octets_are_read_alike(block: Block, data: Any) -> None:
     payload = bytearray(block.payload)
@@ -173,14 +180,27 @@ def test_messages_as_clients_send_them_need_no_decoder_of_single_messages() -> N
     assert expected["headers"][17].as_py() == [("h", "0017"), ("n", "17")]
 
 
-def test_one_strange_message_slows_only_its_run() -> None:
+def strange_block() -> Block:
+    """A block with one message that only the decoder of single messages reads."""
     octets = stored.content(b"\0\0", b"a", b"b")
     head = RUN.pack(15, 1, 1, 0, 0, 0, 0, len(octets), 0, 0) + len(octets).to_bytes(4, "little")
-    strange = Block(1, 1, stored.QUEUE, 15, 16, head + octets)
-    blocks = [regular_block(10), strange, regular_block(10)]
-    with mock.patch.object(topics, "Columns", wraps=Columns) as slow:
-        assert together(blocks, ["body", "sequence"]) == one_by_one(blocks, ["body", "sequence"])
-    assert slow.call_count == 1
+    return Block(1, 1, stored.QUEUE, 15, 16, head + octets)
+
+
+@pytest.mark.parametrize(("turns", "singly", "at_once"), [(1, 1, 2), (2, 2, 3), (30, 1, 1)])
+def test_strange_messages_slow_only_their_runs(turns: int, singly: int, at_once: int) -> None:
+    """Many runs in turns need each of the two decoders once."""
+    blocks = [regular_block(10), *[strange_block(), regular_block(10)] * turns]
+    names = ["body", "sequence"]
+    with (
+        mock.patch.object(topics, "Columns", wraps=Columns) as slow,
+        mock.patch.object(TopicBatches, "_regular", autospec=True, side_effect=TopicBatches._regular) as fast,
+    ):
+        assert together(blocks, names) == one_by_one(blocks, names)
+    assert (slow.call_count, fast.call_count) == (singly, at_once)
+
+
+def test_a_column_that_is_unknown_is_refused() -> None:
     with pytest.raises(KeyError):
         TopicBatches(TOPIC, ["bodies"])
 
