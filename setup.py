@@ -201,7 +201,7 @@ def translated() -> list[Extension]:
         for line in told.getvalue().splitlines():
             if not line.endswith(OF_NO_INTEREST):
                 say(line)
-    # At its end Python would look for circles among all objects of the translation, for 12 s.
+    # At its end Python would look for circles among all objects of the translation, for 16 s.
     gc.freeze()
     for extension in made:
         extension.sources = in_units(extension.sources)
