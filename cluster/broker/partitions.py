@@ -194,7 +194,8 @@ class Partitions(Observer):
 
     def _topics_changed(self, queue: QueueDefinition) -> None:
         """A queue is declared or deleted: owners of streams may feed others than before."""
-        if queue.stream or X_DEFAULT_PUBLISH_TARGET in queue.arguments:
+        stream = queue.stream and self._catalog.state.topics.feeding
+        if stream or X_DEFAULT_PUBLISH_TARGET in queue.arguments:
             for owner in self.owners.values():
                 owner.feeds.topics_changed()
 

@@ -139,6 +139,11 @@ class Topics:
         """The names of the queues over a stream that get its messages from the owner of the stream."""
         return self._fed.get((vhost, topic), set())
 
+    @property
+    def feeding(self) -> bool:
+        """Whether a queue over a pattern has a recovery point."""
+        return bool(self._partitions_fed)
+
     def taken_by(self, vhost: str, queue: str) -> list[str]:
         """The names of the streams under a queue over a pattern."""
         pattern = self._patterns.get(vhost, {}).get(queue)

@@ -130,11 +130,12 @@ class BarriersOfParts:
             self._send(number, share, first)
         self._show(number, share, first)
         self._look_for_placed(number, share, first)
-        for key, ask in list(self._asks.get(number, {}).items()):
+        asks = self._asks.get(number, {})
+        for key, ask in list(asks.items()):
             if self._answered(ask, number, queue, share):
-                del self._asks[number][key]
-        if not self._asks.get(number, {0: 0}):
-            del self._asks[number]
+                del asks[key]
+        if not asks:
+            self._asks.pop(number, None)
 
     def _is_own(self, value: BarrierValue) -> bool:
         """Whether a publisher has given the barrier to this part."""
@@ -258,9 +259,13 @@ class BarriersOfParts:
         if barriers.count >= BARRIERS_AT_ONCE:
             barriers.full.add(number)
         else:
-            barriers.releasing.add((number, barrier))
-            log_release(self._owner, number, barrier, value)
-            self._owner.proposal.committed.append(partial(self._logged, number, barrier))
+            self._put_release(number, barrier, value)
+
+    def _put_release(self, number: int, barrier: int, value: BarrierValue) -> None:
+        """Put the release of a barrier into the next entry."""
+        self._owner.barriers.releasing.add((number, barrier))
+        log_release(self._owner, number, barrier, value)
+        self._owner.proposal.committed.append(partial(self._logged, number, barrier))
 
     def _logged(self, number: int, barrier: int) -> None:
         self._owner.barriers.releasing.discard((number, barrier))
@@ -362,9 +367,7 @@ class BarriersOfParts:
         left = [row for row in share.rows() if 0 < row[1].generation <= ask.generation]
         for barrier, value in left:
             if value.state is BarrierState.PENDING and (number, barrier) not in owner.barriers.releasing:
-                owner.barriers.releasing.add((number, barrier))
-                log_release(owner, number, barrier, value)
-                owner.proposal.committed.append(partial(self._logged, number, barrier))
+                self._put_release(number, barrier, value)
         if left or share.released_through() < ask.generation:
             return False
         owner.front_ends.answer(ask.front_end, ask.request, None)

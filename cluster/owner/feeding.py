@@ -131,9 +131,11 @@ class Feeds:
         """The feeds without an entry that is not applied yet."""
         for stream, fed in self.fed.items():
             queue = self._owner.queues.get(stream)
-            for one in fed if queue is not None else ():
+            if queue is None:
+                continue
+            for one in fed:
                 feed = Feed(stream, one.queue)
-                if queue is not None and feed not in self._logging:
+                if feed not in self._logging:
                     yield feed, queue, one
 
     # -- parts ----------------------------------------------------------------------------------

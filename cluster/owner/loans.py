@@ -224,7 +224,7 @@ class Loans:
 
     def _lend(self, number: int, queue: QueueOwner, front_end: int, ask: Borrower) -> None:
         """Lend the oldest messages."""
-        self._lend_of(number, queue, front_end, ask, list(queue.delivery.offered()))
+        self._lend_of(number, queue, front_end, ask, queue.delivery.offered())
 
     def _lend_of(
         self, number: int, queue: QueueOwner, front_end: int, ask: Borrower, ready: Iterable[Range]

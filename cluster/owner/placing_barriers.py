@@ -15,13 +15,12 @@ from typing import Final
 from cluster.owner.admission import QueueNotes, decide
 from cluster.owner.state import OwnerState
 from cluster.owner.transfers import FIRST_TRANSIT_ID
-from node.message.run import Run
 from node.queue.barrier_values import RELEASED_THROUGH, BarrierState, BarrierValue, barrier_value
 from node.queue.decision_format import encode_advance, encode_annotate, encode_lent
 from node.queue.dispatch import QueueOwner
-from node.queue.entry_format import encode_publish
+from node.queue.entry_format import Buffer, encode_publish, read_run
 from node.queue.feature import Incoming
-from node.queue.operations import Annotate, Aspect, Lent, Operation
+from node.queue.operations import Annotate, Aspect, Lent, Operation, Publish
 from node.queue.part_barriers import PartBarriers
 from node.queue.subscriptions import Advance
 from node.queue.transfers import Transfer
@@ -38,12 +37,13 @@ def barriers_of(queue: QueueOwner | None) -> PartBarriers | None:
     return next((share for share in shares if isinstance(share, PartBarriers)), None)
 
 
-def has_barriers(owner: OwnerState, run: Run, queues: Sequence[int]) -> bool:
-    """Whether a message of the run is to be a barrier of a queue with several owners."""
-    asked = [number for number in queues if _in_parts(owner, number)]
-    return bool(asked) and any(
-        Aspect.BARRIER in notes for notes in decide(owner, Incoming(run), asked, 0).values()
-    )
+def has_barriers(owner: OwnerState, data: Buffer, publish: Publish) -> bool:
+    """Whether a message of a publish in the data is to be a barrier of a queue with several owners."""
+    asked = [number for number in publish.queues if _in_parts(owner, number)]
+    if not asked:
+        return False
+    run = read_run(data, publish.position)
+    return any(Aspect.BARRIER in notes for notes in decide(owner, Incoming(run), asked, 0).values())
 
 
 def _in_parts(owner: OwnerState, number: int) -> bool:

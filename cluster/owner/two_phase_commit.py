@@ -190,9 +190,7 @@ class TwoPhaseCommit:
     def _has_barriers(self, taking: Taking, share: Sequence[Operation]) -> bool:
         """Whether a share publishes a barrier to a queue with several owners."""
         published = (one for one in share if type(one) is Publish)
-        return any(
-            has_barriers(self._owner, read_run(taking.data, one.position), one.queues) for one in published
-        )
+        return any(has_barriers(self._owner, taking.data, one) for one in published)
 
     def _decide(self, taking: Taking, key: TransactionKey, asked: Decide, index: int) -> None:
         share = self._share(taking, asked)

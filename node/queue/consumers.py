@@ -235,9 +235,9 @@ class Consumers:
     def selectors(self) -> list[Selector]:
         """The different filters of the consumers, those of other parts included."""
         self.refiltered = False
-        mine = [one for one in self._by_key.values() if one.selector is not None]
-        self.filters = frozenset(one.selector.data for one in mine if one.selector and one.counted)
-        found = [*self._elsewhere, *(one.selector for one in mine if one.selector is not None)]
+        mine = [(one.selector, one.counted) for one in self._by_key.values() if one.selector is not None]
+        self.filters = frozenset(selector.data for selector, counted in mine if counted)
+        found = [*self._elsewhere, *(selector for selector, _ in mine)]
         return list({selector.data: selector for selector in found}.values())
 
     def _arrange(self) -> None:

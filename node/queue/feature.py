@@ -266,8 +266,7 @@ class Description:
     under it the past begins that the new queue has; None for no past. `decides_past`: the queue decides about
     each message of the past. `history`: a stream of its own keeps the queue's messages. `shared`: several
     owners have parts of the queue, and lend each other messages. `barriers`: some messages are barriers.
-    `file_backed`: replicas keep ranges and
-    annotations outside of memory.
+    `file_backed`: replicas keep ranges and annotations outside of memory.
     """
 
     dead_letters: DeadLetterTarget | None = None

@@ -181,12 +181,10 @@ class PartitionFold:
 
     def _transfer(self, operation: Operation) -> None:
         fields = operation.fields
-        if fields["targets"][:1] == [operation.queue]:
-            # Copies of a stream's messages: none leaves its queue.
-            return
-        under_way = self._transfers.setdefault(fields["partition"], {})
         queue = operation.queue or 0
-        under_way[fields["number"]] = queue, messages_that_leave(queue, operation.ranges, fields["targets"])
+        leaving = messages_that_leave(queue, operation.ranges, fields["targets"])
+        if leaving:
+            self._transfers.setdefault(fields["partition"], {})[fields["number"]] = queue, leaving
 
     def _transferred(self, operation: Operation) -> None:
         under_way = self._transfers.get(operation.fields["partition"], {})
