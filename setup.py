@@ -160,6 +160,20 @@ class BuildExtensions(build_ext):
         self.parallel = self.parallel or os.cpu_count()
 
     def build_extensions(self) -> None:
+        every = self.extensions
+        first = {extension.sources[0]: extension for extension in reversed(every)}
+        self.extensions = list(first.values())
+        self.build_side_by_side()
+        self.extensions = every
+        for extension in every:
+            made = self.get_ext_fullpath(first[extension.sources[0]].name)
+            wanted = self.get_ext_fullpath(extension.name)
+            if made != wanted:
+                self.mkpath(str(Path(wanted).parent))
+                self.copy_file(made, wanted)
+
+    def build_side_by_side(self) -> None:
+        """Build the extensions, no two of which share a C file."""
         compile_in_turn = self.compiler.compile
         total = sum(len(extension.sources) for extension in self.extensions)
         numbers = itertools.count(1)
@@ -205,29 +219,50 @@ def translated() -> list[Extension]:
     gc.freeze()
     for extension in made:
         extension.sources = in_units(extension.sources)
-        for source in extension.sources:
-            shorten_shim(Path(source))
-        # Modules call each other without the table that symbols of a library otherwise go through.
-        extension.extra_compile_args = [*extension.extra_compile_args, "-fvisibility=hidden"]
-        if level == "0":
-            # The search for what to warn of is a sixth of the compiler's time. What is shipped has it.
-            extension.extra_compile_args.append("-w")
+        # Modules call each other without the table that symbols of a library otherwise go through. The search
+        # for what to warn of is a tenth of the compiler's time, and finds labels that mypyc has not used.
+        extension.extra_compile_args = [*extension.extra_compile_args, "-fvisibility=hidden", "-w"]
+    share_shims(made)
     return made
 
 
-def shorten_shim(source: Path) -> None:
-    """Python imports each module through a C file of a few lines: what it calls is declared in their place.
+def share_shims(extensions: list[Extension]) -> None:
+    """Have some modules share the C file, and so the library, by which Python imports each of them.
 
-    Python's headers, which the file includes, take the compiler 0.1 s for each module; the declarations take
-    0.02 s.
+    mypyc makes a file of a few lines for each module, the shim. Compiling and linking one takes 0.04 s, and
+    copying a library nothing. Python looks the last part of a module's name up in its library, so that no
+    two modules in a file have the same one.
     """
-    text = source.read_text(encoding="utf-8")
-    if text.startswith(START_OF_SHIM):
-        source.write_text(text.replace("#include <Python.h>", CALLED_BY_SHIMS), encoding="utf-8")
+    shims: list[dict[str, Extension]] = []
+    for extension in extensions:
+        if len(extension.sources) > 1 or not _text(extension).startswith(START_OF_SHIM):
+            continue
+        name = extension.name.rpartition(".")[2]
+        others = next((some for some in shims if len(some) < MODULES_OF_A_SHIM and name not in some), None)
+        if others is None:
+            shims.append(others := {})
+        others[name] = extension
+    for number, some in enumerate(shims):
+        file = Path("build", f"__shim_{number}.c")
+        parts = (_text(extension).partition(END_OF_SHIM)[0] for extension in some.values())
+        text = "".join(part.replace("#include <Python.h>", "") for part in parts)
+        file.write_text(CALLED_BY_SHIMS + text, encoding="utf-8")
+        for extension in some.values():
+            extension.sources = [str(file)]
 
+
+def _text(shim: Extension) -> str:
+    return Path(shim.sources[0]).read_text(encoding="utf-8")
+
+
+MODULES_OF_A_SHIM = 16
+"""Each module's library has the code of all modules of its shim, some 300 octets for each."""
 
 START_OF_SHIM = "#include <Python.h>\n\nPyMODINIT_FUNC\n"
-"""Files of mypyc's runtime call the same functions, and need the headers."""
+"""Files of mypyc's runtime begin otherwise."""
+
+END_OF_SHIM = "// distutils sometimes spuriously"
+"""Behind it is a function that only packages need."""
 
 CALLED_BY_SHIMS = """\
 typedef struct _object PyObject;
@@ -241,7 +276,8 @@ PyObject *PyImport_ImportModuleLevel(const char *, PyObject *, PyObject *, PyObj
 PyObject *PyObject_GetAttrString(PyObject *, const char *);
 void *PyCapsule_GetPointer(PyObject *, const char *);
 """
-"""Functions of Python's stable interface, as its headers declare them."""
+"""Functions of Python's stable interface, as its headers declare them. The compiler takes 0.1 s to read the
+headers for a file, and 0.02 s for this."""
 
 
 def in_units(files: list[str]) -> list[str]:

@@ -202,7 +202,9 @@ def test_a_name_for_exceptions_has_one_type() -> None:
 def test_only_shims_are_written_without_the_headers_of_python() -> None:
     """mypyc's runtime calls what shims call, and does not compile without them."""
     runtime = Path(mypyc.__file__).parent / "lib-rt"
-    assert (runtime / "module_shim.tmpl").read_text(encoding="utf-8").startswith(SETUP["START_OF_SHIM"])
+    shim = (runtime / "module_shim.tmpl").read_text(encoding="utf-8")
+    assert shim.startswith(SETUP["START_OF_SHIM"])
+    assert shim.count(SETUP["END_OF_SHIM"]) == 1
     starts = [file.read_text(encoding="utf-8")[: len(SETUP["START_OF_SHIM"])] for file in runtime.glob("*.c")]
     assert len(starts) > 10
     assert SETUP["START_OF_SHIM"] not in starts
