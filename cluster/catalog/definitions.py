@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
@@ -223,8 +224,9 @@ class LocalName(NamedTuple):
         return prefix + ".".join(f"{part:x}" for part in self)
 
 
+@lru_cache(1024)
 def parse_local_queue_name(name: str) -> LocalName | None:
-    """The parts of a server-given name; None for any other name."""
+    """The parts of a server-given name; None for any other name. Each publish of a reply asks."""
     prefix = LOCAL_QUEUE_PREFIX if name.startswith(LOCAL_QUEUE_PREFIX) else REPLY_QUEUE_PREFIX
     if not name.startswith(prefix):
         return None
