@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import error as StructError
-from typing import Final
+from typing import Final, cast
 
 from node.queue.entry_format import ONE_RANGE, READERS, Buffer, EntryFormatError, OpBatch, publish_extent
-from node.queue.operations import Operation, OpKind
+from node.queue.operations import Operation, OpKind, Publish
 
 _PUBLISH: Final = int(OpKind.PUBLISH)
 
@@ -17,6 +17,12 @@ _RETURNS: Final = (OpKind.RETURN, OpKind.RETURN_FAILED, OpKind.RETURN_CANCELLED)
 
 _OF_RANGES: Final = frozenset(map(int, (OpKind.SETTLE, *_RETURNS, OpKind.DISCARD, OpKind.PURGE)))
 """Operations that consist of a queue and ranges, mostly of one range."""
+
+
+PublishExtent = tuple[int, int, int, int]
+"""The number of the first message of a publish operation, how many messages it has, its offset, and the
+offset behind it.
+"""
 
 
 def operations_about(data: Buffer, batch: OpBatch, number: int) -> Iterator[tuple[int, Operation]]:
@@ -45,10 +51,8 @@ def operations_about(data: Buffer, batch: OpBatch, number: int) -> Iterator[tupl
         yield sequence, operation
 
 
-def publishes_in(data: Buffer, batch: OpBatch) -> Iterator[tuple[int, int, int, int]]:
-    """The publish operations of a batch: for each the number of its first message, how many messages it has,
-    its offset, and the offset behind it. Raises EntryFormatError.
-    """
+def publishes_in(data: Buffer, batch: OpBatch) -> Iterator[PublishExtent]:
+    """The publish operations of a batch. Raises EntryFormatError."""
     sequence, offset, end = batch.first_sequence, batch.start, batch.end
     while offset < end:
         kind = data[offset]
@@ -63,6 +67,11 @@ def publishes_in(data: Buffer, batch: OpBatch) -> Iterator[tuple[int, int, int, 
                 offset = READERS[kind](data, offset)[1]
         except (KeyError, StructError, ValueError) as error:
             raise EntryFormatError(f"operation of kind {kind} at octet {offset} is malformed") from error
+
+
+def read_publish(data: Buffer, offset: int) -> Publish:
+    """The publish operation at `offset`."""
+    return cast(Publish, READERS[_PUBLISH](data, offset)[0])
 
 
 def _has_one_range(data: Buffer, offset: int) -> bool:
