@@ -5,13 +5,23 @@ message.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import compress, islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline.arrow.columns import arrow_schema, record_batch
-from pipeline.arrow.messages import LocatedMessages, StoredRun, alike, gathered, locate_messages
+from pipeline.arrow.messages import (
+    PARTS_IN_THEIR_ORDER,
+    LocatedMessages,
+    StoredRun,
+    alike,
+    gathered,
+    joined,
+    locate_messages,
+    order_of_rows,
+)
 from pipeline.arrow.slices import digits_of, repeated
 from pipeline.journal.damage import DamageError
 from pipeline.journal.layout import RECORD_NAMES, Record
@@ -23,6 +33,7 @@ from pipeline.journal.tables import (
     entries_of_queues,
     guarded_rows,
     messages_of_entry,
+    messages_of_publish,
     time_of,
     timed_publishes_in,
 )
@@ -121,13 +132,13 @@ class EntryBatches:
 
     def _together(self, entries: Sequence[_Entry]) -> Iterator[Any]:
         """The batches of entries whose publishes are as they should be, unless their messages are not."""
-        stored = [
-            StoredRun(one.record.data, publish, first) for one in entries for publish, first in one.publishes
-        ]
         try:
-            located = locate_messages(stored, self._located)
+            stored, located = self._locate(entries)
             if located.regular.all():
                 yield self._regular(entries, stored, located)
+                return
+            if _in_many_parts(entries, located.regular):
+                yield self._in_turns(entries, located.regular)
                 return
         except (MalformedError, OverflowError, pa.ArrowInvalid):
             yield from self._one_by_one(entries)
@@ -136,6 +147,29 @@ class EntryBatches:
         regular = np.logical_and.reduceat(located.regular, np.cumsum(counts) - counts)
         for kind, part in alike(entries, regular.tolist()):
             yield from self._together(part) if kind else self._one_by_one(part)
+
+    def _locate(self, entries: Sequence[_Entry]) -> tuple[list[StoredRun], LocatedMessages]:
+        stored = [
+            StoredRun(one.record.data, publish, first) for one in entries for publish, first in one.publishes
+        ]
+        return stored, locate_messages(stored, self._located)
+
+    def _in_turns(self, entries: Sequence[_Entry], regular: Any) -> Any:
+        """The batch of publishes in turns, regular and not: a batch of each kind, with the rows in their
+        order. Raises MalformedError, and pyarrow.ArrowInvalid.
+        """
+        kinds, together, rows = iter(regular.tolist()), list[_Entry](), list[MessageRow]()
+        for one in entries:
+            those = list(islice(kinds, len(one.publishes)))
+            if any(those):
+                together.append(one._replace(publishes=list(compress(one.publishes, those))))
+            for publish, first in compress(one.publishes, [not kind for kind in those]):
+                rows += messages_of_publish(
+                    self._reader.segment, one.record, publish, first, self._wanted, one.arrivals
+                )
+        found = joined([self._regular(together, *self._locate(together)), self._of_rows(rows)])
+        counts = [publish.messages * len(publish.queues) for one in entries for publish, _ in one.publishes]
+        return found.take(order_of_rows(np.array(counts, np.int64), regular))
 
     def _one_by_one(self, entries: Sequence[_Entry]) -> Iterator[Any]:
         reader, rows, octets = self._reader, list[MessageRow](), 0
@@ -186,6 +220,15 @@ def _is_regular(publishes: Sequence[tuple[Publish, int]]) -> bool:
     rows = sum(one.messages * len(one.queues) for one, _ in publishes if len(one.queues) != 1)
     octets = sum(one.size * len(one.queues) for one, _ in publishes if len(one.queues) != 1)
     return all(one.queues for one, _ in publishes) and rows <= _SPREAD_ROWS and octets <= BATCH_OCTETS
+
+
+def _in_many_parts(entries: Sequence[_Entry], regular: Any) -> bool:
+    """Whether regular publishes and others are in turns, and have so few octets that a copy of all rows may
+    be in memory.
+    """
+    if sum(len(one.record.data) for one in entries) >= 2 * BATCH_OCTETS:
+        return False
+    return bool(np.count_nonzero(regular[1:] != regular[:-1]) >= PARTS_IN_THEIR_ORDER)
 
 
 def _spread(entries: Sequence[_Entry], located: LocatedMessages) -> tuple[list[_Target], Any, Any]:

@@ -38,6 +38,11 @@ property.
 _KEY_AT: Final = _FRAME_HEAD + 6
 """In a frame of basic.publish: the exchange, and behind it the routing key."""
 
+PARTS_IN_THEIR_ORDER: Final = 8
+"""Runs in so many parts at most, regular and not, become a batch for each part. Rows of more parts are copied
+once more, and a batch for each part would take longer than that.
+"""
+
 _NUMBERS: Final = 1 << 64
 _Part = TypeVar("_Part")
 
@@ -175,6 +180,16 @@ def alike(parts: Sequence[_Part], regular: Any) -> list[tuple[bool, list[_Part]]
     """Parts that follow each other and of which all, or none, are regular, together."""
     pairs = zip(regular, parts, strict=True)
     return [(bool(kind), [part for _, part in those]) for kind, those in groupby(pairs, lambda pair: pair[0])]
+
+
+def order_of_rows(counts: Any, regular: Any) -> Any:
+    """Where the rows of runs, each of which has so many, stand once those of the regular runs are in front of
+    all others.
+    """
+    by_kind = np.argsort(~regular, kind="stable")
+    places = np.empty_like(counts)
+    places[by_kind] = np.cumsum(counts[by_kind]) - counts[by_kind]
+    return pa.array(np.repeat(places - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum()))
 
 
 def joined(batches: Sequence[Any]) -> Any:

@@ -11,18 +11,21 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.arrow.columns import arrow_schema, record_batch
-from pipeline.arrow.messages import LocatedMessages, StoredRun, alike, joined, locate_messages
+from pipeline.arrow.messages import (
+    PARTS_IN_THEIR_ORDER,
+    LocatedMessages,
+    StoredRun,
+    alike,
+    joined,
+    locate_messages,
+    order_of_rows,
+)
 from pipeline.arrow.slices import digits_of, repeated
 from pipeline.log.blocks import Block, BlockRun, runs_in
 from pipeline.log.rows import TOPIC_COLUMNS, Columns, Topic
 from pipeline.message.batches import BATCH_OCTETS
 from pipeline.message.text import shown_text
 from pipeline.octets.cursor import MalformedError
-
-PARTS_IN_THEIR_ORDER: Final = 8
-"""Runs in so many parts at most, regular and not, become a batch for each part. Rows of more parts are copied
-once more, and a batch for each part would take longer than that.
-"""
 
 _QUEUE_MASK: Final = 0xFFFFFFFF
 _Piece = tuple[Block, BlockRun]
@@ -79,12 +82,9 @@ class TopicBatches:
     def _in_turns(self, pieces: Sequence[_Piece], regular: Any) -> Any:
         """The batch of runs in turns, regular and not: a batch of each kind, with the rows in their order."""
         counts = np.array([run.messages for _, run in pieces], np.int64)
-        by_kind = np.argsort(~regular, kind="stable")
-        places = np.empty_like(counts)
-        places[by_kind] = np.cumsum(counts[by_kind]) - counts[by_kind]
-        rows = np.repeat(places - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
         kinds = list(compress(pieces, regular)), list(compress(pieces, ~regular))
-        return joined([self._together(kinds[0]), self._one_by_one(kinds[1])]).take(pa.array(rows))
+        found = joined([self._together(kinds[0]), self._one_by_one(kinds[1])])
+        return found.take(order_of_rows(counts, regular))
 
     def _one_by_one(self, pieces: list[_Piece]) -> Any:
         """The batch of the messages. Takes the blocks out of `pieces`: large messages are not in memory as

@@ -169,7 +169,7 @@ def messages_of_entry(segment: Segment, record: Record, wanted: frozenset[str]) 
     data = record.data
     arrivals = arrivals_in(data) if "time" in wanted else {}
     for publish, first in publishes_in(data):
-        yield from _of_publish(segment, record, data, publish, first, wanted, arrivals)
+        yield from messages_of_publish(segment, record, publish, first, wanted, arrivals)
 
 
 def publishes_in(data: bytes) -> Iterator[tuple[Publish, int]]:
@@ -212,15 +212,15 @@ def _numbered(data: bytes) -> Iterator[tuple[AnyOperation, int]]:
             number += operation.messages if isinstance(operation, Publish) else 0
 
 
-def _of_publish(
-    segment: Segment, record: Record, data: bytes, publish: Publish, first: int, wanted: frozenset[str],
-    arrivals: Arrivals,
-) -> Iterator[MessageRow]:  # fmt: skip
+def messages_of_publish(
+    segment: Segment, record: Record, publish: Publish, first: int, wanted: frozenset[str], arrivals: Arrivals
+) -> Iterator[MessageRow]:
+    """As `messages_of_entry`, of one publish. Its first message has the number `first`."""
     exchange = shown_text(publish.exchange)
     place: tuple[Any, ...] = (segment.node, segment.number, record.offset, RECORD_NAMES[record.kind])
     log = (record.partition, record.log_index, record.term)
     persistent = bool(publish.flags & PERSISTENT)
-    for sequence, message in enumerate(messages_of(data, publish), first):
+    for sequence, message in enumerate(messages_of(record.data, publish), first):
         content = _content(publish.format, message.raw, wanted)
         raw = message.raw if "raw" in wanted else None
         key = shown_text(message.routing_key)

@@ -20,8 +20,10 @@ from pipeline.arrow.journals import MESSAGE_COLUMNS, EntryBatches, message_batch
 from pipeline.arrow.property_lists import property_columns
 from pipeline.arrow.slices import SlicedOctets
 from pipeline.arrow.topics import TopicBatches
+from pipeline.journal import tables
 from pipeline.journal.damage import FAIL, REPORT, DamageError
 from pipeline.journal.segments import Segment, SegmentReader, segments_in
+from pipeline.journal.tables import messages_of_entry, messages_of_publish
 from pipeline.log.blocks import MESSAGES, RUN, Block
 from pipeline.log.rows import TOPIC_COLUMNS, Columns, Topic
 from pipeline.message import amqp091
@@ -236,6 +238,40 @@ def test_entries_are_read_at_once_as_message_by_message(
     data = segment_data(written)
     fast = outcome(lambda: journal_fast(data, names, on_damage))
     assert fast == outcome(lambda: journal_slow(data, names, on_damage))
+
+
+@ANY
+@given(st.lists(stored.entries(), max_size=4), JOURNAL_NAMES, st.sampled_from([FAIL, REPORT]))
+def test_publishes_in_turns_are_read_as_message_by_message(
+    written: list[bytes], names: list[str], on_damage: str
+) -> None:
+    data = segment_data(written)
+    with mock.patch.object(journals, "PARTS_IN_THEIR_ORDER", 1):
+        fast = outcome(lambda: journal_fast(data, names, on_damage))
+    assert fast == outcome(lambda: journal_slow(data, names, on_damage))
+
+
+@pytest.mark.parametrize(("turns", "whole", "singly"), [(3, 1, 7), (30, 0, 30)])
+def test_strange_publishes_in_turns_with_others_slow_only_themselves(
+    turns: int, whole: int, singly: int
+) -> None:
+    """An entry with a few of them is read message by message."""
+    octets, strange = stored.content(b"\0\0", b"ab"), stored.content(b"\0\0", b"a", b"b")
+    told = {"format": 0, "skip": 0, "stride": 0, "flags": 0, "exchange": b"", "key": b"q"}
+    usual, rare = (
+        stored.publish({**told, "lengths": [len(one)]}, one, [stored.QUEUE, 7]) for one in (octets, strange)
+    )
+    data = segment_data([stored.entry_of((1, usual + (rare + usual) * turns))])
+    names = list(MESSAGE_COLUMNS)
+    expected = journal_slow(data, names, FAIL)
+    with (
+        mock.patch.object(journals, "messages_of_entry", wraps=messages_of_entry) as entries,
+        mock.patch.object(tables, "messages_of_publish", wraps=messages_of_publish) as publishes,
+        mock.patch.object(journals, "messages_of_publish", publishes),
+    ):
+        assert journal_fast(data, names, FAIL) == expected
+    assert (entries.call_count, publishes.call_count) == (whole, singly)
+    assert expected["body"].to_pylist() == [b"ab"] * 2 * (2 * turns + 1)
 
 
 @ANY
