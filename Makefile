@@ -38,7 +38,7 @@ SIMULATOR_READY := build/.quorate-simulator
 # What is run so takes quorate's packages from where they were compiled, and all else from the tree.
 AS_COMPILED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$(COMPILED_TREE):$(CURDIR)
 
-.PHONY: help environment up test test-compiled compiled wheel test-watch test-compose test-console test-pipeline proof-pipeline proof-archive chaos test-chaos proof clients check format types sim sim-compiled bench bench-pipeline conformance ratchet lock clean
+.PHONY: help environment up test test-compiled compiled wheel test-watch test-compose test-console test-pipeline test-pipeline-brief proof-pipeline proof-archive chaos test-chaos proof clients check format types sim sim-compiled bench bench-pipeline conformance ratchet lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -73,6 +73,9 @@ test-console: $(CONSOLE_READY) ## the web console in a browser (Debian's package
 
 test-pipeline: $(PIPELINE_READY) ## the data pipeline on Spark (Java 17; PYSPARK=4.2.1 for another release than that of the lock)
 	$(PIPELINE)/python -m pytest -q $(NO_HANG) -m spark tests/pipeline $(ARGS)
+
+test-pipeline-brief: $(PIPELINE_READY) ## the few tests of it that take messages from streams and queues through Spark to the sink, in a minute
+	$(PIPELINE)/python -m pytest -q $(NO_HANG) -m brief tests/pipeline $(ARGS)
 
 proof-pipeline: $(PIPELINE_READY) ## kill parts of streaming queries, and of their cluster, hundreds of times (ARGS="--kind driver --kills 100 --seed 1"; docs/pipeline.md)
 	$(PIPELINE)/python -u -m tests.pipeline.proof $(ARGS)

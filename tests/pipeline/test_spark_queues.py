@@ -155,6 +155,7 @@ def test_a_frame_that_fails_gives_its_messages_back(spark: Any, source: Source) 
     assert source.left() == [(one, number < 6) for number, one in enumerate(sent)]
 
 
+@pytest.mark.brief
 def test_what_a_named_reader_holds_comes_again_until_it_is_settled(spark: Any, source: Source) -> None:
     """So a job that was killed goes on with the same messages."""
     from pipeline.spark.queues import taken

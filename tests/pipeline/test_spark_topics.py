@@ -57,6 +57,7 @@ def source(spark: Any, options: dict[str, str], **others: str) -> Any:
     return spark.read.format("quorate").options(**{**options, **others})
 
 
+@pytest.mark.brief
 def test_a_frame_has_every_message_of_a_stream(spark: Any, options: dict[str, str]) -> None:
     frame = source(spark, options, taskBytes="50000").load()
     assert frame.columns == list(TOPIC_COLUMNS)
