@@ -38,7 +38,8 @@ def options(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> dict[
 
 @pytest.fixture(scope="module")
 def channel(cluster: Cluster) -> Iterator[Any]:
-    connection = cluster[0].connect()
+    # No heartbeat is answered while Spark works.
+    connection = cluster[0].connect(heartbeat=0)
     channel = connection.channel()
     channel.confirm_delivery()
     yield channel

@@ -223,7 +223,7 @@ class Query:
 @pytest.fixture
 def live(cluster: Cluster) -> Iterator[Any]:
     """A channel, and the name of a stream."""
-    connection = cluster[0].connect()
+    connection = cluster[0].connect(heartbeat=0)
     channel = connection.channel()
     channel.confirm_delivery()
     name = f"live-{len(cluster.status()['queues'])}"

@@ -110,7 +110,8 @@ def test_an_empty_trigger_is_one_request(
         # What Spark asks once behind a batch is over with the first of them.
         until(lambda: rows and len(idle.seen) > TRIGGERS + 1, lambda: f"{idle.seen} {front.requests}", 90)
         first, *_, last = idle.seen[1 : TRIGGERS + 2]
-        assert last - first == TRIGGERS, front.requests
+        # Spark tells of a trigger meanwhile, so that the next one's request may be counted already.
+        assert abs(last - first - TRIGGERS) <= 1, front.requests
         assert len(set(front.requests[first:last])) == 1
     finally:
         query.stop()
