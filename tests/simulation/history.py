@@ -227,14 +227,17 @@ class History:
         message.receipts[queue] = [*earlier, receipt, *later]
         for one, before in ((receipt, earlier), *((one, [receipt]) for one in later)):
             if before:
-                self._check_again(queue, message, before)
+                self._check_again(queue, message, one, before)
                 self._check_flag(queue, message, one)
         if not redelivered:
             self._check_order(queue, message, receipt)
 
-    def _check_again(self, queue: str, message: Message, earlier: list[Receipt]) -> None:
+    def _check_again(self, queue: str, message: Message, late: Receipt, earlier: list[Receipt]) -> None:
         """D2: an at-most-once queue delivers no message twice; an at-least-once queue delivers again only
         messages that were returned or lost with their node.
+
+        A node that wakes up first delivers the messages that the owner had sent to it, which another client
+        may have settled since.
 
         A link publishes a transient message that only a lost owner had again to the next owner, except to
         at-most-once queues.
@@ -245,6 +248,8 @@ class History:
             return
         if self.queues[queue].removing:
             raise Violation(f"{queue} removes before it delivers, but delivers {message} twice")
+        if not late.redelivered and self._circumstances.cut_off(late):
+            return
         for receipt in earlier:
             if receipt.transaction is not None and receipt.outcome is not Outcome.RETURNED:
                 receipt.transaction.undone |= not self._circumstances.cut_off(receipt)

@@ -39,6 +39,13 @@ class Woken(Calm):
         return receipt.node == "n2"
 
 
+class Waking(Calm):
+    """Node n2 was frozen for long, and handles waiting input; all others are alive."""
+
+    def cut_off(self, receipt: Receipt) -> bool:
+        return receipt.node == "n2"
+
+
 def delivered_to_another_during_a_commit() -> tuple[History, Transaction]:
     """A message that a client has unsettled, and that its commit does not settle, goes to another client."""
     history = History([TERMS], Calm())
@@ -92,6 +99,25 @@ def test_only_what_waited_for_a_node_that_wakes_up_comes_again_without_saying_so
     history.deliver("q", PUBLISHER, 1, Receipt(OTHER, "n3", 1, 1.0), redelivered=True)
     with nullcontext() if excused else pytest.raises(Violation, match="without saying so"):
         history.deliver("q", PUBLISHER, 1, Receipt(TRANSACTOR, node, 1, 1.0), redelivered=False)
+
+
+@pytest.mark.parametrize(("node", "excused"), [("n1", False), ("n2", True)])
+def test_only_what_waited_for_a_node_that_wakes_up_comes_after_another_client_has_settled_it(
+    node: str, excused: bool
+) -> None:
+    history = History([TERMS], Waking())
+    history.published(PUBLISHER, 1, ("q",), persistent=True)
+    history.deliver("q", PUBLISHER, 1, Receipt(OTHER, "n3", 1, 1.0, Outcome.SETTLED), redelivered=True)
+    with nullcontext() if excused else pytest.raises(Violation, match="which is settled since"):
+        history.deliver("q", PUBLISHER, 1, Receipt(TRANSACTOR, node, 1, 1.0), redelivered=False)
+
+
+def test_what_a_node_that_wakes_up_was_given_again_is_no_late_delivery() -> None:
+    history = History([TERMS], Waking())
+    history.published(PUBLISHER, 1, ("q",), persistent=True)
+    history.deliver("q", PUBLISHER, 1, Receipt(OTHER, "n3", 1, 1.0, Outcome.SETTLED), redelivered=True)
+    with pytest.raises(Violation, match="which is settled since"):
+        history.deliver("q", PUBLISHER, 1, Receipt(TRANSACTOR, "n2", 1, 1.0), redelivered=True)
 
 
 CLOSED = 2.0
