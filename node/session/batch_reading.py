@@ -48,6 +48,17 @@ class BatchError(Exception):
         self.index: Final = index
 
 
+_SHOWN: Final = 64
+"""Characters of a text that a refusal repeats."""
+
+
+def _shown(value: object) -> str:
+    """The value for a refusal. A map or a list is named alone: its text may be long, and nested deep."""
+    if isinstance(value, dict | list):
+        return "a map" if isinstance(value, dict) else "a list"
+    return repr(value) if len(repr(value)) <= _SHOWN else f"{repr(value)[:_SHOWN]}…"
+
+
 def entries_of(request: RequestMessage) -> object:
     """The commands in a request, as maps. Octets are JSON, an object or an array of objects, or the text of
     `node.session.batch_text`. Raises BatchError.
@@ -92,7 +103,7 @@ def _read_command(entry: object) -> BatchCommand:
         raise BatchError(BAD, "a command is a map")
     for name in entry:
         if name not in _FIELDS:
-            raise BatchError(BAD, f"{name!r} is none of the fields {', '.join(sorted(_FIELDS))}")
+            raise BatchError(BAD, f"{_shown(name)} is none of the fields {', '.join(sorted(_FIELDS))}")
     verb = entry.get("command")
     if "link" in entry:
         raise BatchError(NOT_IMPLEMENTED, "there are no commands for links")
@@ -100,7 +111,7 @@ def _read_command(entry: object) -> BatchCommand:
         return _rename(entry)
     read = _READERS.get(verb) if isinstance(verb, str) else None
     if read is None:
-        raise BatchError(BAD, f"command {verb!r} is none of {', '.join(sorted(_READERS))}, rename")
+        raise BatchError(BAD, f"command {_shown(verb)} is none of {', '.join(sorted(_READERS))}, rename")
     if "to" in entry:
         raise BatchError(BAD, f"'{verb}' has no field 'to'")
     name = entry.get("queue", "" if verb == "query" else None)
@@ -131,13 +142,13 @@ def _options(options: object) -> tuple[dict[str, bool], dict[str, Any]]:
     for name in _PROPERTIES:
         value = options.get(name, False)
         if not isinstance(value, bool):
-            raise BatchError(BAD, f"{name} is true or false, and not {value!r}")
+            raise BatchError(BAD, f"{name} is true or false, and not {_shown(value)}")
         if name in options:
             properties[name] = value
     arguments = {str(name): value for name, value in options.items() if name not in _PROPERTIES}
     for name in arguments:
         if not name.startswith("x-"):
-            raise BatchError(BAD, f"{name!r} is none of {', '.join(_PROPERTIES)}, and no argument x-")
+            raise BatchError(BAD, f"{_shown(name)} is none of {', '.join(_PROPERTIES)}, and no argument x-")
     return properties, arguments
 
 

@@ -20,7 +20,12 @@ from typing import Any, Final
 _TOKEN: Final = re.compile(r'[ \t]*(?:("(?:[^"\\]|\\.)*")|([^\s,="]+)|([,=]))')
 
 ENTITIES: Final = ("queue", "link")
-_NAMES: Final[dict[str, int]] = {"rename": 2, "create link": 3}
+_NAMES: Final[dict[tuple[str, str], int]] = {
+    ("rename", "queue"): 2,
+    ("rename", "link"): 2,
+    ("create", "link"): 3,
+    ("create or assert", "link"): 3,
+}
 """The names behind the entity, where a command has not one."""
 
 
@@ -50,7 +55,7 @@ def _tokens(line: str) -> list[Token]:
     while at < len(line):
         match = _TOKEN.match(line, at)
         if match is None:
-            raise BatchTextError(f"column {at + 1}: a quotation mark without an end")
+            raise BatchTextError(f"column {at + 1}: a quotation mark without an end, or another blank")
         quoted, word, mark = match.groups()
         found.append((_unquoted(quoted), True) if quoted is not None else (word or mark, False))
         at = match.end()
@@ -74,7 +79,7 @@ def _entry(tokens: list[Token]) -> dict[str, Any]:
         raise BatchTextError(f"behind '{verb}' stands 'queue' or 'link', and not '{entity}'")
     end = next((i for i in range(at + 1, len(tokens)) if tokens[i] == ("with", False)), len(tokens))
     names = words[at + 1 : end]
-    if len(names) > _NAMES.get(verb, _NAMES.get(f"{verb.split()[0]} {entity}", 1)):
+    if len(names) > _NAMES.get((verb, entity), 1):
         raise BatchTextError(f"'{names[-1]}' is one name too many for '{verb} {entity}'")
     entry: dict[str, Any] = {"command": verb}
     if names or entity == "link":

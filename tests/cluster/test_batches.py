@@ -17,9 +17,10 @@ from node.session.batch_reading import MOST_COMMANDS
 from node.wire.amqp10 import definitions as d
 from node.wire.amqp10.definitions import SectionCode
 from node.wire.amqp10.messages import body_of, properties_of_head
-from node.wire.amqp10.values import ULong
+from node.wire.amqp10.values import TimestampMs, ULong
 from tests.cluster.links import LinkClient
 from tests.site import ChannelClosedError, Client, Site
+from tests.wire.amqp10 import strategies as amqp10
 from tests.wire.amqp10.peer import transfer
 from tests.wire.amqp10.performatives import credit, receiver, sender
 from tests.wire.amqp10.runs import run_of
@@ -404,7 +405,8 @@ BODIES = st.one_of(
             st.sampled_from(["command", "queue", "with", "to", "x-max-length"]), inner, max_size=4)
     )).map(lambda one: json.dumps(one).encode()),
     st.lists(st.sampled_from(
-        ["create", "or", "assert", "query", "queue", "link", "a", "with", "=", ",", '"', '"b"', "x-a", "\n"]
+        ["create", "or", "assert", "query", "queue", "link", "a", "with", "=", ",", '"', '"b"', '" "', '""',
+         "x-a", "\n"]
     ), max_size=12).map(lambda words: " ".join(words).encode()),
 )  # fmt: skip
 HOSTILE = (
@@ -415,6 +417,11 @@ HOSTILE = (
     b"query queue\n" * (MOST_COMMANDS + 1),
     b'create queue "\xff"',
     b'create queue "\\ud800"',
+    b'" " "',
+    b'" " queue',
+    b'"" link a b',
+    b"create queue a with x-a=" + b"[" * 900 + b"]" * 900,
+    b'{"command": "query", "with": {"x-a": ' + b'{"a":' * 900 + b"1" + b"}" * 902,
     b'[{"command": "create", "queue": "a", "with": {"x-max-length": 1' + b"0" * 400 + b"}}]",
     b"",
 )
@@ -435,6 +442,7 @@ def test_malformed_and_oversized_bodies_are_refused_and_the_node_stays_up(client
 
 def test_malformed_values_of_amqp_1_0_are_refused(shared: Site) -> None:
     bodies = [
+        section(SectionCode.AMQP_VALUE, {"command": "query", "with": {"x-a": TimestampMs(-1)}}),
         section(SectionCode.AMQP_VALUE, [1, 2]),
         section(SectionCode.AMQP_VALUE, {1: 2}),
         section(SectionCode.AMQP_VALUE, {"command": "create", "queue": UUID(int=1)}),
@@ -447,6 +455,30 @@ def test_malformed_values_of_amqp_1_0_are_refused(shared: Site) -> None:
     link = LinkClient(shared, "n3", sender(0, ADMIN_NODE))
     link.send(*(transfer(number, body) for number, body in enumerate(bodies)))
     refused = outcomes(link)
-    assert refused and all(isinstance(one, d.Rejected) for one in refused)
+    assert len(refused) == len(bodies) and all(isinstance(one, d.Rejected) for one in refused)
     link.send(transfer(len(bodies), section(SectionCode.AMQP_VALUE, "query queue")))
     assert outcomes(link)[-1] == d.Accepted()
+
+
+ARGUMENTS = ["x-max-length", "x-queue-type", "x-message-ttl", "x-underlying-topic", "x-a", "durable"]
+
+
+@pytest.mark.requirement("E1")
+@settings(max_examples=60, deadline=None)
+@given(
+    amqp10.values
+    | st.fixed_dictionaries({
+        "command": st.sampled_from(["query", "update", "create or assert"]),
+        "queue": st.just("any"),
+        "with": st.dictionaries(st.sampled_from(ARGUMENTS), amqp10.values, max_size=3),
+    }),
+    amqp10.composites(d.Properties),
+)  # fmt: skip
+def test_every_value_of_amqp_1_0_has_an_outcome(shared: Site, value: Any, told: d.Properties) -> None:
+    # A user-id of another user is refused before the node sees the message.
+    told.user_id = None
+    link = LinkClient(shared, "n3", sender(0, ADMIN_NODE))
+    link.send(transfer(0, told.encode() + section(SectionCode.AMQP_VALUE, value)))
+    (outcome,) = outcomes(link)
+    assert isinstance(outcome, d.Accepted | d.Rejected)
+    link.lose()

@@ -230,8 +230,8 @@ def _decimal(data: bytes, at: int) -> Decimal:
 
 
 def encode_table(table: Table) -> bytes:
-    """The table with its length. Raises ValueError for names over 255 octets, integers beyond 64 bits and
-    decimals that the type cannot hold.
+    """The table with its length. Raises ValueError for names over 255 octets, integers beyond 64 bits, times
+    before 1970, and decimals that the type cannot hold.
     """
     parts = [encode_shortstr(name) + encode_value(value) for name, value in table.items()]
     body = b"".join(parts)
@@ -246,7 +246,7 @@ def encode_value(value: FieldValue) -> bytes:
         case bool():
             return b"t\1" if value else b"t\0"
         case Timestamp():
-            return b"T" + LONGLONG.pack(value)
+            return b"T" + _encode_seconds(value)
         case int():
             return _encode_integer(value)
         case float():
@@ -263,6 +263,13 @@ def encode_value(value: FieldValue) -> bytes:
             return b"A" + LONG.pack(len(body)) + body
         case dict():
             return b"F" + encode_table(value)
+
+
+def _encode_seconds(value: Timestamp) -> bytes:
+    try:
+        return LONGLONG.pack(value)
+    except StructError:
+        raise ValueError(f"{value} does not fit into a timestamp") from None
 
 
 def _encode_integer(value: int) -> bytes:
