@@ -174,6 +174,7 @@ class Broker:
             self.links,
             self.announced,
             self._send,
+            self._groups.broken_off,
         )
         self.front_ends = KnownFrontEnds(
             self._front_end,
@@ -363,10 +364,7 @@ class Broker:
         owners, self._dirty_owners = self._dirty_owners, {}
         self.served_at = self._now
         for owner in owners.values():
-            try:
-                owner.serve(self._now)
-            except DamagedEntryError as error:
-                self.host.repair.found(error, self._now)
+            self._groups.broken_off(partial(owner.serve, self._now))
             if owner.pending and owner.active and owner.partition not in self._grown_owners:
                 # Applied entries have added to the next entry since `_propose`: have another round propose
                 # it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from cluster.catalog.node_time import NodeTime
@@ -46,6 +46,10 @@ class RaftGroups:
     def close(self, partition: int) -> None:
         """Stop this node's replica, if it runs, and forget its log."""
         self._host.close(partition)
+
+    def broken_off(self, work: Callable[[], object]) -> None:
+        """See `replication.repair.Repair.broken_off`."""
+        self._host.repair.broken_off(work, self._time.now)
 
     def tick(self, now: float) -> None:
         """Campaign in the groups without a leader where it is this node's turn."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cluster.broker.groups import RaftGroups
+from cluster.broker.local_ports import LocalOwner
 from cluster.broker.observers import NodeObservers
 from cluster.catalog.definitions import NodeDefinition, PartitionDefinition, PartitionKind, QueueDefinition
 from cluster.catalog.effective import settings_of
@@ -16,7 +17,6 @@ from cluster.owner.contents import JournalEntries
 from cluster.owner.context import OwnerContext
 from cluster.owner.lost_entries import LostEntries
 from cluster.owner.partition import PartitionOwner, Replica
-from cluster.owner.sessions import FrontEndSessions
 from cluster.owner.state import OwnerState
 from cluster.owner.transfers import ALL_TRANSFER_LINKS
 from cluster.owner.transient_log import TransientLog
@@ -229,9 +229,9 @@ class Partitions(Observer):
 
     # -- front ends -----------------------------------------------------------------------------
 
-    def sessions(self, partition: int) -> FrontEndSessions:
+    def sessions(self, partition: int) -> LocalOwner:
         """The front ends' sessions with the owner of a partition that has a replica on this node."""
-        return self.owners[partition].sessions
+        return LocalOwner(self.owners[partition].sessions, self._groups.broken_off)
 
     def front_end_lost(self, front_end: int) -> None:
         """A front end has been out of reach for too long: owners return its leases."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from cluster.broker.local_ports import BrokenOff, LocalTransfers
 from cluster.catalog.definitions import parse_local_queue_name
 from cluster.catalog.owner_parts import known_as
 from cluster.catalog.replica import Catalog
@@ -39,12 +40,14 @@ class Transit:
         gateway: Links,
         announced: Callable[[int], str | None],
         send: Send,
+        broken_off: BrokenOff,
     ) -> None:
         """`sessions` gives the sessions of an owner on this node. `gateway` has the links of this node's
         front end. `announced` names the node that owns a partition.
         """
         self._node, self._local, self._catalog = node, local, catalog
         self._sessions, self._gateway, self._announced, self._send = sessions, gateway, announced, send
+        self._broken_off = broken_off
         self._links: dict[tuple[int, int], TransferLink] = {}
 
     # -- routing --------------------------------------------------------------------------------
@@ -134,7 +137,7 @@ class Transit:
     def owner_announced(self, partition: int, node: str) -> None:
         """A node has become the owner of a partition: the links to that partition greet it."""
         for link in self._to(partition):
-            link.owner_elected(node, self._owner_port(partition, node))
+            self._broken_off(partial(link.owner_elected, node, self._owner_port(partition, node)))
 
     def peer_down(self, peer: str) -> None:
         """The connection to the peer broke: links to owners there wait for another owner."""
@@ -146,22 +149,23 @@ class Transit:
         """Messages to or from the peer were lost: greet the owners on it anew."""
         for link in list(self._links.values()):
             if link.owner_node == peer:
-                link.resync()
+                self._broken_off(link.resync)
 
     # -- the other end --------------------------------------------------------------------------
 
     def port(self, partition: int, front_end: int, node: str) -> FrontEndPort | None:
         """The way back to the partition on `node` that sends dead letters to `partition`; None if unknown."""
         if node == self._node:
-            return self._links.get((front_end - FIRST_TRANSIT_ID, partition))
+            link = self._links.get((front_end - FIRST_TRANSIT_ID, partition))
+            return None if link is None else LocalTransfers(link, self._broken_off)
         return RemoteFrontEnd(partition, front_end, partial(self._send, node))
 
     def receive(self, partition: int, front_end: int, parts: Sequence[bytes]) -> None:
         """Hand an owner's call to the transfer link that it is for, or to all of them to the partition."""
         if front_end == ALL_TRANSFER_LINKS:
             for link in self._to(partition):
-                receive_for_front_end(link, parts)
+                self._broken_off(partial(receive_for_front_end, link, parts))
             return
         link_there = self._links.get((front_end - FIRST_TRANSIT_ID, partition))
         if link_there is not None:
-            receive_for_front_end(link_there, parts)
+            self._broken_off(partial(receive_for_front_end, link_there, parts))

@@ -401,6 +401,16 @@ class SimulatedNode:
         else:
             raise error
 
+    def _mended(self, work: Callable[[], Any]) -> Any:
+        """Do work outside of sessions. An entry that cannot be read must not end the node there, unless no
+        replica has the entry.
+        """
+        try:
+            return work()
+        except DamagedEntryError as error:
+            self.broker.host.repair.found(error, self.clock())
+            raise AssertionError(f"{self.name} would end for {error}") from error
+
     def _damage_found(self, error: DamagedEntryError) -> None:
         self._disturb(f"finds {error}")
 
@@ -417,7 +427,7 @@ class SimulatedNode:
 
     def _turn(self) -> None:
         self._turning = False
-        more = self.broker.turn(self.clock())
+        more = self._mended(partial(self.broker.turn, self.clock()))
         if self.lost_disk and self.ready and self.broker.partitions.whole:
             self.world.note(f"{self.name} is rebuilt")
             self.broker.host.rebuilt()
@@ -459,11 +469,11 @@ class SimulatedNode:
     # -- calls of the transport (tests.simulation.network.Process) ------------------------------
 
     def message(self, peer: str, parts: list[bytes]) -> None:
-        self.broker.receive(peer, parts, self.clock())
+        self._mended(partial(self.broker.receive, peer, parts, self.clock()))
         self.after_message(self)
 
     def peer_up(self, peer: str) -> None:
-        self.broker.peer_up(peer, self.clock())
+        self._mended(partial(self.broker.peer_up, peer, self.clock()))
 
     def peer_down(self, peer: str) -> None:
         self._disturb(f"loses its connection to {peer}")
@@ -471,7 +481,7 @@ class SimulatedNode:
 
     def peer_gap(self, peer: str) -> None:
         self._disturb(f"sees a gap from {peer}")
-        self.broker.peer_gap(peer, self.clock())
+        self._mended(partial(self.broker.peer_gap, peer, self.clock()))
 
 
 def _unheard() -> None:
