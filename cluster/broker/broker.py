@@ -364,7 +364,7 @@ class Broker:
         owners, self._dirty_owners = self._dirty_owners, {}
         self.served_at = self._now
         for owner in owners.values():
-            self._groups.broken_off(partial(owner.serve, self._now))
+            self.host.repair.broken_off(partial(owner.serve, self._now), self._now)
             if owner.pending and owner.active and owner.partition not in self._grown_owners:
                 # Applied entries have added to the next entry since `_propose`: have another round propose
                 # it.

@@ -200,10 +200,12 @@ class Partitions(Observer):
                 owner.feeds.topics_changed()
 
     def views_changed(self, queue: QueueDefinition) -> None:
-        """The views over a queue changed: its owner has them as settings."""
-        owner = self.owners.get(queue.partition)
-        if owner is not None:
-            owner.configure(queue.id, settings_of(self._catalog.state, queue))
+        """The views over a queue changed: the owners of all its parts have them as settings."""
+        state = self._catalog.state
+        for part in state.owner_parts.of(queue) or (queue,):
+            owner = self.owners.get(part.partition)
+            if owner is not None:
+                owner.configure(part.id, settings_of(state, part))
 
     def policies_changed(self, vhost: str) -> None:
         """The policies of the virtual host changed: give owners the settings of its queues."""

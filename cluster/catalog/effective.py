@@ -58,5 +58,7 @@ def settings_of(state: CatalogState, queue: QueueDefinition) -> QueueSettings:
     if states_point(found):
         found = with_fitting_point(found, topic, queue.arguments, applied_to_queue(state, queue).definition)
     if X_OWNERS in arguments:
-        return settings_of_part(found.by(queue.semantics), max(1, len(state.owner_parts.lasting(queue))))
-    return with_views(found.by(queue.semantics), state.views.terms_over(queue.vhost, queue.name))
+        made = settings_of_part(found.by(queue.semantics), max(1, len(state.owner_parts.lasting(queue))))
+    else:
+        made = found.by(queue.semantics)
+    return with_views(made, state.views.terms_over(queue.vhost, name))

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from cluster.catalog.definitions import QueueDefinition
-from node.queue.placement_arguments import X_OWNERS
+from node.queue.placement_arguments import EACH_NODE, X_OWNERS
 from node.queue.view_terms import ViewTerms, view_terms
 from node.refusal import NotFoundError, PreconditionFailedError
 
@@ -56,16 +56,23 @@ class Views:
 
     # -- commands -------------------------------------------------------------------------------
 
-    def _put(self, vhost: str, view: dict[str, Any]) -> bool:
-        """Add or replace a view. Returns whether it is new.
+    def _put(self, vhost: str, view: dict[str, Any], parts: bool = False) -> bool:
+        """Add or replace a view. Returns whether it is new. `parts`: a queue with several owners takes it, as
+        all members have such views. Logs of earlier releases have commands that were refused.
 
-        Raises NotFoundError for the queue, and PreconditionFailedError where the queue has too many views.
+        Raises NotFoundError for the queue, and PreconditionFailedError where the queue takes no views, or has
+        too many.
         """
         made = _from_plain(view)
         queue = self._queue(vhost, made.queue)
-        if X_OWNERS in queue.arguments:
+        if X_OWNERS in queue.arguments and not parts:
             raise PreconditionFailedError(
                 f"queue '{made.queue}' in vhost '{vhost}' has several owners, and takes no views"
+            )
+        if queue.arguments.get(X_OWNERS) == EACH_NODE:
+            raise PreconditionFailedError(
+                f"queue '{made.queue}' in vhost '{vhost}' has a part for each node, and takes no views: "
+                "parts come and go, and the rows have a version for each part"
             )
         former = self._views.get((vhost, made.name))
         over = self._over.get((vhost, made.queue), {})

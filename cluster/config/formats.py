@@ -20,7 +20,7 @@ from node.message.streams import (
 )
 from node.queue.placement_arguments import EACH_NODE, X_DOMAIN, X_INITIAL_OWNER, X_OWNERS, X_REPLICATION
 
-FORMAT_LEVEL: Final = 42
+FORMAT_LEVEL: Final = 44
 """The highest level that this release reads. With level 1 nodes tell their levels, seal queues, put several
 commands into one entry of the catalog's log, and tell in requests for votes whether every majority has the
 candidate. Operations may have messages with routing keys of their own. With level 2 they may have messages
@@ -62,6 +62,7 @@ With level 39 the digests of entries are those of BLAKE3.
 With level 40 queues with several owners may have barriers.
 With level 41 the owners of one queue lend each other the messages that a filter takes.
 With level 42 owners of streams send their messages to queues over patterns with a recovery point.
+With level 44 there are views over queues with several owners.
 """
 
 METHODS_IN_RUNS: Final = 1
@@ -181,6 +182,11 @@ transactions that move them (`node.queue.transaction_operations.MOVES`).
 UNDONE: Final = 19
 """From this level on owners take references to messages from front ends, and partitions carry out those that
 name messages which the queue has (`node.queue.operations.Refer`).
+"""
+
+VIEWS_OF_PARTS: Final = 44
+"""From this level on the catalog has views over queues with several owners, and owners tell what is to be
+merged of the rows of their parts (`cluster.gateway.views_of_parts`).
 """
 
 VIEWS: Final = 21

@@ -112,7 +112,7 @@ class FrontEnd:
             context, self._placing, self._attaching, consumers, self._browsing, self._cancellations
         )
         self.backlogs, self._giving_back = self._attaching.backlogs, self._attached.giving_back
-        self.views: ViewPort = FrontEndViews(catalog.state, links, self.queue, formats.know_row_keys)
+        self.views: ViewPort = FrontEndViews(catalog.state, links, self._placing, self.queue, formats)
         gets = Gets(catalog.state, links, local, self._consumers, self._new_consumer)
         self._shared = shared = SharedQueues(self._placing, self._requests, gets, formats.lend_by_filter)
         self._deletions = QueueDeletions(catalog, formats, local, self.churn, self._requests.ask, shared)
@@ -352,6 +352,11 @@ class FrontEnd:
     def knows_views(self) -> bool:
         """Whether all members of the cluster have views."""
         return self._formats.know_views()
+
+    @property
+    def knows_views_of_parts(self) -> bool:
+        """Whether all members of the cluster have views over queues with several owners."""
+        return self._formats.know_views_of_parts()
 
     def get(self, queue: QueueRef, no_ack: bool, answer: TakeGot, filter: bytes = b"") -> None:
         self._browsing.streams.refuse(queue, "basic.get")

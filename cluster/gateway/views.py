@@ -1,20 +1,19 @@
-"""Reads the rows of a view from the owner of its queue, page by page."""
+"""Reads the rows of views from the owners of their queues, page by page."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from functools import partial
 
+from cluster.catalog.membership.formats import Formats
 from cluster.catalog.state import CatalogState
 from cluster.gateway.link import Links
-from cluster.gateway.refusals import refusal_of
-from cluster.peers.link_messages import NOTHING_TO_GET
-from node.refusal import NotFoundError, NotImplementedRefusal
+from cluster.gateway.queue_placing import QueuePlacing
+from cluster.gateway.view_pages import PagesRead, ViewReading
+from cluster.gateway.views_of_parts import PartsReading, PartWatches
+from node.refusal import NotFoundError, NotImplementedRefusal, Refusal
 from node.session.ports import QueueRef
-from node.session.view_port import UNKNOWN_VERSION, TakeRows, ViewRows, ViewVersion
-
-MOST_ROWS: Final = 100_000
-"""With so many rows a reading ends: all of them are in memory."""
+from node.session.view_port import TakeRows, ViewRows, ViewVersion
 
 
 class FrontEndViews:
@@ -24,13 +23,14 @@ class FrontEndViews:
         self,
         state: CatalogState,
         links: Links,
+        placing: QueuePlacing,
         queue: Callable[[str, str, int], QueueRef],
-        know_keys: Callable[[], bool],
+        formats: Formats,
     ) -> None:
-        """`queue` is `node.session.ports.BrokerPort.queue`. `know_keys`: whether all members tell keys of
-        rows.
-        """
-        self._state, self._links, self._queue, self._know_keys = state, links, queue, know_keys
+        """`queue` is `node.session.ports.BrokerPort.queue`."""
+        self._state, self._links, self._placing = state, links, placing
+        self._queue, self._formats = queue, formats
+        self._watches = PartWatches(links)
 
     def queue_of(self, vhost: str, view: str) -> str:
         """The queue under a view. Raises NotFoundError."""
@@ -52,52 +52,29 @@ class FrontEndViews:
     ) -> None:
         """See `node.session.view_port.ViewPort`. Raises NotImplementedRefusal as stated there."""
         queue = self._queue(vhost, self.queue_of(vhost, view), holder)
-        if keyed and not self._know_keys():
+        if keyed and not self._formats.know_row_keys():
             raise NotImplementedRefusal("upgrade all nodes first: one runs a release without links to views")
-        ViewReading(self._links, queue, view, answer, keyed=keyed).begin(known, wait_ms)
-
-
-class ViewReading:
-    """One reading of a view."""
-
-    def __init__(self, links: Links, queue: QueueRef, name: str, answer: TakeRows, *, keyed: bool) -> None:
-        self._links, self._queue, self._name, self._answer = links, queue, name, answer
-        self._keyed = [True] if keyed else []
-        """Owners of earlier releases know no such argument."""
-        self._rows = list[list[Any]]()
-        self._first: ViewVersion | None = None
-
-    def begin(self, known: ViewVersion, wait_ms: int) -> None:
-        """Read the rows, where they have the version `known` up to `wait_ms` milliseconds later."""
-        self._ask(0, known, wait_ms)
-
-    def _ask(self, behind: int, known: ViewVersion, wait_ms: int) -> None:
-        arguments = [*NOTHING_TO_GET, self._queue.id, self._name, behind, *known, wait_ms, *self._keyed]
-        self._links.request(self._links.to(self._queue.partition), "view", arguments, self._answered)
-
-    def _answered(self, value: Any, _: object) -> None:
-        refusal = refusal_of(self._queue, value)
-        if value is None:
-            refusal = NotFoundError(f"no view '{self._name}' over {self._queue}")
-        if refusal is not None:
-            self._answer(None, refusal)
+        parts = sorted(self._placing.parts(queue), key=lambda one: one.id)
+        defined = self._state.views.get(vhost, view)
+        if len(parts) > 1 and defined is not None:
+            reading = PartsReading(self._links, self._watches, parts, defined.terms(), answer, keyed=keyed)
+            reading.begin(known, wait_ms)
             return
-        term, number, behind, awaited, fields, rows, last = value
-        version = ViewVersion(term, number)
-        if self._first is not None and term != self._first.term:
-            # The rows of another owner have other numbers.
-            self._rows, self._first = [], None
-            self._ask(0, UNKNOWN_VERSION, 0)
-            return
-        if rows is None:
-            self._answer(ViewRows(version, behind, awaited, True, False, fields, [], unchanged=True), None)
-            return
-        self._first = self._first or version
-        self._rows += rows
-        if last and len(self._rows) < MOST_ROWS:
-            self._ask(last, UNKNOWN_VERSION, 0)
-            return
-        at_once, rows = version == self._first, self._rows
-        keys = [row[len(fields) :] for row in rows] if self._keyed else []
-        shown = [row[: len(fields)] for row in rows] if self._keyed else rows
-        self._answer(ViewRows(version, behind, awaited, at_once, bool(last), fields, shown, keys), None)
+        done = partial(_answer_of_one, answer, keyed)
+        ViewReading(self._links, queue, view, done, keyed=keyed).begin(known, wait_ms)
+
+
+def _answer_of_one(answer: TakeRows, keyed: bool, read: PagesRead | None, refusal: Refusal | None) -> None:
+    """The answer of the one owner of a queue."""
+    if read is None:
+        answer(None, refusal)
+        return
+    fields, rows = read.told, read.rows
+    if rows is None:
+        same = ViewRows(read.version, read.behind, read.awaited, True, False, fields, [], unchanged=True)
+        answer(same, None)
+        return
+    keys = [row[len(fields) :] for row in rows] if keyed else []
+    shown = [row[: len(fields)] for row in rows] if keyed else rows
+    found = ViewRows(read.version, read.behind, read.awaited, read.at_once, read.cut, fields, shown, keys)
+    answer(found, None)

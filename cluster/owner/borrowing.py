@@ -27,7 +27,7 @@ from node.queue.part_barriers import released_through
 from node.queue.queue import QueueState
 from node.queue.transfers import Transfer
 from node.ranges.range_map import Span
-from node.ranges.range_set import Range
+from node.ranges.range_set import Range, count_of
 
 TOLD: Final = (Aspect.EXPIRY, Aspect.CANCELS)
 """The annotations that go with a message: the others are decided anew, or belong to queues that lend nothing.
@@ -56,6 +56,18 @@ def is_loan_of(state: QueueState, transfer: Transfer) -> bool:
 def loan_contents(owner: OwnerState, transfer: Transfer) -> bytes:
     """The operation batch of a transfer that is a loan."""
     return b"".join(part for one in transfer.ranges for part in _lent(owner, transfer, *one))
+
+
+def lent_by(owner: OwnerState, number: int) -> int:
+    """The messages of a queue that are lent, or about to be, and are not known to have arrived."""
+    leaving, state = owner.dead_messages.leaving.get(number), owner.machine.queues.get(number)
+    if leaving is None or state is None:
+        return 0
+    deaths = state.annotations.get(Aspect.DEATH)
+    ranges = [part for one in leaving.ranges() for part in state.alive.intersection(*one)]
+    dead = () if deaths is None else deaths.spans_of(ranges)
+    others = [span[:2] for span in dead if decode_death(span[2])[0] is not Reason.LENT]
+    return count_of(ranges) - count_of(others)
 
 
 def _lent(owner: OwnerState, transfer: Transfer, first: int, last: int) -> Iterator[Buffer]:

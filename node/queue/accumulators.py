@@ -36,6 +36,14 @@ class Accumulator:
     def result(self) -> Any:
         """The aggregate; None for unknown."""
 
+    @abstractmethod
+    def share(self) -> Any:
+        """What `merge` needs of this aggregate, as plain values."""
+
+    @abstractmethod
+    def merge(self, share: Any) -> None:
+        """Add the values of another aggregate over other messages, by its `share`."""
+
 
 class Count(Accumulator):
     """The number of known values."""
@@ -51,6 +59,12 @@ class Count(Accumulator):
 
     def result(self) -> Any:
         return self._count
+
+    def share(self) -> Any:
+        return self._count
+
+    def merge(self, share: Any) -> None:
+        self._count += share
 
 
 class Total(Accumulator):
@@ -94,6 +108,25 @@ class Total(Accumulator):
             return self._longs
         total = (self._longs << _SCALE) + self._scaled
         return _quotient(total, (self._count if self._average else 1) << _SCALE)
+
+    def share(self) -> Any:
+        numbers = (self._count, self._doubles, self._infinite, self._negative, self._undefined)
+        return [*numbers, _octets_of(self._longs), _octets_of(self._scaled)]
+
+    def merge(self, share: Any) -> None:
+        count, doubles, infinite, negative, undefined, longs, scaled_sum = share
+        self._count += count
+        self._doubles += doubles
+        self._infinite += infinite
+        self._negative += negative
+        self._undefined += undefined
+        self._longs += int.from_bytes(longs, "big", signed=True)
+        self._scaled += int.from_bytes(scaled_sum, "big", signed=True)
+
+
+def _octets_of(number: int) -> bytes:
+    """A whole number of any size."""
+    return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
 
 
 def scaled(value: float) -> int:
@@ -163,6 +196,13 @@ class Extreme(Accumulator):
                 return value[1]
             heappop(heap)
         return None
+
+    def share(self) -> Any:
+        return self.result()
+
+    def merge(self, share: Any) -> None:
+        if share is not None:
+            self.add((int(isinstance(share, str)), share))
 
 
 def accumulator_of(aggregate: Aggregate) -> Accumulator:

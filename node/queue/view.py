@@ -284,9 +284,10 @@ class View:
             del self._groups[group.values], self._by_number[group.id]
             self._ids.remove(group.id, group.id)
 
-    def page(self, behind: int, *, keyed: bool = False) -> ViewPage:
+    def page(self, behind: int, *, keyed: bool = False, shares: bool = False) -> ViewPage:
         """The rows of the groups behind one, by its number, in the order in which the groups began. `keyed`:
-        with the values of each group behind its row.
+        with the values of each group behind its row. `shares`: the rows are for `MergedRows`, and have the
+        values of each group, and what is to be merged of its aggregates.
         """
         rows, characters, last = list[list[Any]](), 0, 0
         for number in _each(self._ids.behind(behind)):
@@ -294,11 +295,19 @@ class View:
                 return ViewPage(rows, last)
             group, last = self._by_number[number], number
             key = [shown_grouping(value) for value in group.values]
-            values = key + [accumulator.result() for accumulator in group.accumulators]
-            row = [values[place] for _, place in self.terms.fields] + (key if keyed else [])
+            if shares:
+                row = key + [accumulator.share() for accumulator in group.accumulators]
+            else:
+                row = fields_of_row(self.terms, key, group.accumulators) + (key if keyed else [])
             characters += sum([len(value) for value in row if isinstance(value, str)])
             rows.append(row)
         return ViewPage(rows, 0)
+
+
+def fields_of_row(terms: ViewTerms, key: list[Any], accumulators: Iterable[Accumulator]) -> list[Any]:
+    """The values of a view's fields, by the values of a group and the aggregates over it."""
+    values = key + [accumulator.result() for accumulator in accumulators]
+    return [values[place] for _, place in terms.fields]
 
 
 def _each(ranges: Iterator[Range]) -> Iterator[int]:

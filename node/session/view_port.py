@@ -12,13 +12,43 @@ LONGEST_WAIT_S: Final = 20
 
 
 class ViewVersion(NamedTuple):
-    """The version of a view's rows, which its owner counts in its term."""
+    """The version of a view's rows, which its owner counts in its term.
+
+    Where the queue has several owners, `parts` has the terms and numbers of all of them in turns, in the
+    order of the parts, and `term` and `number` are the sums. Terms grow, and numbers in a term: so the sums
+    are the same for equal parts alone, and later versions are greater.
+    """
 
     term: int = 0
     number: int = 0
+    parts: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.term}.{self.number}"
+        return "-".join(f"{term}.{number}" for term, number in self.of_parts)
+
+    @property
+    def of_parts(self) -> list[tuple[int, int]]:
+        """The version of each part; of a queue with one owner the version itself."""
+        numbers = self.parts or (self.term, self.number)
+        return list(zip(numbers[::2], numbers[1::2], strict=True))
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The version as numbers, the inverse of `version_of`."""
+        return (self.term, self.number, *self.parts)
+
+
+def version_of(numbers: Sequence[int]) -> ViewVersion:
+    """The version with these `ViewVersion.numbers`."""
+    return ViewVersion(numbers[0], numbers[1], tuple(numbers[2:]))
+
+
+def version_of_parts(parts: Sequence[tuple[int, int]]) -> ViewVersion:
+    """The version with the terms and numbers of these parts; of one part: of a queue with one owner."""
+    if len(parts) == 1:
+        return ViewVersion(*parts[0])
+    numbers = tuple([number for part in parts for number in part])
+    return ViewVersion(sum(numbers[::2]), sum(numbers[1::2]), numbers)
 
 
 UNKNOWN_VERSION: Final = ViewVersion()
@@ -86,13 +116,14 @@ def followed(after: str, wait: str) -> tuple[ViewVersion, int]:
     """
     if not after:
         return UNKNOWN_VERSION, 0
-    term, number = [int(part) for part in after.split(".")]
+    parts = [(int(term), int(number)) for term, number in (part.split(".") for part in after.split("-"))]
     wait_s = float(wait or "0")
     if not 0 <= wait_s <= LONGEST_WAIT_S:
         raise ValueError(f"wait is not from 0 to {LONGEST_WAIT_S} seconds")
-    if not (0 <= term < _MOST and 0 <= number < _MOST):
+    if len(parts) > _MOST_PARTS or not all(0 <= number < _MOST for part in parts for number in part):
         raise ValueError("after is no version")
-    return ViewVersion(term, number), round(wait_s * 1000)
+    return version_of_parts(parts), round(wait_s * 1000)
 
 
 _MOST: Final = 1 << 63
+_MOST_PARTS: Final = 16

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.cluster.test_leases import reset
 from tests.inside import state_of
 from tests.site import Site
@@ -28,7 +26,6 @@ def owns(site: Site, name: str, queue: str) -> bool:
     return partition in broker.owners and broker.owners[partition].active
 
 
-@pytest.mark.requirement("D14")
 def test_dead_letters_that_cannot_be_read_are_sent_by_another_owner() -> None:
     site = Site("n1", "n2", "n3")
     client, grave = site.client("n1"), site.client("n2")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from cluster.catalog.views import MOST_OVER_QUEUE
-from cluster.gateway.views import UNKNOWN_VERSION, ViewRows, ViewVersion
 from node.refusal import NotFoundError, PreconditionFailedError, Refusal
+from node.session.view_port import UNKNOWN_VERSION, ViewRows, ViewVersion
 from node.wire.amqp10.management import MANAGEMENT_ADDRESS
 from tests.cluster.kept_links import owner, site
 from tests.cluster.kinds import KINDS, declare

@@ -17,6 +17,7 @@ from cluster.admin.api.responses import CREATED, DONE, Rows, Status
 from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 from cluster.catalog.views import ViewDefinition
+from node.queue.placement_arguments import X_OWNERS
 from node.queue.view_terms import ViewError
 from node.session.commands import ReadView, ViewRead
 from node.session.view_port import followed
@@ -120,7 +121,14 @@ async def set_view(services: Services, vhost: str, view: ViewDefinition) -> bool
         raise bad_request(f"queue '{view.queue}' in vhost '{vhost}' is exclusive, and has no views")
     if not services.front_end.knows_views:
         raise bad_request("upgrade all nodes first: one runs a release without views")
-    return bool(await _submit(services, "put_view", {"vhost": vhost, "view": _said(view)}))
+    arguments: dict[str, Any] = {"vhost": vhost, "view": _said(view)}
+    if X_OWNERS in queue.arguments:
+        if not services.front_end.knows_views_of_parts:
+            raise bad_request(
+                "upgrade all nodes first: one runs a release without views over queues with several owners"
+            )
+        arguments["parts"] = True
+    return bool(await _submit(services, "put_view", arguments))
 
 
 @endpoints.on("DELETE", "/views/{vhost}/{name}", Audience.MANAGEMENT)

@@ -48,6 +48,7 @@ from cluster.config.formats import (
     TAKES_IN_LOGS,
     UNDONE,
     VIEWS,
+    VIEWS_OF_PARTS,
 )
 
 
@@ -170,6 +171,10 @@ class Formats:
     def know_views(self) -> bool:
         """Whether all members have views in the catalog, and over the queues that they own."""
         return self.everywhere >= VIEWS
+
+    def know_views_of_parts(self) -> bool:
+        """Whether all members have views over queues with several owners."""
+        return self.everywhere >= VIEWS_OF_PARTS
 
     def know_row_keys(self) -> bool:
         """Whether all members tell the keys of the rows of views."""

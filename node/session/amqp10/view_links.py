@@ -16,7 +16,7 @@ from node.session.amqp10.refusals import refusal_error
 from node.session.command_limits import CommandLimitError, check_command
 from node.session.commands import ReadView, Result, ViewRead
 from node.session.core import MachineSession, SessionCore
-from node.session.view_port import ViewRows, ViewVersion
+from node.session.view_port import ViewRows, version_of
 from node.wire.amqp10 import effects
 from node.wire.amqp10.connection import Connection
 from node.wire.amqp10.definitions import AmqpCondition, Error, LinkCondition
@@ -52,11 +52,11 @@ class ViewLinks:
         self,
         link: OutgoingLink,
         rows: FollowedRows,
-        version: tuple[int, int],
+        version: tuple[int, ...],
         wait_ms: int,
         answer: Callable[[Result | Refusal], None],
     ) -> None:
-        command = ReadView(rows.view, ViewVersion(*version), wait_ms, keyed=True)
+        command = ReadView(rows.view, version_of(version), wait_ms, keyed=True)
         try:
             check_command(command)
         except CommandLimitError as error:
@@ -106,8 +106,7 @@ def rows_read(found: ViewRows) -> RowsRead:
     if not found.unchanged:
         texts = (to_json(dict(zip(found.fields, row, strict=True))).encode() for row in found.rows)
         rows = dict(zip(map(to_json, found.keys), texts, strict=True))
-    version = (found.version.term, found.version.number)
-    return RowsRead(version, rows, found.behind, found.complete, found.at_once)
+    return RowsRead(found.version.numbers, rows, found.behind, found.complete, found.at_once)
 
 
 def _ended(refusal: Refusal) -> Error:

@@ -100,7 +100,7 @@ class ReadRows:
 
     link: OutgoingLink
     rows: FollowedRows
-    version: tuple[int, int]
+    version: tuple[int, ...]
     wait_ms: int
 
 

@@ -27,7 +27,7 @@ VIEW_BEHIND: Final = Symbol("x-opt-view-behind")
 VIEW_COMPLETE: Final = Symbol("x-opt-view-complete")
 """Whether the view's rows lacked nothing."""
 
-NO_VERSION: Final = (0, 0)
+NO_VERSION: Final[tuple[int, ...]] = (0, 0)
 """No rows have this version."""
 
 WAIT_MS: Final = 20_000
@@ -52,11 +52,12 @@ _GONE: Final = b"null"
 class RowsRead(NamedTuple):
     """The rows of a view, by their keys; None where they are those of the version that was asked about.
 
-    `version` is the owner's term, and the number of the version in it. The rows lack `behind` messages;
+    `version` is the owner's term, and the number of the version in it; where the queue has several owners the
+    sums of theirs, and then those of each. The rows lack `behind` messages;
     `complete`: they lack nothing. `at_once`: all rows are of one moment.
     """
 
-    version: tuple[int, int]
+    version: tuple[int, ...]
     rows: Mapping[str, bytes] | None
     behind: int
     complete: bool

@@ -13,7 +13,7 @@ from node.queue.dispatch import QueueOwner
 from node.queue.view import View
 from node.refusal import Refusal
 from node.session.amqp10.view_links import rows_read
-from node.session.view_port import ViewRows, ViewVersion
+from node.session.view_port import ViewRows, version_of
 from node.wire.amqp091 import methods as m
 from node.wire.amqp10.followed_rows import NO_VERSION, FollowedRows
 from tests.inside import state_of
@@ -104,7 +104,7 @@ class Summing:
         def answered(rows: ViewRows | None, refusal: Refusal | None) -> None:
             answer.give(None if refusal is not None else rows)
 
-        known = ViewVersion(*self._followed.version)
+        known = version_of(self._followed.version)
 
         def ask() -> None:
             try:
