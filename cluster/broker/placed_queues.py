@@ -13,9 +13,15 @@ from cluster.catalog.placement import QUORUM
 from cluster.config.formats import SEALED_QUEUES
 from cluster.gateway.context import GatewayContext
 from cluster.gateway.local_queues import LocalQueues
+from cluster.gateway.queue_declarations import reachable
+from cluster.gateway.views import FrontEndViews
 from cluster.owner.context import FedQueue, PastNews, RecoveryPoints, Unused
+from node.message.streams import FROM_NEXT, X_VIEW
 from node.queue.features.registry import rules_of
 from node.queue.settings import QueueSettings
+from node.refusal import NotFoundError, locked
+from node.session.ports import QueueRef
+from node.session.view_port import TakeRows, ViewVersion
 
 
 class PlacedQueues:
@@ -31,7 +37,8 @@ class PlacedQueues:
         """`past_changed`: see `RecoveryPoints`."""
         self._catalog, self._formats = gateway.replica, gateway.formats
         self._local, self._partitions = local, partitions
-        self.parts = PlacedParts(self._catalog)
+        self.parts, self._links = PlacedParts(self._catalog), gateway.links
+        self._views = FrontEndViews(self._catalog.state, gateway.links, self._queue, self._formats)
         self.recovery_points = RecoveryPoints(self._formats.know_changed_points, past_changed)
 
     def settings(self, queue: int) -> QueueSettings | None:
@@ -65,10 +72,11 @@ class PlacedQueues:
         if found is None:
             return []
         queues = [state.queues[found.vhost, name] for name in state.topics.fed(found.vhost, found.name)]
+        default = FROM_NEXT if X_VIEW in found.arguments else None
         return [
             FedQueue(queue.id, queue.partition, point, stream > queue.id)
             for queue in sorted(queues, key=lambda one: one.id)
-            if (point := rules_of(settings_of(state, queue)).described.recovery_point) is not None
+            if (point := rules_of(settings_of(state, queue)).described.recovery_point or default) is not None
         ]
 
     def topics_of(self, queue: int) -> list[int]:
@@ -87,6 +95,22 @@ class PlacedQueues:
         found = state.queues_by_id.get(queue)
         topic = None if found is None else state.topics.under(found.vhost, found.name)
         return None if topic is None else topic.id
+
+    def read_view(self, stream: int, view: str, known: ViewVersion, wait_ms: int, answer: TakeRows) -> None:
+        """Read the rows of the view that feeds a stream. Raises NotFoundError, ResourceLockedError for a view
+        over an exclusive queue, and HomeNodeDownError.
+        """
+        found = self._catalog.state.queues_by_id.get(stream)
+        if found is None:
+            raise NotFoundError(f"no stream {stream}")
+        self._views.read(found.vhost, view, 0, known, wait_ms, answer, keyed=True)
+
+    def _queue(self, vhost: str, name: str, _holder: int) -> QueueRef:
+        """The queue under a view."""
+        found = self._catalog.state.queue(vhost, name)
+        if found.exclusive:
+            raise locked(vhost, name)
+        return reachable(self._links, QueueRef(found.name, found.partition, found.id, vhost))
 
     def declared(self, queue: int) -> bool:
         """Whether this node's catalog has got the declaration of a queue."""

@@ -18,7 +18,7 @@ from cluster.catalog.owner_parts import check_whole
 from cluster.catalog.redeclaration import check_redeclared, check_stated
 from cluster.catalog.renaming import NamedQueues, give_name, renamed
 from cluster.catalog.topics import Topics
-from node.message.streams import X_HISTORY, history_name
+from node.message.streams import X_HISTORY, X_VIEW, history_name
 from node.queue.operations import Semantics
 from node.refusal import NotFoundError, PreconditionFailedError, Refusal, locked
 
@@ -118,6 +118,11 @@ class Batches:
                 raise PreconditionFailedError(f"cannot create queue '{name}' in vhost '{vhost}': it is there")
             check_redeclared(there, step, self._partition(draft, there))
             return
+        if X_VIEW in arguments:
+            raise PreconditionFailedError(
+                f"cannot create queue '{name}' in vhost '{vhost}' in a batch: {X_VIEW} names a view, which "
+                "the batch may change; declare the stream by itself"
+            )
         self._catalog.parts.check_declared(vhost, name, arguments, draft)
         topic = Topics(draft.get).asked(vhost, name, arguments)
         history = history_of(vhost, name, arguments) if topic is None and X_HISTORY in arguments else None

@@ -102,7 +102,7 @@ class CatalogState:
         self._observer, self.default_queue_type = observer, default_queue_type
         """The type of durable queues whose virtual host has no other default; the same on all nodes."""
         self.policies = Policies(self._policies_changed, self.vhost)
-        self.views = Views(self.queue, observer.views_changed)
+        self.views = Views(self.queue, observer.views_changed, self.topics)
         self._commands: dict[str, Callable[..., Any]] = {
             "start_node": self._start_node,
             "forget_member": self._forget_member,
@@ -321,14 +321,13 @@ class CatalogState:
             self.check_redeclared(existing, fields)
             return _declared(existing, created=False)
         self.parts.check_declared(vhost, name, fields["arguments"], self.queues)
+        self.views.check_feeds(vhost, name, fields["arguments"])
         topic, arguments = self.topics.asked(vhost, name, fields["arguments"]), fields["arguments"]
         history = None if topic or X_HISTORY not in arguments else history_of(vhost, name, arguments)
         self.check_queue_limit(vhost, name, len(parts) if history is None else 1)
         terms = SharingTerms(size, share, apart, domain, frozenset(elsewhere))
-        if topic is None:
-            partition = self._place(tuple(replicas), transient, fields["front_end"], terms)
-        else:
-            partition = self.partitions[topic.partition]
+        shared = None if topic is None else self.partitions[topic.partition]
+        partition = shared or self._place(tuple(replicas), transient, fields["front_end"], terms)
         # All parts have their places before the first is added.
         places = [partition.id]
         for there, owned in parts:

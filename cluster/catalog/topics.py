@@ -21,6 +21,7 @@ from node.message.streams import (
     X_HISTORY,
     X_RECOVERY_POINT,
     X_UNDERLYING_TOPIC,
+    X_VIEW,
     history_name,
 )
 from node.message.topic_patterns import TopicPattern, TopicPatternError
@@ -50,8 +51,12 @@ class Topics:
         """The topic to which the publishes to each queue over topics go; mostly there is no such queue."""
         self._fed: dict[_Name, set[str]] = {}
         """The names of the queues over each topic to which no route leads: its owner feeds them."""
-        self._partitions_fed: dict[_Name, int] = {}
-        """The partition of each queue over a pattern with a recovery point."""
+        self._partitions: dict[_Name, int] = {}
+        """The partition of each queue over a pattern."""
+        self._with_past: set[_Name] = set()
+        """The queues over a pattern with a recovery point."""
+        self._of_views: dict[_Name, set[str]] = {}
+        """The streams that each view feeds: no route leads to these."""
         self._streams: dict[str, dict[str, int]] = {}
         """The streams of each virtual host by their names, with their partitions."""
         self._patterns: dict[str, dict[str, TopicPattern]] = {}
@@ -62,6 +67,9 @@ class Topics:
         vhost, name = queue.vhost, queue.name
         if queue.stream:
             self._streams.setdefault(vhost, {})[name] = queue.partition
+            view = queue.arguments.get(X_VIEW)
+            if isinstance(view, str):
+                self._of_views.setdefault((vhost, view), set()).add(name)
             for over, pattern in self._patterns.get(vhost, {}).items():
                 if pattern.matches(name):
                     self._put(vhost, name, over)
@@ -76,8 +84,9 @@ class Topics:
             return
         self.below[vhost, name] = target
         pattern = self._patterns.setdefault(vhost, {})[name] = TopicPattern(topic)
+        self._partitions[vhost, name] = queue.partition
         if has_past(arguments):
-            self._partitions_fed[vhost, name] = queue.partition
+            self._with_past.add((vhost, name))
         for stream in self._streams_of(vhost, pattern):
             self._put(vhost, stream, name)
 
@@ -89,17 +98,24 @@ class Topics:
             self._streams[vhost].pop(name, None)
             for over in (self.over(vhost, name) | self.fed(vhost, name)) & patterns.keys():
                 self._take(vhost, name, over)
+            view = queue.arguments.get(X_VIEW)
+            of_view = self._of_views.get((vhost, view), set()) if isinstance(view, str) else set()
+            of_view.discard(name)
+            if isinstance(view, str) and not of_view:
+                self._of_views.pop((vhost, view), None)
         topic = self.below.pop((vhost, name), None)
         if topic is None:
             return
         pattern = patterns.pop(name, None)
         for one in [topic] if pattern is None else list(self._streams_of(vhost, pattern)):
             self._take(vhost, one, name)
-        self._partitions_fed.pop((vhost, name), None)
+        self._partitions.pop((vhost, name), None)
+        self._with_past.discard((vhost, name))
 
     def _put(self, vhost: str, topic: str, over: str) -> None:
-        own = self._partitions_fed.get((vhost, over))
-        fed = own is not None and own != self._streams[vhost][topic]
+        own, stream = self._partitions.get((vhost, over)), self.find(vhost, topic)
+        by_owner = (vhost, over) in self._with_past or (stream is not None and X_VIEW in stream.arguments)
+        fed = by_owner and own is not None and own != self._streams[vhost][topic]
         (self._fed if fed else self._over).setdefault((vhost, topic), set()).add(over)
 
     def _take(self, vhost: str, topic: str, over: str) -> None:
@@ -114,8 +130,10 @@ class Topics:
 
     def restore(self, queues: Iterable[QueueDefinition]) -> None:
         """These are all queues."""
-        for known in (self._over, self._fed, self._partitions_fed, self.below, self._streams, self._patterns):
+        for known in (self._over, self._fed, self._partitions, self.below, self._streams, self._patterns):
             known.clear()
+        self._with_past.clear()
+        self._of_views.clear()
         for queue in queues:
             self.add(queue)
 
@@ -141,8 +159,22 @@ class Topics:
 
     @property
     def feeding(self) -> bool:
-        """Whether a queue over a pattern has a recovery point."""
-        return bool(self._partitions_fed)
+        """Whether owners may have to send the messages of streams to queues over patterns."""
+        return bool(self._with_past or self._of_views)
+
+    def of_view(self, vhost: str, view: str) -> Set[str]:
+        """The names of the streams that a view feeds."""
+        return self._of_views.get((vhost, view), set())
+
+    def streams_under(self, vhost: str, queue: str, others: Iterable[str] = ()) -> set[str]:
+        """The names of the streams under a queue, and of those among `others`, which may not be there, that
+        its pattern takes.
+        """
+        pattern = self._patterns.get(vhost, {}).get(queue)
+        if pattern is not None:
+            return {*self._streams_of(vhost, pattern), *filter(pattern.matches, others)}
+        topic = self.below.get((vhost, queue))
+        return set() if topic is None else {topic}
 
     def taken_by(self, vhost: str, queue: str) -> list[str]:
         """The names of the streams under a queue over a pattern."""

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from cluster.catalog.definitions import QueueDefinition
+from cluster.catalog.fed_streams import check_declared, check_view
+from cluster.catalog.topics import Topics
 from node.queue.placement_arguments import EACH_NODE, X_OWNERS
 from node.queue.view_terms import ViewTerms, view_terms
 from node.refusal import NotFoundError, PreconditionFailedError
@@ -39,16 +41,19 @@ class Views:
     """The views of all virtual hosts, a part of the catalog's state."""
 
     def __init__(
-        self, queue: Callable[[str, str], QueueDefinition], changed: Callable[[QueueDefinition], None]
+        self,
+        queue: Callable[[str, str], QueueDefinition],
+        changed: Callable[[QueueDefinition], None],
+        topics: Topics,
     ) -> None:
         """`queue` finds a queue, or raises NotFoundError. `changed` is called with each queue whose views
-        have changed.
+        have changed. `topics` knows the streams that views feed.
         """
         self.commands: dict[str, Callable[..., Any]] = {
             "put_view": self._put,
             "delete_view": self._delete,
         }
-        self._queue = queue
+        self._queue, self._topics = queue, topics
         self._changed = changed
         self._views: dict[tuple[str, str], ViewDefinition] = {}
         self._over: dict[tuple[str, str], dict[str, ViewDefinition]] = {}
@@ -61,7 +66,7 @@ class Views:
         all members have such views. Logs of earlier releases have commands that were refused.
 
         Raises NotFoundError for the queue, and PreconditionFailedError where the queue takes no views, or has
-        too many.
+        too many, or the view would change by what it tells a stream.
         """
         made = _from_plain(view)
         queue = self._queue(vhost, made.queue)
@@ -74,6 +79,7 @@ class Views:
                 f"queue '{made.queue}' in vhost '{vhost}' has a part for each node, and takes no views: "
                 "parts come and go, and the rows have a version for each part"
             )
+        check_view(self._topics, self._queue_under, vhost, made.name, made.queue)
         former = self._views.get((vhost, made.name))
         over = self._over.get((vhost, made.queue), {})
         if made.name not in over and len(over) >= MOST_OVER_QUEUE:
@@ -112,6 +118,14 @@ class Views:
             self._add(vhost, replace(view, queue=new))
 
     # -- look-ups -------------------------------------------------------------------------------
+
+    def check_feeds(self, vhost: str, stream: str, arguments: Mapping[str, Any]) -> None:
+        """Raises PreconditionFailedError for a new stream that no view can feed as the arguments ask."""
+        check_declared(self._topics, self._queue_under, vhost, stream, arguments)
+
+    def _queue_under(self, vhost: str, name: str) -> str | None:
+        found = self._views.get((vhost, name))
+        return None if found is None else found.queue
 
     def get(self, vhost: str, name: str) -> ViewDefinition | None:
         return self._views.get((vhost, name))

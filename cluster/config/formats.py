@@ -17,6 +17,7 @@ from node.message.streams import (
     X_RECOVERY_POINT,
     X_SUBSCRIPTION,
     X_UNDERLYING_TOPIC,
+    X_VIEW,
 )
 from node.queue.placement_arguments import EACH_NODE, X_DOMAIN, X_INITIAL_OWNER, X_OWNERS, X_REPLICATION
 
@@ -62,6 +63,7 @@ With level 39 the digests of entries are those of BLAKE3.
 With level 40 queues with several owners may have barriers.
 With level 41 the owners of one queue lend each other the messages that a filter takes.
 With level 42 owners of streams send their messages to queues over patterns with a recovery point.
+With level 43 views feed streams.
 With level 44 there are views over queues with several owners.
 """
 
@@ -155,6 +157,7 @@ ARGUMENT_LEVELS: Final[Mapping[str, int]] = {
     "x-key": 20,
     "x-message-ttl of a stream": 20,
     X_SUBSCRIPTION: 20,
+    X_VIEW: 43,
     X_DOMAIN: DOMAINS,
     X_INITIAL_OWNER: DOMAINS,
     X_REPLICATION: DOMAINS,

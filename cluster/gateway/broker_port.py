@@ -112,7 +112,7 @@ class FrontEnd:
             context, self._placing, self._attaching, consumers, self._browsing, self._cancellations
         )
         self.backlogs, self._giving_back = self._attaching.backlogs, self._attached.giving_back
-        self.views: ViewPort = FrontEndViews(catalog.state, links, self._placing, self.queue, formats)
+        self.views: ViewPort = FrontEndViews(catalog.state, links, self.queue, formats)
         gets = Gets(catalog.state, links, local, self._consumers, self._new_consumer)
         self._shared = shared = SharedQueues(self._placing, self._requests, gets, formats.lend_by_filter)
         self._deletions = QueueDeletions(catalog, formats, local, self.churn, self._requests.ask, shared)

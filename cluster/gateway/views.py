@@ -8,7 +8,6 @@ from functools import partial
 from cluster.catalog.membership.formats import Formats
 from cluster.catalog.state import CatalogState
 from cluster.gateway.link import Links
-from cluster.gateway.queue_placing import QueuePlacing
 from cluster.gateway.view_pages import PagesRead, ViewReading
 from cluster.gateway.views_of_parts import PartsReading, PartWatches
 from node.refusal import NotFoundError, NotImplementedRefusal, Refusal
@@ -23,12 +22,11 @@ class FrontEndViews:
         self,
         state: CatalogState,
         links: Links,
-        placing: QueuePlacing,
         queue: Callable[[str, str, int], QueueRef],
         formats: Formats,
     ) -> None:
         """`queue` is `node.session.ports.BrokerPort.queue`."""
-        self._state, self._links, self._placing = state, links, placing
+        self._state, self._links = state, links
         self._queue, self._formats = queue, formats
         self._watches = PartWatches(links)
 
@@ -54,7 +52,7 @@ class FrontEndViews:
         queue = self._queue(vhost, self.queue_of(vhost, view), holder)
         if keyed and not self._formats.know_row_keys():
             raise NotImplementedRefusal("upgrade all nodes first: one runs a release without links to views")
-        parts = sorted(self._placing.parts(queue), key=lambda one: one.id)
+        parts = self._parts(queue)
         defined = self._state.views.get(vhost, view)
         if len(parts) > 1 and defined is not None:
             reading = PartsReading(self._links, self._watches, parts, defined.terms(), answer, keyed=keyed)
@@ -62,6 +60,13 @@ class FrontEndViews:
             return
         done = partial(_answer_of_one, answer, keyed)
         ViewReading(self._links, queue, view, done, keyed=keyed).begin(known, wait_ms)
+
+    def _parts(self, queue: QueueRef) -> list[QueueRef]:
+        """The parts of a queue with several owners, in the order of their numbers; none of another queue."""
+        defined = self._state.queues_by_id.get(queue.id)
+        found = [] if defined is None else self._state.owner_parts.of(defined)
+        ordered = sorted(found, key=lambda one: one.id)
+        return [QueueRef(queue.name, one.partition, one.id, queue.vhost) for one in ordered]
 
 
 def _answer_of_one(answer: TakeRows, keyed: bool, read: PagesRead | None, refusal: Refusal | None) -> None:

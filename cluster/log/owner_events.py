@@ -61,4 +61,21 @@ OWNER_EVENTS: Final = (
         "The partition of the queue cannot be reached, or takes messages more slowly than the stream does.",
         "Raise the retention of the stream, or find out why the partition of the queue is behind.",
     ),
+    Event(
+        "Q216",
+        "stream_not_fed",
+        "A stream with `x-view` gets no changes of its view. `cause` is `no_view`: there is no view of the "
+        "name, or no queue under it; or `too_many_rows`: the view has more than 100,000 rows. The stream "
+        "keeps its messages, and its owner looks for the view again.",
+        "The view is deleted, or the queue under it, or its rows have become too many.",
+        "Define the view again, or delete the stream. For fewer rows group by less, or give the view a "
+        "filter.",
+    ),
+    Event(
+        "Q217",
+        "stream_fed",
+        "A stream with `x-view` gets the changes of its view again, and first those of the time before.",
+        "The view is there again, or has fewer rows.",
+        NO_REMEDY,
+    ),
 )

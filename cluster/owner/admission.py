@@ -100,6 +100,10 @@ def refusals(owner: OwnerState, incoming: Incoming, queues: Sequence[int]) -> di
             parts = rule.refuse(queue.delivery, share, upcoming, incoming, repeats)
             if parts:
                 found.setdefault(number, []).extend(parts)
+    for number in [number for number in found if owner.described(number).view]:
+        # The queues over the stream have its messages, and no others.
+        over = owner.queues_over(number)
+        found.update((other, [(0, incoming.run.count - 1)]) for other in queues if other in over)
     return found
 
 

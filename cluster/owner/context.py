@@ -15,6 +15,7 @@ from node.message.streams import StreamOffset
 from node.queue.settings import QueueSettings
 from node.queue.transfers import Transfer
 from node.ranges.cold import ColdSpace
+from node.session.view_port import TakeRows, ViewVersion
 
 
 class Unused(Enum):
@@ -157,8 +158,29 @@ class PassedFeed(NamedTuple):
     oldest: int
 
 
-PastNews = ChangedPast | PassedFeed
-"""News of an owner about the past of a queue."""
+class Feeding(Enum):
+    """Whether a stream has the rows of its view."""
+
+    FED = 1
+    """The stream has the rows again."""
+
+    NO_VIEW = 2
+    """There is no such view, or no queue under it."""
+
+    TOO_MANY_ROWS = 3
+    """The view has more rows than a stream tells."""
+
+
+class FedByView(NamedTuple):
+    """A stream has stopped telling the rows of its view, or goes on."""
+
+    stream: int
+    view: str
+    feeding: Feeding
+
+
+PastNews = ChangedPast | PassedFeed | FedByView
+"""News of an owner about the past of a queue, or about a stream that a view feeds."""
 
 
 class RecoveryPoints:
@@ -294,6 +316,11 @@ class OwnedQueues(Protocol):
 
     def fed(self, stream: int) -> Sequence[FedQueue]:
         """The queues of other partitions which the owner of the stream feeds."""
+
+    def read_view(self, stream: int, view: str, known: ViewVersion, wait_ms: int, answer: TakeRows) -> None:
+        """Read the rows of the view that feeds a stream, with their keys: see
+        `node.session.view_port.ViewPort`. Raises Refusal where there is no such view.
+        """
 
     def declared(self, queue: int) -> bool:
         """Whether this node's catalog has got the declaration of a queue. Clients have deleted a declared

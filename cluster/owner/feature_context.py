@@ -13,15 +13,18 @@ from node.message.run import Run
 from node.queue.consumers import Consumer
 from node.ranges.range_set import Range
 
+Act = Callable[[int], None]
+"""Does something for a queue, by its number."""
+
 
 class QueueContext:
     """Implements `node.queue.feature.FeatureContext` for a queue in `OwnerState.queues`."""
 
     def __init__(
-        self, owner: OwnerState, number: int, lend: Callable[[int], None] = lambda number: None
+        self, owner: OwnerState, number: int, lend: Act = lambda number: None, feed: Act = lambda number: None
     ) -> None:
-        """`lend`: see `cluster.owner.serving.serve`; it does nothing but behind a dispatch."""
-        self._owner, self._number, self._lend = owner, number, lend
+        """`lend`, `feed`: see `cluster.owner.serving.serve`; they do nothing but behind a dispatch."""
+        self._owner, self._number, self._lend, self._feed = owner, number, lend, feed
 
     @property
     def number(self) -> int:
@@ -68,6 +71,9 @@ class QueueContext:
 
     def lend(self) -> None:
         self._lend(self._number)
+
+    def feed(self) -> None:
+        self._feed(self._number)
 
     def tell_activity(self, consumer: Consumer) -> None:
         state = self._owner.front_ends.current(consumer.front_end)

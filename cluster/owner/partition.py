@@ -16,6 +16,7 @@ from cluster.owner.configuring import configure, take_over
 from cluster.owner.context import OwnerContext, Unused
 from cluster.owner.cuts import Position, begin_cut, end_cut, lapse
 from cluster.owner.dead_letters import DeadLetters
+from cluster.owner.fed_streams import feed
 from cluster.owner.loans import Loans
 from cluster.owner.lost_entries import LostEntries
 from cluster.owner.lost_front_ends import LostFrontEnds
@@ -59,8 +60,8 @@ class PartitionOwner:
         """The counts of queues that have been dropped, or were owned here in earlier terms."""
         # Octets of entries applied since the last `serve`.
         self.unserved_octets = 0
-        self._retry_at = 0.0
-        self._context, self._observers = context, state.observers
+        self._context, self._observers, self._retry_at = context, state.observers, 0.0
+        self._feed = partial(feed, state)
         self._serving = Serving(state.entries, context.queues.tells_failures, state.marked, context.wall_ms)
         self._dead_letters = DeadLetters(state, context.transit, context.catalog_fresh)
         self._two_phase_commit = TwoPhaseCommit(state, context, self._dead_letters)
@@ -244,12 +245,11 @@ class PartitionOwner:
     # -- queues ---------------------------------------------------------------------------------
 
     def _own(self, queue: int, *, fresh: bool) -> None:
-        settings = self._state.settings_of(queue)
         owner = self.queues[queue] = QueueOwner(
             self._machine.queues[queue],
             REGISTRY,
             fresh=fresh,
-            settings=settings,
+            settings=self._state.settings_of(queue),
             now=self._state.wall_ms(),
             term=self.term,
             read=self._state.entries.first_runs,
@@ -263,6 +263,7 @@ class PartitionOwner:
         )
         if is_filling(owner.delivery.state):
             self._state.filling[queue] = False
+        if queue in self._state.filling or self._state.described(queue).view:
             self._serving.mark(queue)
         if not fresh:
             take_over(self._state, queue, owner)
@@ -405,8 +406,7 @@ class PartitionOwner:
         self._state.last_proposed = max(self._state.last_proposed, index)
         for observer in self._observers:
             observer.proposed(index)
-        for callback in proposal.committed:
-            self._state.waiters.append((index, callback))
+        self._state.waiters.extend([(index, callback) for callback in proposal.committed])
         return True
 
     def _add_marks(self) -> None:
@@ -424,7 +424,7 @@ class PartitionOwner:
         """
         self.unserved_octets = 0
         if self.active and self._serving.dirty and self._context.may_serve(self.partition):
-            serve(self._state, self._serving, now, self._loans.served)
+            serve(self._state, self._serving, now, self._loans.served, self._feed)
 
 
 class Replica:

@@ -10,6 +10,7 @@ from typing import Final
 from cluster.owner.annotating import annotated
 from cluster.owner.contents import Contents, runs_with_ranges
 from cluster.owner.failures import with_failure_counts
+from cluster.owner.feature_context import Act
 from cluster.owner.filling import fill
 from cluster.owner.get_links import GetLinks, kind_of_get
 from cluster.owner.state import OwnerState
@@ -360,9 +361,9 @@ class Fitting:
         return fitting
 
 
-def serve(owner: OwnerState, serving: Serving, now: float, lend: Callable[[int], None]) -> None:
+def serve(owner: OwnerState, serving: Serving, now: float, lend: Act, feed: Act) -> None:
     """Hand out the ready messages of the owner's marked queues, and answer requests that wait for that.
-    `lend` lends messages of a queue, or borrows some.
+    `lend` lends messages of a queue, or borrows some; `feed` goes on with the rows of a stream.
     """
     outgoing, counted = Outgoing(), list[Callable[[], None]]()
     serving.looks.now = now
@@ -377,7 +378,7 @@ def serve(owner: OwnerState, serving: Serving, now: float, lend: Callable[[int],
             before_serving(owner, number, queue, owner.wall_ms())
         _hand_out(owner, serving, number, queue, outgoing)
         if queue.lifecycle.attended:
-            after_serving(owner, number, queue, serving.looks, lend)
+            after_serving(owner, number, queue, serving.looks, lend, feed)
         # Consumers with credit have got their messages, and limits have been applied: a basic.get that was
         # sent behind publishes gets a message that they have left (0-9-1 §4.7).
         if queue.served and serving.admit_gets(queue, number):

@@ -22,6 +22,7 @@ from cluster.owner.pages import PageBudget
 from cluster.owner.paging import Paging
 from cluster.owner.past_entries import PastEntries
 from cluster.owner.proposal import Cut, FrontEnds, Proposal, TakenBatches
+from cluster.owner.row_changes import FedStream
 from cluster.owner.transfers import FIRST_TRANSIT_ID
 from cluster.owner.unused_queues import UnusedQueues
 from cluster.peers.latencies import Arrivals
@@ -70,7 +71,8 @@ class OwnerState:
     the messages of loans that are taken and not applied yet. `new_readers` has, by stream, the places of
     readers whose entries are not applied yet, `passing_readers` has those that the next removals pass, and
     `lag_floors` has up to where their max lags lead (`cluster.owner.readers`). `copying` has the
-    copies on their way to other partitions (`cluster.owner.feeding`).
+    copies on their way to other partitions (`cluster.owner.feeding`), and `fed_streams` those that views
+    feed (`cluster.owner.fed_streams`).
     """
 
     def __init__(
@@ -85,7 +87,7 @@ class OwnerState:
         """`observers` are told of what the replica applies."""
         self.partition, self.durable, self.observers = partition, durable, observers
         self.machine = PartitionMachine(observed=bool(observers))
-        self.queues: dict[int, QueueOwner] = {}
+        self.queues, self.fed_streams = dict[int, QueueOwner](), dict[int, FedStream]()
         self.term = self.published = self.delivered = self.last_proposed = 0
         self.next_sequence, self.now = 1, 0.0
         self.handing_over, self.latencies = partial(context.handing_over, partition), context.latencies
@@ -123,7 +125,7 @@ class OwnerState:
         self.watched.clear()
         self.stale.clear()
         self.passing_readers.clear()
-        for by_queue in (self.borrowed, self.new_readers, self.lag_floors, self.copying):
+        for by_queue in (self.borrowed, self.new_readers, self.lag_floors, self.copying, self.fed_streams):
             by_queue.clear()
         self.alarms.clear()
         self.upcoming.clear()
@@ -190,6 +192,7 @@ class OwnerState:
         self.histories.wanted.discard(queue)
         self.unused_queues.forget(queue)
         self.upcoming.pop(queue, None)
+        self.fed_streams.pop(queue, None)
 
     def used(self, queue: int, seconds: float = 0.0) -> None:
         """A client uses the queue, or may use it for so many `seconds` from now on (argument x-expires)."""

@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from cluster.owner.context import OwnerContext, Unused
-from cluster.owner.feature_context import QueueContext
+from cluster.owner.feature_context import Act, QueueContext
 from cluster.owner.lapses import let_lapse
 from cluster.owner.links import let_links_lapse
 from cluster.owner.state import OwnerState
@@ -38,13 +37,13 @@ def before_serving(owner: OwnerState, number: int, queue: QueueOwner, now: int) 
 
 
 def after_serving(
-    owner: OwnerState, number: int, queue: QueueOwner, looks: LookBudget, lend: Callable[[int], None]
+    owner: OwnerState, number: int, queue: QueueOwner, looks: LookBudget, lend: Act, feed: Act
 ) -> None:
     """Call the features' `served`, have views look at messages, and set the time at which the queue has to be
-    looked at again. `lend`: see `cluster.owner.serving.serve`. Raises DamagedEntryError.
+    looked at again. `lend`, `feed`: see `cluster.owner.serving.serve`. Raises DamagedEntryError.
     """
     if queue.lifecycle.hooks.served:
-        context, complete = QueueContext(owner, number, lend), queue.served
+        context, complete = QueueContext(owner, number, lend, feed), queue.served
         for feature in queue.lifecycle.hooks.served:
             feature.served(context, complete=complete)
     views = queue.delivery.views

@@ -5,7 +5,16 @@ queues.
 from __future__ import annotations
 
 from cluster.log.event_log import EventLog
-from cluster.owner.context import OverdueEpoch, OverdueTake, OvertakenReader, PassedFeed, Past, PastNews
+from cluster.owner.context import (
+    FedByView,
+    Feeding,
+    OverdueEpoch,
+    OverdueTake,
+    OvertakenReader,
+    PassedFeed,
+    Past,
+    PastNews,
+)
 from cluster.owner.lost_entries import QueueName
 from node.message.bookmarks import bookmark_of
 
@@ -42,6 +51,9 @@ class OverdueLog:
 
     def past(self, change: PastNews) -> None:
         """A queue has got another recovery point, or retention has passed messages that it was to have."""
+        if isinstance(change, FedByView):
+            self._fed(change)
+            return
         if isinstance(change, PassedFeed):
             self._passed(change)
             return
@@ -53,6 +65,14 @@ class OverdueLog:
             self.log.info("queue_refilled", **told)
         else:
             self.log.info("queue_goes_on", **told, known=change.outcome is not Past.UNKNOWN)
+
+    def _fed(self, change: FedByView) -> None:
+        vhost, stream = self._name(change.stream)
+        told = {"vhost": vhost, "stream": stream, "view": change.view}
+        if change.feeding is Feeding.FED:
+            self.log.info("stream_fed", **told)
+        else:
+            self.log.warning("stream_not_fed", **told, cause=change.feeding.name.lower())
 
     def _passed(self, feed: PassedFeed) -> None:
         vhost, stream = self._name(feed.stream)

@@ -23,6 +23,9 @@ of a stream states its own place.
 X_SUBSCRIPTION: Final = "x-subscription"
 """The argument of a reader that names its subscription (`node.queue.subscriptions`)."""
 
+X_VIEW: Final = "x-view"
+"""The argument of a stream that has the changes of the rows of the view with this name."""
+
 X_UNDERLYING_TOPIC: Final = "x-underlying-topic"
 """The argument of a queue that gets the messages of the stream with this name, or of all streams whose names
 a pattern takes (`node.message.topic_patterns`).

@@ -15,6 +15,7 @@
     reader      kind u8, step u8, queue u64, number u64; then
                 1 made: messages, octets and milliseconds u64, length of the subscription u8, subscription
                 2 passed: messages u64
+    rows        kind u8, queue u64, row count u32, rows: digest u64, length of the key u32, key
     lent        kind u8, queue u64, failures u32, range count u32, firsts and lasts u64 each
     note        kind u8, kind of note u8, queue, first and second u64, range count u32, firsts and lasts u64
                 each
@@ -52,6 +53,7 @@ from node.queue.seen_ids import DIGEST_OCTETS
 from node.queue.subscriptions import Advance, MakeReader, MaxLag, RetentionPassed
 from node.queue.take_operations import read_take
 from node.queue.targets import TargetStep, UpdateTarget, decode_tags, encode_tags
+from node.queue.told_rows import read_tell_rows
 from node.queue.transfers import Transfer, decode_transfer_body, encode_transfer_body
 from node.ranges.columns import Buffer, decode_columns, encode_columns, ranges_of_columns
 from node.ranges.range_map import Span, check_spans
@@ -278,6 +280,7 @@ DECISION_READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]
     OpKind.TARGET: _read_target,
     OpKind.ADVANCE: _read_advance,
     OpKind.READER: _read_reader,
+    OpKind.ROWS: read_tell_rows,
     OpKind.NOTE: _read_note,
     OpKind.LENT: _read_lent,
     OpKind.EPOCH: read_epoch,

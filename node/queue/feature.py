@@ -85,6 +85,9 @@ class FeatureContext(Protocol):
         ask these for messages.
         """
 
+    def feed(self) -> None:
+        """Go on with the rows of the view that feeds the stream."""
+
     def tell_activity(self, consumer: Consumer) -> None:
         """Send `joined` and `activated` of a consumer to its front end, which keeps them for the
         next owner.
@@ -266,7 +269,8 @@ class Description:
     under it the past begins that the new queue has; None for no past. `decides_past`: the queue decides about
     each message of the past. `history`: a stream of its own keeps the queue's messages. `shared`: several
     owners have parts of the queue, and lend each other messages. `barriers`: some messages are barriers.
-    `file_backed`: replicas keep ranges and annotations outside of memory.
+    `file_backed`: replicas keep ranges and annotations outside of memory. `view`: the view that feeds the
+    stream; empty for none.
     """
 
     dead_letters: DeadLetterTarget | None = None
@@ -284,6 +288,7 @@ class Description:
     shared: bool = False
     barriers: bool = False
     file_backed: bool = False
+    view: str = ""
 
     @property
     def logs_all(self) -> bool:

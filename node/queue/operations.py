@@ -16,6 +16,7 @@ from node.queue.remarks import Remark
 from node.queue.subscriptions import Advance, MakeReader, RetentionPassed
 from node.queue.take_operations import UpdateTake
 from node.queue.targets import UpdateTarget
+from node.queue.told_rows import TellRows
 from node.queue.transaction_operations import LoggedTransactional, Transactional
 from node.queue.transfers import Transfer
 from node.ranges.range_set import Range, RangeSet
@@ -142,6 +143,7 @@ class OpKind(IntEnum):
     FORGET_IDS = 31
     TAKE = 32
     READER = 33
+    ROWS = 34
     PREPARE = 40
     DECIDE = 41
     PREPARED = 42
@@ -422,6 +424,7 @@ Operation = (
     | Advance
     | MakeReader
     | RetentionPassed
+    | TellRows
     | HistoryNote
     | UpdateEpoch
     | UpdateTake

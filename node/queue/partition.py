@@ -49,12 +49,13 @@ from node.queue.operations import (
     Transferred,
     cause_of,
 )
-from node.queue.queue import PLAIN_VERSION, WITH_READERS, QueueState
+from node.queue.queue import PLAIN_VERSION, WITH_ROWS, QueueState
 from node.queue.refusal_format import decode_refusals, encode_refusals
 from node.queue.remarks import Remark
 from node.queue.subscriptions import Advance, MakeReader, RetentionPassed
 from node.queue.take_operations import UpdateTake
 from node.queue.targets import UpdateTarget
+from node.queue.told_rows import TellRows
 from node.queue.transaction_operations import LoggedTransactional
 from node.queue.transactions import LOGGED, TransactionTable
 from node.queue.transfers import Transfers
@@ -110,7 +111,7 @@ class Refusals:
         return made, offset
 
 
-READABLE_VERSIONS: Final = tuple(range(1, WITH_READERS + 1))
+READABLE_VERSIONS: Final = tuple(range(1, WITH_ROWS + 1))
 PRUNE_RECORDS: Final = 1024
 
 _HEAD, _QUEUE_ID = Struct("<BQQIII"), Struct("<Q")
@@ -313,7 +314,7 @@ class PartitionMachine:
             state.update_target(operation)
 
     def _advance(
-        self, operation: Advance | MakeReader | RetentionPassed, front_end: int, applied: Applied
+        self, operation: Advance | MakeReader | RetentionPassed | TellRows, front_end: int, applied: Applied
     ) -> None:
         state = self.queues.get(operation.queue)
         if state is not None:
@@ -491,6 +492,7 @@ _APPLIERS: Final[dict[type, Callable[[PartitionMachine, Any, int, Applied], None
     Advance: PartitionMachine._advance,
     MakeReader: PartitionMachine._advance,
     RetentionPassed: PartitionMachine._advance,
+    TellRows: PartitionMachine._advance,
     HistoryNote: PartitionMachine._take_note,
     UpdateEpoch: PartitionMachine._update_epoch,
     UpdateTake: PartitionMachine._update_take,

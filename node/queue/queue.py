@@ -13,6 +13,7 @@ from node.queue.subscriptions import Advance, MakeReader, RetentionPassed, Subsc
 from node.queue.take_operations import UpdateTake
 from node.queue.takes import WITH_TAKES, QueueTakes
 from node.queue.targets import TargetStates, UpdateTarget
+from node.queue.told_rows import TellRows, ToldRows
 from node.ranges.cold import ColdSpace
 from node.ranges.octet_map import OctetMap
 from node.ranges.paged_map import map_in
@@ -49,6 +50,9 @@ WITH_READERS: Final = 9
 removed; as `WITH_REMARKS`.
 """
 
+WITH_ROWS: Final = 10
+"""The version of snapshots with the rows that streams have told; as `WITH_REMARKS`."""
+
 NONE: Final = RangeSet()
 """The withheld messages of most queues; never changed."""
 
@@ -64,7 +68,8 @@ class QueueState:
     gave to messages, by aspect; no map in it is empty. `remarks` are octets about messages. `seen` are the
     message ids within the queue's window; None without any. `targets` are those that the queue keeps for the
     links of clients that send; None without any. `subscriptions` are those of a stream; None without any.
-    `takes` are the messages that the queue holds for readers; None without a reader.
+    `takes` are the messages that the queue holds for readers; None without a reader. `rows` are those that a
+    stream has told of its view; None without any.
     `withheld` are the messages of `alive` that a transaction has published whose outcome is not known
     (`node.queue.transactions`). `delivered` is the newest message that a consumer may have got, by what the
     entries that this replica has applied itself say of settled, returned and dead messages. It is no part of
@@ -82,6 +87,7 @@ class QueueState:
         "mark",
         "remarks",
         "returned",
+        "rows",
         "sealed",
         "seen",
         "semantics",
@@ -106,6 +112,7 @@ class QueueState:
         self.targets: TargetStates | None = None
         self.subscriptions: Subscriptions | None = None
         self.takes: QueueTakes | None = None
+        self.rows: ToldRows | None = None
         self.withheld = NONE
         self.space: ColdSpace | None = None
 
@@ -245,11 +252,16 @@ class QueueState:
         targets.update(step)
         self.targets = targets if len(targets) else None
 
-    def advance(self, step: Advance | MakeReader | RetentionPassed) -> None:
-        """Carry out a step of a subscription, or of a stream's retention.
+    def advance(self, step: Advance | MakeReader | RetentionPassed | TellRows) -> None:
+        """Carry out a step of a subscription, of a stream's retention, or of the rows that a stream tells.
 
         No reader leases messages of a stream, whose mark is the last message that retention has passed.
         """
+        if isinstance(step, TellRows):
+            rows = self.rows or ToldRows()
+            rows.tell(step)
+            self.rows = rows if len(rows) else None
+            return
         subscriptions = self.subscriptions or Subscriptions()
         if isinstance(step, RetentionPassed):
             subscriptions.retention_passed(step, self.mark, self.alive)
@@ -343,6 +355,8 @@ class QueueState:
     @property
     def version(self) -> int:
         """The version that a snapshot needs for this queue."""
+        if self.rows is not None:
+            return WITH_ROWS
         if self.subscriptions is not None and self.subscriptions.has_readers:
             return WITH_READERS
         if self.takes is not None:
@@ -378,6 +392,8 @@ class QueueState:
             parts.append((self.takes or QueueTakes()).encode())
         if version >= WITH_READERS:
             parts.append((self.subscriptions or Subscriptions()).encode_readers())
+        if version >= WITH_ROWS:
+            parts.append((self.rows or ToldRows()).encode())
         return b"".join(parts)
 
     @classmethod
@@ -417,6 +433,9 @@ class QueueState:
         if version >= WITH_READERS:
             offset = subscriptions.decode_readers(data, offset)
             state.subscriptions = subscriptions if subscriptions else None
+        if version >= WITH_ROWS:
+            rows, offset = ToldRows.decode(data, offset)
+            state.rows = rows if len(rows) else None
         return state, offset
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from node.message.streams import age_ms
+from node.message.streams import X_VIEW, age_ms
 from node.queue.argument_types import UnacceptableError, read_text
 from node.queue.placement_arguments import X_DOMAIN, X_INITIAL_OWNER
 from node.queue.settings import QueueSettings
@@ -27,6 +27,7 @@ ARGUMENTS_OF_STREAMS: Final = frozenset(
         "x-queue-master-locator",
         X_DOMAIN,
         X_INITIAL_OWNER,
+        X_VIEW,
     }
 )
 """The arguments that a stream may have. Policies set no others of a stream either, and no expiration."""

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from node.delivery.deeds import Deed
-from node.message.streams import X_UNDERLYING_TOPIC
+from node.message.streams import X_UNDERLYING_TOPIC, X_VIEW
 from node.message.topic_patterns import is_pattern
 from node.names import REPLY_TO
 from node.refusal import AccessRefusedError, NotFoundError, Refusal
@@ -164,8 +164,10 @@ class AccessChecks:
         name = declared.name or SERVER_NAMED
         self._queue(scope, Right.CONFIGURE, name)
         dead_letters = declared.arguments.get("x-dead-letter-exchange")
-        topic = declared.arguments.get(X_UNDERLYING_TOPIC)
-        if (dead_letters is None and topic is None) or self._exists(scope, holder, declared.name):
+        topic, view = declared.arguments.get(X_UNDERLYING_TOPIC), declared.arguments.get(X_VIEW)
+        if (dead_letters is None and topic is None and view is None) or self._exists(
+            scope, holder, declared.name
+        ):
             return
         if isinstance(dead_letters, str):
             self._queue(scope, Right.READ, name)
@@ -174,6 +176,8 @@ class AccessChecks:
             self._port.permissions.check_pattern(scope, Right.READ, topic)
         elif isinstance(topic, str):
             self._queue(scope, Right.READ, topic)
+        if isinstance(view, str):
+            self._view(scope, view)
 
     def _exists(self, scope: Scope, holder: int, queue: str) -> bool:
         try:
@@ -201,11 +205,14 @@ class AccessChecks:
             )
 
     def _read_view(self, scope: Scope, holder: int, command: ReadView) -> None:
-        queue = self._port.views.queue_of(scope.vhost, command.view)
+        self._view(scope, command.view)
+
+    def _view(self, scope: Scope, view: str) -> None:
+        queue = self._port.views.queue_of(scope.vhost, view)
         self._queue(scope, Right.READ, queue)
         if self._port.permissions.read_filter(scope):
             raise AccessRefusedError(
-                f"view '{command.view}' over queue '{queue}' in vhost '{scope.vhost}' refused for user "
+                f"view '{view}' over queue '{queue}' in vhost '{scope.vhost}' refused for user "
                 f"'{scope.user}': the user may read a part of its messages"
             )
 

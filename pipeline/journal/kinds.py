@@ -42,6 +42,7 @@ class OpKind(IntEnum):
     FORGET_IDS = 31
     TAKE = 32
     READER = 33
+    ROWS = 34
     PREPARE = 40
     DECIDE = 41
     PREPARED = 42

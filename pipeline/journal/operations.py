@@ -196,6 +196,14 @@ def _reader(cursor: Cursor, at: int, kind: int) -> Operation:
     return Operation(at, kind, queue, [], fields)
 
 
+def _rows(cursor: Cursor, at: int, kind: int) -> Operation:
+    queue, count, rows = cursor.u64(), cursor.u32(), []
+    for _ in range(count):
+        digest, size = cursor.u64(), cursor.u32()
+        rows.append((cursor.octets(size), digest))
+    return Operation(at, kind, queue, [], {"rows": rows})
+
+
 def _epoch(cursor: Cursor, at: int, kind: int) -> Operation:
     cursor.u8()
     step, queue, epoch = cursor.u8(), cursor.u64(), cursor.u64()
@@ -342,6 +350,7 @@ _READERS: Final[dict[int, Callable[[Cursor, int, int], Publish | Operation]]] = 
     OpKind.REFER: _refer,
     OpKind.ADVANCE: _advance,
     OpKind.READER: _reader,
+    OpKind.ROWS: _rows,
     OpKind.NOTE: _note,
     OpKind.LENT: _lent,
     OpKind.EPOCH: _epoch,

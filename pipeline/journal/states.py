@@ -15,7 +15,7 @@ from pipeline.octets.ranges import Numbers
 Key = tuple[int, int]
 """A transaction: its front end, and its number there."""
 
-_VERSIONS: Final = range(1, 10)
+_VERSIONS: Final = range(1, 11)
 _SEALED: Final = 0x40
 _SEMANTICS: Final = 0x3F
 _DIGEST: Final = 16
@@ -24,7 +24,7 @@ _CHRONICLES: Final = (1, 2)
 _BLAKE3: Final = 2
 """From this version on a chronicle has the entry from which on digests are those of BLAKE3."""
 _CHAIN_DIGEST: Final = 32
-_ANNOTATED, _TRANSACTIONAL, _REMARKED, _TARGETED, _SUBSCRIBED, _EPOCHS, _TAKES, _READERS = range(2, 10)
+_ANNOTATED, _TRANSACTIONAL, _REMARKED, _TARGETED, _SUBSCRIBED, _EPOCHS, _TAKES, _READERS, _ROWS = range(2, 11)
 """The first version of a state with annotations, ids, refusals and transfers; with transactions; and so on.
 """
 
@@ -118,6 +118,10 @@ def _queue(cursor: Cursor, version: int) -> QueueState:
         for _ in range(cursor.u32()):
             size = cursor.u8()
             cursor.skip(33 + size)
+    if version >= _ROWS:
+        for _ in range(cursor.u32()):
+            cursor.u64()
+            cursor.skip(cursor.u32())
     return state
 
 

@@ -11,7 +11,7 @@ from cluster.config.formats import FORMAT_LEVEL
 from node.message.reason import Reason
 from node.queue.operations import Aspect, OpKind
 from node.queue.partition import READABLE_VERSIONS
-from node.queue.queue import WITH_READERS
+from node.queue.queue import WITH_ROWS
 from node.queue.remarks import Subject
 from node.queue.targets import TargetStep
 from pipeline.journal.states import _VERSIONS
@@ -48,5 +48,5 @@ def test_versions_and_sizes_are_those_of_the_broker() -> None:
     assert f"format levels up to {FORMAT_LEVEL} " in PAGE
     assert f"A record is a header of {RECORD.size} octets" in PAGE
     assert f"| {SEGMENT_HEADER.size} | 16 octets | key" in PAGE
-    assert f"| u8 | version: 1 to {WITH_READERS} |" in PAGE
-    assert READABLE_VERSIONS == tuple(_VERSIONS) == tuple(range(1, WITH_READERS + 1))
+    assert f"| u8 | version: 1 to {WITH_ROWS} |" in PAGE
+    assert READABLE_VERSIONS == tuple(_VERSIONS) == tuple(range(1, WITH_ROWS + 1))

@@ -52,6 +52,7 @@ from node.queue.remarks import Remark, Subject
 from node.queue.subscriptions import Advance, MakeReader, MaxLag, RetentionPassed
 from node.queue.take_operations import TakeStep, UpdateTake, encode_take
 from node.queue.targets import TargetStep, UpdateTarget
+from node.queue.told_rows import TellRows, encode_tell_rows
 from node.queue.transaction_format import (
     encode_abandon,
     encode_conclude,
@@ -122,6 +123,10 @@ KINDS: dict[str, tuple[bytes, int | None, list[tuple[int, int]], Mapping[str, An
     "reader": (
         encode_make_reader(MakeReader(5, b"reader", 77, MaxLag(1, 2, 3))), 5, [],
         {"step": 1, "number": 77, "messages": 1, "octets": 2, "milliseconds": 3, "name": b"reader"},
+    ),
+    "rows": (
+        encode_tell_rows(OpKind.ROWS, TellRows(5, ((b"[1]", 7), (b"", 0)))), 5, [],
+        {"rows": [(b"[1]", 7), (b"", 0)]},
     ),
     "note": (
         encode_note(HistoryNote(NoteKind.LEASED, 5, 9, 16, tuple(PARTS))), 5, PARTS,

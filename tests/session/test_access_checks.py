@@ -26,7 +26,7 @@ class Broker:
     """Has the topic exchange `t`, the direct exchange `d` and the queue `old`; grants what it is told to."""
 
     def __init__(self, granted: set[str] | None = None) -> None:
-        self.permissions = self
+        self.permissions = self.views = self
         self.asked: list[str] = []
         self._granted = granted
 
@@ -41,6 +41,9 @@ class Broker:
 
     def check_queue(self, scope: Scope, right: Right, name: str) -> None:
         self._check(scope, f"{right} queue {name}")
+
+    def queue_of(self, vhost: str, view: str) -> str:
+        return f"under {view}"
 
     def check_pattern(self, scope: Scope, right: Right, pattern: str) -> None:
         self._check(scope, f"{right} pattern {pattern}")
@@ -101,6 +104,8 @@ TABLE: list[tuple[Method, list[str]]] = [
     (m.QueueDeclare("q", arguments={"x-underlying-topic": "s"}), ["configure queue q", "read queue s"]),
     (m.QueueDeclare("q", arguments={"x-underlying-topic": "^s$"}), ["configure queue q", "read pattern ^s$"]),
     (m.QueueDeclare("old", arguments={"x-underlying-topic": "^s$"}), ["configure queue old"]),
+    (m.QueueDeclare("s", arguments={"x-view": "v"}), ["configure queue s", "read queue under v"]),
+    (m.QueueDeclare("old", arguments={"x-view": "v"}), ["configure queue old"]),
     (m.QueueDelete("q"), ["configure queue q"]),
     (m.QueueBind("q", "d", "k"), ["write queue q", "read exchange d"]),
     (m.QueueBind("q", "t", "k"), ["write queue q", "read exchange t", "read topic t k"]),

@@ -1,4 +1,4 @@
-"""Carries out definitions: users and virtual hosts, then exchanges, queues, bindings and views, many at a
+"""Carries out definitions: users and virtual hosts, then exchanges, queues, views and bindings, many at a
 time.
 
 An import replaces users, permissions, descriptions and views, and leaves existing exchanges, queues and
@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from itertools import cycle
+from itertools import compress, cycle
+from operator import not_
 from typing import Any, Final, TypeVar
 
 from cluster.admin.api.decision_timeout import decided
@@ -24,7 +25,7 @@ from cluster.admin.api.user_views import set_user
 from cluster.admin.api.vhost_views import set_vhost
 from cluster.admin.api.views_over_queues import set_view
 from cluster.catalog.views import ViewDefinition
-from node.message.streams import X_UNDERLYING_TOPIC
+from node.message.streams import X_DEFAULT_PUBLISH_TARGET, X_UNDERLYING_TOPIC, X_VIEW
 from node.refusal import Refusal
 from node.routing.exchange import Exchange, asked_kind
 from node.routing.matching import Binding
@@ -61,14 +62,38 @@ class DefinitionImport:
             (found.limits, self._limit),
             (found.policies, self._policy),
             (found.exchanges, self._exchange),
-            ([one for one in found.queues if not _is_over_stream(one)], self._queue),
-            ([one for one in found.queues if _is_over_stream(one)], self._queue),
-            (found.bindings, self._binding),
-            (found.views, self._view),
+            ([one for one in found.queues if not _needs_others(one)], self._queue),
         ):
             await self._carry_out(entries, carry_out)  # type: ignore[arg-type]
+        await self._dependent()
+        await self._carry_out(found.bindings, self._binding)
         if self._refusals:
             raise bad_request("; ".join(self._refusals[:SHOWN_REFUSALS]))
+
+    async def _dependent(self) -> None:
+        """Import views, and queues that need streams or views, each behind those that it needs."""
+        queues, views = (
+            [one for one in self._definitions.queues if _needs_others(one)],
+            self._definitions.views,
+        )
+        while queues or views:
+            ready = [self._is_ready(one) for one in queues]
+            fit = [(vhost, view.queue) in self._services.state.queues for vhost, view in views]
+            if not (any(ready) or any(fit)):
+                # These are refused, each with the reason.
+                ready, fit = [True] * len(queues), [True] * len(views)
+            await self._carry_out(compress(queues, ready), self._queue)
+            await self._carry_out(compress(views, fit), self._view)
+            queues = list(compress(queues, map(not_, ready)))
+            views = list(compress(views, map(not_, fit)))
+
+    def _is_ready(self, entry: tuple[str, DeclareQueue]) -> bool:
+        """Whether the stream and the view are there that a queue needs."""
+        vhost, arguments, state = entry[0], entry[1].declaration.arguments, self._services.state
+        topic = arguments.get(X_DEFAULT_PUBLISH_TARGET, arguments.get(X_UNDERLYING_TOPIC))
+        view = arguments.get(X_VIEW)
+        has_stream = topic is None or (vhost, topic) in state.queues
+        return has_stream and (view is None or state.views.get(vhost, view) is not None)
 
     async def _carry_out(self, entries: Iterable[_T], carry_out: Callable[[_T], Awaitable[None]]) -> None:
         places = asyncio.Semaphore(AT_A_TIME)
@@ -151,6 +176,6 @@ class DefinitionImport:
         await set_view(self._services, *entry)
 
 
-def _is_over_stream(entry: tuple[str, DeclareQueue]) -> bool:
-    """Whether a queue needs another one, a stream."""
-    return X_UNDERLYING_TOPIC in entry[1].declaration.arguments
+def _needs_others(entry: tuple[str, DeclareQueue]) -> bool:
+    """Whether a queue needs a stream or a view."""
+    return not entry[1].declaration.arguments.keys().isdisjoint((X_UNDERLYING_TOPIC, X_VIEW))

@@ -19,6 +19,7 @@ from node.wire.amqp10.followed_rows import NO_VERSION, FollowedRows
 from tests.inside import state_of
 from tests.simulation.scripts import Answer, LostError, Steps
 from tests.simulation.trials.prover import Prover, Received
+from tests.simulation.trials.row_stream import RowStream
 from tests.simulation.trials.trial import PAUSE_S, Trial
 from tests.wire.amqp10.view_rows import told_row
 
@@ -30,6 +31,9 @@ VIEW: Final[dict[str, Any]] = {
 
 TRIES: Final = 400
 """A view has the right rows within so many readings, once nothing changes any more."""
+
+FED: Final = 0.6
+"""The share of trials whose view feeds a stream."""
 
 Rows = dict[str, tuple[int, float, float]]
 """Count, sum and least price by group."""
@@ -59,7 +63,7 @@ class Summing:
         """Messages that a client has acknowledged: they may be gone."""
         self.rows: list[list[Any]] | None = None
         self._followed = FollowedRows(self.view)
-        self._told: dict[str, dict[str, Any]] = {}
+        self.told: dict[str, dict[str, Any]] = {}
         """The rows that a follower of the view has been told, by their keys."""
 
     # -- inside ---------------------------------------------------------------------------------
@@ -131,11 +135,11 @@ class Summing:
             told = told_row(self._followed.take_message())
             key = str(told.key)
             if told.row is None:
-                del self._told[key]
+                del self.told[key]
             else:
-                self._told[key] = told.row
+                self.told[key] = told.row
         if found.complete and self._followed.version != NO_VERSION:
-            self.rows = [[row[field] for field in VIEW["fields"]] for row in self._told.values()]
+            self.rows = [[row[field] for field in VIEW["fields"]] for row in self.told.values()]
             if not found.unchanged:
                 rows, wanted = named(self.rows), named(found.rows)
                 self.trial.expect(rows == wanted, f"the follower has {rows}, and the view {wanted}")
@@ -171,6 +175,11 @@ def summing(trial: Trial) -> Steps:
     publisher, *takers = (trial.prover() for _ in range(4))
     yield trial.queue(publisher)
     yield trial.put_view(summing.view, VIEW)
+    stream = (
+        RowStream(summing) if trial.nodes.world.chance(f"stream of {trial.name}").random() < FED else None
+    )
+    if stream is not None:
+        yield from stream.declare(publisher)
     for taker in takers:
         yield taker.ask(m.BasicQos(0, chance.randint(1, 5)))
         yield taker.ask(m.BasicConsume(trial.name))
@@ -183,6 +192,8 @@ def summing(trial: Trial) -> Steps:
         for taker in takers:
             _act(summing, taker)
         summing.check_owner()
+        if stream is not None:
+            stream.last()
         if chance.random() < 0.1:
             yield from summing.read()
         yield from trial.pause(chance.choice((0.0, PAUSE_S)))
@@ -192,10 +203,14 @@ def summing(trial: Trial) -> Steps:
         taker.leave()
     yield from summing.until(Counter(set(bodies) - summing.settled))
     summing.check_owner()
+    if stream is not None:
+        yield from stream.until_it_has_the_rows()
     taken: list[Received] = []
     yield from trial.take(publisher, trial.name, set(bodies) - summing.settled, taken)
     summing.settled.update(bodies)
     yield from _empty(summing)
+    if stream is not None:
+        yield from stream.until_it_has_the_rows()
 
 
 def _act(summing: Summing, taker: Prover) -> None:
