@@ -34,7 +34,7 @@ ROWS_WAIT_MS: Final = 20_000
 COUNTED_WAIT_MS: Final = 100
 """As ROWS_WAIT_MS, while a new owner counts the messages of the queue under the view."""
 
-ASK_AGAIN_S: Final = 1.0
+UNFED_PAUSE_S: Final = 1.0
 """A question that was refused is asked again after so many seconds."""
 
 TOO_MANY_ROWS_S: Final = 10.0
@@ -108,7 +108,7 @@ def _answered(
             # A later view of the name may be over another queue, whose owner counts other versions.
             fed.version, fed.whole_in = UNKNOWN_VERSION, 0
             _note(owner, number, fed, view, Feeding.NO_VIEW)
-        fed.resume_at = owner.now + ASK_AGAIN_S
+        fed.resume_at = owner.now + UNFED_PAUSE_S
     elif found.cut:
         fed.resume_at = owner.now + TOO_MANY_ROWS_S
         _note(owner, number, fed, view, Feeding.TOO_MANY_ROWS)

@@ -35,6 +35,7 @@ from tests.simulation import (
     planted_owners,
     planted_queues,
     planted_readers,
+    planted_rows,
     planted_takes,
 )
 from tests.simulation.focus import Focus
@@ -269,6 +270,7 @@ BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[o
     "places ahead of settlements": (SimulatedNode, planted_queues.places_ahead_of_settlements),
     "leases that do not linger": (SimulatedNode, planted_queues.leases_that_do_not_linger),
     "leased messages in views": (SimulatedNode, planted_queues.leased_messages_in_views),
+    "rows told in memory": (SimulatedNode, planted_rows.rows_told_in_memory),
     "changes under one version": (SimulatedNode, planted_owners.changes_under_one_version),
     "forgotten chains": (SimulatedNode, planted_histories.forgotten_chains),
     "forgotten change of digests": (SimulatedNode, planted_histories.forgotten_change_of_digests),
@@ -342,6 +344,7 @@ FOCUS = {
     "deltas side by side": Focus.CONSUMERS,
     "leases that do not linger": Focus.CONSUMERS,
     "leased messages in views": Focus.CONSUMERS,
+    "rows told in memory": Focus.CONSUMERS,
     "changes under one version": Focus.CONSUMERS,
     "forgotten chains": Focus.CONSUMERS,
     "forgotten change of digests": Focus.CONSUMERS,

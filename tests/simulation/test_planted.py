@@ -87,6 +87,7 @@ SHOWN_BY = {
     "deltas side by side": 228,
     "leases that do not linger": 372,
     "leased messages in views": 159,
+    "rows told in memory": 31,
     "changes under one version": 159,
     "forgotten chains": 96,
     "forgotten change of digests": 96,
