@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
+from cluster.owner.asking import Asking
 from cluster.owner.barriers_of_parts import BarriersOfParts
 from cluster.owner.borrower import NO_LOAN, Borrower
 from cluster.owner.context import QueueParts
@@ -28,11 +29,9 @@ from cluster.owner.dead_letters import (
     TRANSFERS_UNDER_WAY,
     DeadLetters,
 )
-from cluster.owner.loans_by_filter import AskingByFilter, LendingByFilter
-from cluster.owner.proposal import RETRY_INTERVAL_S
+from cluster.owner.loans_by_filter import LendingByFilter
 from cluster.owner.state import OwnerState
-from cluster.owner.transfers import FIRST_TRANSIT_ID
-from cluster.peers.link_messages import NOT_FOUND, NOTHING_TO_GET
+from cluster.peers.link_messages import NOT_FOUND
 from node.message.deaths import encode_death
 from node.message.reason import Reason
 from node.queue.decision_format import encode_annotate, encode_transfer
@@ -40,7 +39,6 @@ from node.queue.dispatch import QueueOwner
 from node.queue.entry_format import encode_return
 from node.queue.operations import OWNER, Aspect, Semantics
 from node.queue.transfers import Transfer
-from node.queue.wanted import room_without_filters
 from node.ranges.range_set import Range, RangeSet, count_of
 
 NOT_ASKED: Final = 0
@@ -54,23 +52,16 @@ class Loans:
         self._owner, self._parts, self._dead_letters = owner, parts, dead_letters
         self.barriers = BarriersOfParts(owner, parts, dead_letters)
         self.by_filter = LendingByFilter(owner, dead_letters, self._lend_of)
-        self._asking = AskingByFilter(owner, parts, dead_letters)
+        self._asking = Asking(owner, parts, dead_letters)
         self._by_filter_last = False
         self._asks: dict[int, dict[int, Borrower]] = {}
         """The other owners that wait for messages of each queue, as front ends, in the order in which they
         have asked.
         """
-        self._asked: dict[int, set[int]] = {}
-        """The partitions whose owners have been asked for messages for each queue, and have not answered."""
-        self._wanting: dict[int, set[int]] = {}
-        """The partitions whose owners may remember a question for each queue, also that of a former owner."""
-        self._coming: dict[int, dict[int, tuple[int, int]]] = {}
-        """By queue and the lender's partition: the number of the last loan that was told, and its messages.
-        """
 
     def clear(self) -> None:
         """Forget everything: this node does not own the partition any more."""
-        self._asks, self._asked, self._wanting, self._coming = {}, {}, {}, {}
+        self._asks = {}
         self.by_filter.clear()
         self._asking.clear()
         self.barriers.clear()
@@ -80,8 +71,6 @@ class Loans:
         for front_end, ask in self._asks.pop(number, {}).items():
             # The partition may get another part of the same queue later.
             self._owner.front_ends.answer(front_end, ask.request, NOT_FOUND)
-        for kept in (self._asked, self._wanting, self._coming):
-            kept.pop(number, None)
         self.by_filter.forget(number)
         self._asking.forget(number)
         self.barriers.forget(number)
@@ -97,7 +86,7 @@ class Loans:
         """This node owns a queue that another one has owned, and may have asked for."""
         parts = self._parts.others(number)
         if parts:
-            self._wanting[number] = {partition for partition, _ in parts}
+            self._asking.taken_over(number, dict(parts))
             self.barriers.taken_over(number)
 
     def served(self, number: int) -> None:
@@ -108,62 +97,15 @@ class Loans:
         queue = self._owner.queues.get(number)
         if queue is not None and self._owner.knows_loans():
             self.barriers.served(number, queue)
-            self._asking.ask(number, queue)
+            self._asking.ask_by_filter(number, queue)
             if _lendable(queue):
                 self._lend_in_turn(number, queue)
                 if self._parts.closes(number):
                     self._lend_away(number, queue)
             else:
-                self._borrow(number, queue)
+                self._asking.ask(number, queue)
             if not queue.delivery.consumers.count:
-                self._take_back(number)
-
-    # -- the borrower ---------------------------------------------------------------------------
-
-    def _borrow(self, number: int, queue: QueueOwner) -> None:
-        """Ask the owners of the other parts, each once until it has answered."""
-        room = room_without_filters(queue) - self._under_way(number)
-        if room <= 0:
-            return
-        asked = self._asked.setdefault(number, set())
-        for partition, part in self._parts.others(number):
-            if partition not in asked:
-                asked.add(partition)
-                self._wanting.setdefault(number, set()).add(partition)
-                arguments = [*NOTHING_TO_GET, part, self._owner.partition, number, room]
-                answered = partial(self._answered, number, partition)
-                self._dead_letters.link(partition).ask("lend", arguments, answered)
-
-    def _take_back(self, number: int) -> None:
-        """Take the questions back that are not answered. A new consumer asks again when they are."""
-        wanting = self._wanting.pop(number, ())
-        for partition, part in self._parts.others(number) if wanting else ():
-            if partition in wanting:
-                # An owner of an earlier release does not know this request, and answers that.
-                self._dead_letters.link(partition).ask("lend_nothing", [*NOTHING_TO_GET, part], _heard)
-
-    def _under_way(self, number: int) -> int:
-        """The messages of loans that were told, or taken, and are not applied yet."""
-        coming = self._coming.get(number, {})
-        for partition, (loan, _) in list(coming.items()):
-            taken = self._owner.front_ends.taken.get(FIRST_TRANSIT_ID + partition)
-            if taken is not None and loan <= taken.accepted:
-                # The messages of the loan are among the borrowed ones, but for those settled after all.
-                del coming[partition]
-        return self._owner.borrowed[number] + sum(messages for _, messages in coming.values())
-
-    def _answered(self, number: int, partition: int, value: Any) -> None:
-        """The other owner has lent messages. One that has no such part, whose declaration may be on its way,
-        is asked again a little later.
-        """
-        self._asked.get(number, set()).discard(partition)
-        if value == NOT_FOUND:
-            self._owner.alarms.set(number, self._owner.wall_ms() + int(RETRY_INTERVAL_S * 1000))
-        elif number in self._owner.queues:
-            loan, messages = value
-            if messages:
-                self._coming.setdefault(number, {})[partition] = (loan, messages)
-            self._owner.serve_again(number)
+                self._asking.take_back(number)
 
     # -- the lender -----------------------------------------------------------------------------
 
@@ -273,7 +215,3 @@ class Loans:
 def _lendable(queue: QueueOwner) -> bool:
     """Whether the queue has a message to lend: none behind a barrier that is not sent yet."""
     return bool(queue.delivery.ready) and any(True for _ in queue.delivery.offered())
-
-
-def _heard(_: Any) -> None:
-    """The other owner has heard that a question is taken back."""

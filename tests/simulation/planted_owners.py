@@ -11,11 +11,11 @@ from unittest import mock
 from cluster.catalog.local_parts import LocalParts
 from cluster.gateway.moving_consumers import MovingConsumers
 from cluster.owner import closing_parts, dead_letters, intake
+from cluster.owner.asking import Asking
 from cluster.owner.barriers_of_parts import BarriersOfParts
 from cluster.owner.borrower import Borrower
 from cluster.owner.closing_parts import ClosingParts
 from cluster.owner.loans import Loans
-from cluster.owner.loans_by_filter import AskingByFilter
 from node.queue.dispatch import QueueOwner
 from node.queue.entry_format import encode_seal_queue
 from node.queue.operations import ANY_MESSAGES
@@ -67,8 +67,8 @@ def questions_that_stay() -> AbstractContextManager[object]:
     back. With the bug it does not.
     """
     bugs = ExitStack()
-    for asking in (Loans, AskingByFilter):
-        bugs.enter_context(mock.patch.object(asking, "_take_back", lambda *_: None))
+    for taking_back in ("take_back", "_take_back_filters"):
+        bugs.enter_context(mock.patch.object(Asking, taking_back, lambda *_: None))
     return bugs
 
 
