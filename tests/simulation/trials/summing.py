@@ -62,6 +62,8 @@ class Summing:
         self.settled: set[str] = set()
         """Messages that a client has acknowledged: they may be gone."""
         self.rows: list[list[Any]] | None = None
+        self.most: Rows = {}
+        """The rows over all messages that are published: no row ever has more of them."""
         self._followed = FollowedRows(self.view)
         self.told: dict[str, dict[str, Any]] = {}
         """The rows that a follower of the view has been told, by their keys."""
@@ -140,6 +142,8 @@ class Summing:
                 self.told[key] = told.row
         if found.complete and self._followed.version != NO_VERSION:
             self.rows = [[row[field] for field in VIEW["fields"]] for row in self.told.values()]
+            for group, row in named(self.rows).items():
+                self.trial.expect(row[0] <= self.most[group][0], f"{row[0]} messages of {group} are too many")
             if not found.unchanged:
                 rows, wanted = named(self.rows), named(found.rows)
                 self.trial.expect(rows == wanted, f"the follower has {rows}, and the view {wanted}")
@@ -173,8 +177,10 @@ def summing(trial: Trial) -> Steps:
     """A view has what is available: nothing that a consumer has, and all else; in the end nothing."""
     chance, summing = trial.chance, Summing(trial)
     publisher, *takers = (trial.prover() for _ in range(4))
-    yield trial.queue(publisher)
-    yield trial.put_view(summing.view, VIEW)
+    # A chance of its own: seeds whose queue has one owner go on as they would without this one.
+    owners = trial.nodes.world.chance(f"owners of {trial.name}").choice((None, None, 2, 3))
+    yield trial.queue(publisher, owners=owners)
+    yield trial.put_view(summing.view, VIEW, parts=owners is not None)
     stream = (
         RowStream(summing) if trial.nodes.world.chance(f"stream of {trial.name}").random() < FED else None
     )
@@ -184,6 +190,7 @@ def summing(trial: Trial) -> Steps:
         yield taker.ask(m.BasicQos(0, chance.randint(1, 5)))
         yield taker.ask(m.BasicConsume(trial.name))
     bodies = orders(trial)
+    summing.most = recount(bodies)
     left, answers = list(bodies), list[Answer]()
     while left:
         size = chance.choice((1, 1, 3, 10))

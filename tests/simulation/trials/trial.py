@@ -161,9 +161,12 @@ class Trial:
         # The body is made anew, and is the same.
         return answer, {**arguments, "dead_letter_template": "{{data}}"}
 
-    def put_view(self, name: str, terms: dict[str, Any]) -> Answer:
-        """Define a view over the trial's queue, at any node, as its HTTP API does."""
-        return self._administer("put_view", {"view": {"name": name, "queue": self.name, **terms}})
+    def put_view(self, name: str, terms: dict[str, Any], *, parts: bool = False) -> Answer:
+        """Define a view over the trial's queue, at any node, as its HTTP API does. `parts`: the queue has
+        several owners.
+        """
+        view = {"name": name, "queue": self.name, **terms}
+        return self._administer("put_view", {"view": view, **({"parts": True} if parts else {})})
 
     def put_policy(self, definition: dict[str, Any], suffix: str = "") -> Answer:
         """Set a policy for the queue of this trial with a suffix, at any node, as its HTTP API does."""
