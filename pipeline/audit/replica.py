@@ -251,15 +251,14 @@ def contents_of(data: bytes) -> dict[int, bytes]:
 
 
 def _looks_reduced(record: Record, data: bytes) -> bool:
-    """Whether an entry has the form of a reduced one: publishes alone, each in a batch of the owner's."""
+    """Whether an entry has the form of a reduced one: publishes alone, in batches of the owner's."""
     if record.entry_kind != NORMAL:
         return False
     try:
         for batch in batches_in(data):
             if batch.front_end or batch.number:
                 return False
-            found = list(operations_in(data, batch.start, batch.end))
-            if len(found) != 1 or not isinstance(found[0], Publish):
+            if not all(isinstance(one, Publish) for one in operations_in(data, batch.start, batch.end)):
                 return False
     except MalformedError:
         return False
