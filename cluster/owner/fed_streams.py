@@ -24,7 +24,7 @@ from cluster.owner.state import OwnerState
 from node.message.run import Run, joined
 from node.queue.operations import OWNER, OpKind
 from node.queue.told_rows import NO_ROW, TellRows, encode_tell_rows, row_digest
-from node.refusal import NotFoundError, Refusal
+from node.refusal import NotFoundError, PreconditionFailedError, Refusal
 from node.session.view_port import UNKNOWN_VERSION, ViewRows
 from node.wire.formats import AMQP_0_9_1, FORMATS
 
@@ -103,15 +103,16 @@ def _answered(
         # This node has lost the partition since, or the stream is gone.
         return
     fed.asking = False
-    if found is None:
+    # The owners of a queue's parts refuse rows that are too many when they are merged.
+    if isinstance(refusal, PreconditionFailedError) or (found is not None and found.cut):
+        fed.resume_at = owner.now + TOO_MANY_ROWS_S
+        _note(owner, number, fed, view, Feeding.TOO_MANY_ROWS)
+    elif found is None:
         if isinstance(refusal, NotFoundError) and owner.catalog_fresh():
             # A later view of the name may be over another queue, whose owner counts other versions.
             fed.version, fed.whole_in = UNKNOWN_VERSION, 0
             _note(owner, number, fed, view, Feeding.NO_VIEW)
         fed.resume_at = owner.now + UNFED_PAUSE_S
-    elif found.cut:
-        fed.resume_at = owner.now + TOO_MANY_ROWS_S
-        _note(owner, number, fed, view, Feeding.TOO_MANY_ROWS)
     else:
         _note(owner, number, fed, view, Feeding.FED)
         told = owner.queues[number].delivery.state.rows if number in owner.queues else None

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cluster.owner.context import FedByView, Feeding, PastNews
 from node.refusal import NotFoundError, PreconditionFailedError
 from node.session.view_port import (
     UNKNOWN_VERSION,
@@ -17,7 +18,10 @@ from node.session.view_port import (
     version_of,
     version_of_parts,
 )
+from tests.cluster.test_fed_streams import Told
+from tests.cluster.test_fed_streams import row as of
 from tests.cluster.test_several_owners import NAMES, Shared
+from tests.cluster.test_streams import STREAM
 from tests.cluster.test_view_links import Follower, row
 from tests.cluster.test_views import Reading, order, read, rows
 from tests.site import Site
@@ -265,3 +269,35 @@ def test_a_link_follows_the_rows_of_all_parts_over_lost_owners(shared: Shared) -
     taker.consume("q")
     shared.site.until(lambda: len(taker.deliveries) == 5)
     follower.knows()
+
+
+GROUPS = {"name": "w", "fields": {"c": "/c", "n": "COUNT(*)", "sum": "SUM(/p)"}}
+
+
+@pytest.mark.requirement("D15.2", "D20.7")
+@pytest.mark.interpreted
+def test_a_stream_has_the_changes_of_all_parts(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of too many rows the stream has none, and the log of events says so."""
+    news = list[PastNews]()
+    for node in shared.site.nodes.values():
+        node.past_changed = news.append
+    define(shared.site, **GROUPS)
+    first, second, _ = shared.clients
+    first.declare(STREAM, queue_type="stream", view="w")
+    first.declare("all", underlying_topic=STREAM, recovery_point="epoch")
+    told = Told(shared.site, "n2")
+    for price, client in enumerate(shared.clients, 1):
+        shared.publish(client, order("a", price))
+    told.knows(of("a", 3, 6))
+    monkeypatch.setattr("cluster.gateway.views_of_parts.MOST_ROWS", 2)
+    shared.publish(second, *(order(customer, 1) for customer in "bcd"))
+    shared.site.until(lambda: news)
+    told.take()
+    monkeypatch.undo()
+    told.knows(of("a", 3, 6), *(of(customer, 1, 1) for customer in "bcd"))
+    assert [one.feeding for one in news if isinstance(one, FedByView)] == [
+        Feeding.TOO_MANY_ROWS,
+        Feeding.FED,
+    ]
+    second.purge("q")
+    told.knows()

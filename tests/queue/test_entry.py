@@ -309,8 +309,8 @@ def test_kinds_in_journals_keep_their_numbers() -> None:
         "REMOVE": 14, "ATTACH_CONSUMER": 15, "REFUSE": 16, "TRANSFER": 17, "TRANSFERRED": 18,
         "SEAL_QUEUE": 19, "UNDER_LEASE": 20, "MODIFIED": 21, "REMARK": 22, "TARGET": 23,
         "RETURN_CANCELLED": 24, "REFER": 25, "ADVANCE": 26, "NOTE": 27, "LENT": 28, "EPOCH": 29,
-        "REMEMBER_IDS": 30, "FORGET_IDS": 31, "TAKE": 32, "READER": 33, "ROWS": 34, "PREPARE": 40, "DECIDE": 41,
-        "PREPARED": 42, "DECIDED": 43, "CONCLUDE": 44, "END": 45, "ABANDON": 46,
+        "REMEMBER_IDS": 30, "FORGET_IDS": 31, "TAKE": 32, "READER": 33, "ROWS": 34,
+        "PREPARE": 40, "DECIDE": 41, "PREPARED": 42, "DECIDED": 43, "CONCLUDE": 44, "END": 45, "ABANDON": 46,
     }  # fmt: skip
 
 
